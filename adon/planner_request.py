@@ -21,29 +21,29 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from adon.planning.kept_placements import leave, told
+from adon.planning.kept_placements import leave, placement_reasons
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
 from pegasus_hooks.plugin.world import WARNING, inputs_of
-from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
-from site_selector.estimates.believe import believe, subjects
+from site_selector.catalogs.replicas import Note, find_replicas
+from site_selector.estimates.estimating import estimate_world, subjects
 from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
-from site_selector.estimates.uncertainty import uncertainty_of
-from site_selector.explain.queued import queued
-from site_selector.explain.reasons import range_text, seconds
+from site_selector.estimates.world import MeasurementSource, NoMeasurements
 from site_selector.inputs import size_note
-from site_selector.mapping import kernel
+from site_selector.mapping.describe import queued
 from site_selector.mapping.estimator import Assignment, Estimator
+from site_selector.mapping.kernels import compiled
 from site_selector.mapping.mapper import map_problem, worlds_to_draw
 from site_selector.mapping.placement import Mapping as SiteMapping
 from site_selector.mapping.placement import queue_lines
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
+from site_selector.mapping.reasons import range_text, seconds
 from site_selector.mapping.robust import forecast_of
+from site_selector.mapping.uncertainty import uncertainty_of
 from site_selector.problem import NEVER_S, Problem, build_problem
-from site_selector.replicas.find import Note, find_replicas
 
 SEED = 0
 QUICK = ", a first mapping without search"
@@ -93,7 +93,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     inputs = with_history(inputs, measured or NoMeasurements(), time.time())
     if inputs.estimated:
         note(size_note(inputs))
-    world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
+    world = estimate_world(inputs, measured, now=time.time(), live=live, output_site=output_site)
     problem = build_problem(inputs, world, output_site)
     tasks = {task.id: task for task in request.tasks}
     bound = bind(problem, {job: (task.group, task.cluster) for job, task in tasks.items()})
@@ -112,8 +112,8 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         if task.kind == "job"
     }  # fmt: skip
 
-    def good(one: Problem) -> tuple[Assignment, str]:
-        chosen = map_problem(one, kinds, SEED, doubt)
+    def good(candidate: Problem) -> tuple[Assignment, str]:
+        chosen = map_problem(candidate, kinds, SEED, doubt)
         return chosen.assignment, chosen.policy
 
     def answer(way: MapIt, trials: int) -> MappingAnswer:
@@ -134,10 +134,10 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
             policy + range_text(forecast) + (_at_one_site(estimator, best) if last else QUICK),
             expected_s,
             last=last,
-            tell=partial(told, inputs, world, problem, sites, policy, forecast),
+            tell=partial(placement_reasons, inputs, world, problem, sites, policy, forecast),
         )
 
-    with kernel.without_compiling():
+    with compiled.without_compiling():
         first = answer(quick, 0)
     yield first
     yield answer(good, MOST_TRIALS)
@@ -160,19 +160,19 @@ def _sources(
 def quick(problem: Problem) -> tuple[Assignment, str]:
     """The best of three that cost next to nothing."""
     estimator = Estimator(problem)
-    found = {
+    mapping = {
         name: list_schedule(problem, estimator.rank, VARIANTS[name]) for name in ("data", "chains")
     }
-    found["round-robin"] = round_robin(problem)
-    best = min(found, key=lambda name: (estimator.score(found[name]), name))
-    return found[best], best
+    mapping["round-robin"] = round_robin(problem)
+    best = min(mapping, key=lambda name: (estimator.score(mapping[name]), name))
+    return mapping[best], best
 
 
 def _at_one_site(estimator: Estimator, chosen: Assignment) -> str:
     """What the mapping is better than: when all would end with every job at the best other site;
     empty where no other can run all that have a choice."""
     problem = estimator.problem
-    found = []
+    sites = []
     for site, name in enumerate(problem.places[: problem.n_sites]):
         if any(site not in allowed for allowed in problem.allowed if len(allowed) > 1):
             continue
@@ -181,8 +181,8 @@ def _at_one_site(estimator: Estimator, chosen: Assignment) -> str:
             for now, allowed in zip(chosen, problem.allowed, strict=True)
         ]
         if there != list(chosen) and (end := estimator.makespan(there)) < NEVER_S:
-            found.append((end, name))
-    return f"; all at {min(found)[1]}: {seconds(min(found)[0])}" if found else ""
+            sites.append((end, name))
+    return f"; all at {min(sites)[1]}: {seconds(min(sites)[0])}" if sites else ""
 
 
 def _compile() -> None:
@@ -208,12 +208,12 @@ def main() -> int:
         # Nobody waits any longer then, whatever holds us up.
         signal.setitimer(signal.ITIMER_REAL, request.limit_s + _GRACE_S)
         out = io.TextIOWrapper(sys.stdout.buffer, "utf-8", "surrogatepass", newline="\n")
-        for found in answers(request, note):
-            if found.last and request.submit_dir:
+        for answer in answers(request, note):
+            if answer.last and request.submit_dir:
                 # Before the answer: the planner ends this process with it.
-                leave(Path(request.submit_dir), found.tell)
-            found.write(out)
-            if not found.last and not kernel.is_warm():
+                leave(Path(request.submit_dir), answer.tell)
+            answer.write(out)
+            if not answer.last and not compiled.is_warm():
                 with suppress(OSError):  # too many processes
                     detached(_compile)
     except AdonError as error:

@@ -73,10 +73,10 @@ class HTCondorPool:
     def jobs(self) -> Sequence[Ad]:
         """Job ads of every schedd that the collector knows. Raises AdonError."""
         try:
-            found = self._open().locateAll(htcondor2.DaemonType.Schedd)
+            schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
             return [
                 job
-                for schedd in found
+                for schedd in schedds
                 for job in defined(htcondor2.Schedd(schedd).query(_IN_QUEUE, list(JOB_ATTRIBUTES)))
             ]
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
@@ -86,11 +86,11 @@ class HTCondorPool:
         """Ads of the last :data:`HISTORY` jobs of every schedd; none of one that keeps or tells no
         history. Raises AdonError where the collector cannot be asked."""
         try:
-            found = self._open().locateAll(htcondor2.DaemonType.Schedd)
+            schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's collector: {error}") from error
         ads: list[Ad] = []
-        for schedd in found:
+        for schedd in schedds:
             try:
                 past = htcondor2.Schedd(schedd).history(None, list(ENDED_ATTRIBUTES), HISTORY)
             except (htcondor2.HTCondorException, OSError, RuntimeError):
@@ -124,11 +124,11 @@ def main(words: Sequence[str] | None = None) -> int:
     collector, as JSON by site. One line on standard error and exit 1 where it does not answer."""
     given = sys.argv[1:] if words is None else list(words)
     try:
-        found = read(HTCondorPool(*given[:1]))
+        pool = read(HTCondorPool(*given[:1]))
     except AdonError as error:
         print(error, file=sys.stderr)
         return 1
-    print(json.dumps({site: state.as_dict() for site, state in found.items()}))
+    print(json.dumps({site: state.as_dict() for site, state in pool.items()}))
     return 0
 
 

@@ -80,10 +80,10 @@ def submit_command(
 
 def parse_cluster(text: str) -> int:
     """The cluster id out of ``condor_submit_dag -terse``. Raises AdonError."""
-    found = re.search(r"^\s*(\d+)\.\d+", text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^\s*(\d+)\.\d+", text, re.MULTILINE)
+    if match is None:
         raise AdonError(f"condor_submit_dag: found {text.strip()!r}, expected a job id")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def submit_dag(

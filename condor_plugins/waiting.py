@@ -44,7 +44,7 @@ def find_stuck(
     """
     entire = [whole(slot) for slot in slots]
     reasons: dict[str, str] = {}  # of jobs that ask for the same
-    found = []
+    stuck_jobs = []
     for job in jobs:
         since = float(job.get("EnteredCurrentStatus") or job.get("QDate") or now)
         status = job.get("JobStatus")
@@ -58,8 +58,8 @@ def find_stuck(
         else:
             continue
         if why:
-            found.append(StuckJob(_name(job), why, since))
-    return sorted(found, key=lambda stuck: (stuck.since, stuck.job))
+            stuck_jobs.append(StuckJob(_name(job), why, since))
+    return sorted(stuck_jobs, key=lambda stuck: (stuck.since, stuck.job))
 
 
 def why_no_slot(job: classad2.ClassAd, slots: Sequence[classad2.ClassAd]) -> str:
@@ -74,8 +74,8 @@ def why_no_slot(job: classad2.ClassAd, slots: Sequence[classad2.ClassAd]) -> str
     clauses = conjuncts(str(job.lookup("Requirements"))) if "Requirements" in job else []
     met = {clause: sum(_meets(job, clause, slot) for slot in slots) for clause in clauses}
     telling = [c for c in met if not met[c]] or [c for c in met if met[c] < len(slots)] or clauses
-    told = " and ".join(_with_values(job, clause) for clause in telling)
-    return f"matches no slot: none of {_counted(len(slots))} has {told or 'what it requires'}"
+    reason = " and ".join(_with_values(job, clause) for clause in telling)
+    return f"matches no slot: none of {_counted(len(slots))} has {reason or 'what it requires'}"
 
 
 def conjuncts(text: str) -> list[str]:
@@ -101,7 +101,7 @@ def conjuncts(text: str) -> list[str]:
         at += 1
     if not parts:
         return [text] if text else []
-    return [found for part in (*parts, text[start:]) for found in conjuncts(part)]
+    return [conjunct for part in (*parts, text[start:]) for conjunct in conjuncts(part)]
 
 
 def _bare(text: str) -> str:
@@ -170,9 +170,9 @@ def read(dag: int | None, patience_s: float) -> list[StuckJob]:
     """The stuck jobs of the pool that ``CONDOR_CONFIG`` names, of the DAG with this cluster id or
     of everybody. Raises AdonError."""
     mine = "true" if dag is None else f"DAGManJobId == {dag}"
-    asked = f"({mine}) && (JobStatus == {IDLE} || JobStatus == {HELD})"
+    constraint = f"({mine}) && (JobStatus == {IDLE} || JobStatus == {HELD})"
     try:
-        jobs = htcondor2.Schedd().query(constraint=asked, limit=_MOST_JOBS)
+        jobs = htcondor2.Schedd().query(constraint=constraint, limit=_MOST_JOBS)
         # Data slots (HTCondor 25) run no jobs.
         workers = "IsDataSlot =!= true"
         slots = htcondor2.Collector().query(htcondor2.AdType.Slot, workers) if jobs else []

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from monitors.archive.measurement import OF_NETWORK, OF_WORKFLOWS, UNITS, Measurement
+from monitors.base.measurement import OF_NETWORK, OF_WORKFLOWS, UNITS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError
 
@@ -32,6 +32,10 @@ OWN = frozenset(
 )  # fmt: skip
 
 Known = Callable[[str], Measurement | None]
+_EXPECTED = {
+    True: "expected what it is an end of, or a workflow that it described first",
+    False: "expected a workflow whose user it acts for, described by a measurement 'workflow'",
+}
 
 
 def workflow_id(workflow: str) -> str:
@@ -47,40 +51,51 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
     who.need(May.RECORD)
     if who.role is Role.ENGINEER and who.users is None:
         return list(sent)
-    taken = [_by(who, found) if found.metric == "workflow" else found for found in sent]
-    described = {found.workflow: found for found in reversed(taken) if found.metric == "workflow"}
+    taken = [
+        _by(who, measurement) if measurement.metric == "workflow" else measurement
+        for measurement in sent
+    ]
+    described = {
+        measurement.workflow: measurement
+        for measurement in reversed(taken)
+        if measurement.metric == "workflow"
+    }
     checked: dict[str, bool] = {}
-    for found in taken:
-        if found.metric in OWN:
-            raise _forbidden(who, found, "the broker's own to record")
-        if found.metric in OF_NETWORK and not (
-            who.role is Role.AGENT and _is_end(who.name, found.subject)
+    for measurement in taken:
+        if measurement.metric in OWN:
+            raise _forbidden(who, measurement, "the broker's own to record")
+        if measurement.metric in OF_NETWORK and not (
+            who.role is Role.AGENT and _is_end(who.name, measurement.subject)
         ):
-            raise _forbidden(who, found, "all decide by it, expected an agent at one of its ends")
-        if not _is_own_id(found):
-            raise _forbidden(who, found, "its id is another's, expected METRIC:…:WORKFLOW:…")
-        if found.metric == "expansion" and not found.subject.startswith(f"{found.workflow}:"):
-            raise _forbidden(who, found, f"expected a lease '{found.workflow or 'UUID'}:…'")
-        if found.metric in OF_WORKFLOWS and found.subject != found.workflow:
-            raise _forbidden(who, found, f"expected its workflow, {found.workflow!r:.80}")
-        if not found.workflow:
-            if who.role is not Role.AGENT or not _is_end(who.name, found.subject):
-                raise _forbidden(who, found, _EXPECTED[who.role is Role.AGENT])
-            if not found.id.startswith(_mine(who, found)):  # what comes of a run has the run's id
-                why = f"its id may be a run's, expected {_mine(who, found)}…"
-                raise _forbidden(who, found, why)
+            raise _forbidden(
+                who, measurement, "all decide by it, expected an agent at one of its ends"
+            )
+        if not _is_own_id(measurement):
+            raise _forbidden(who, measurement, "its id is another's, expected METRIC:…:WORKFLOW:…")
+        if measurement.metric == "expansion" and not measurement.subject.startswith(
+            f"{measurement.workflow}:"
+        ):
+            raise _forbidden(
+                who, measurement, f"expected a lease '{measurement.workflow or 'UUID'}:…'"
+            )
+        if measurement.metric in OF_WORKFLOWS and measurement.subject != measurement.workflow:
+            raise _forbidden(
+                who, measurement, f"expected its workflow, {measurement.workflow!r:.80}"
+            )
+        if not measurement.workflow:
+            if who.role is not Role.AGENT or not _is_end(who.name, measurement.subject):
+                raise _forbidden(who, measurement, _EXPECTED[who.role is Role.AGENT])
+            if not measurement.id.startswith(
+                _mine(who, measurement)
+            ):  # what comes of a run has the run's id
+                why = f"its id may be a run's, expected {_mine(who, measurement)}…"
+                raise _forbidden(who, measurement, why)
             continue
-        if found.workflow not in checked:
-            checked[found.workflow] = _is_own(who, found.workflow, described, known)
-        if not checked[found.workflow]:
-            raise _forbidden(who, found, _EXPECTED[who.role is Role.AGENT])
+        if measurement.workflow not in checked:
+            checked[measurement.workflow] = _is_own(who, measurement.workflow, described, known)
+        if not checked[measurement.workflow]:
+            raise _forbidden(who, measurement, _EXPECTED[who.role is Role.AGENT])
     return taken
-
-
-_EXPECTED = {
-    True: "expected what it is an end of, or a workflow that it described first",
-    False: "expected a workflow whose user it acts for, described by a measurement 'workflow'",
-}
 
 
 def of_agent(who: Principal, sent: Sequence[Measurement]) -> list[Measurement]:
@@ -88,37 +103,40 @@ def of_agent(who: Principal, sent: Sequence[Measurement]) -> list[Measurement]:
     still follow from the other program's."""
     if who.role is not Role.AGENT:
         return list(sent)
-    return [replace(found, id=f"{_mine(who, found)}{found.id}") for found in sent]
+    return [
+        replace(measurement, id=f"{_mine(who, measurement)}{measurement.id}")
+        for measurement in sent
+    ]
 
 
-def _mine(who: Principal, found: Measurement) -> str:
-    return f"{found.metric}:agent:{who.name}:"
+def _mine(who: Principal, measurement: Measurement) -> str:
+    return f"{measurement.metric}:agent:{who.name}:"
 
 
 def _is_own(
     who: Principal, workflow: str, described: Mapping[str, Measurement], known: Known
 ) -> bool:
     # What stands in the archive was first, and counts.
-    found = known(workflow_id(workflow)) or described.get(workflow)
-    if found is None:
+    workflow_fact = known(workflow_id(workflow)) or described.get(workflow)
+    if workflow_fact is None:
         return False
     if who.role is Role.AGENT:
-        return found.details.get("by") == who.name
-    return who.owns(str(found.details.get("user", "")))
+        return workflow_fact.details.get("by") == who.name
+    return who.owns(str(workflow_fact.details.get("user", "")))
 
 
-def _is_own_id(found: Measurement) -> bool:
+def _is_own_id(measurement: Measurement) -> bool:
     """Whether nobody else would take this id for something else."""
-    if found.metric == "workflow":
-        return found.id == workflow_id(found.workflow)
-    kind = found.id.partition(":")[0]
-    if kind in UNITS and kind != found.metric:
+    if measurement.metric == "workflow":
+        return measurement.id == workflow_id(measurement.workflow)
+    kind = measurement.id.partition(":")[0]
+    if kind in UNITS and kind != measurement.metric:
         return False
-    return not found.workflow or f":{found.workflow}:" in f"{found.id}:"
+    return not measurement.workflow or f":{measurement.workflow}:" in f"{measurement.id}:"
 
 
-def _by(who: Principal, found: Measurement) -> Measurement:
-    return replace(found, details={**found.details, "by": who.name})
+def _by(who: Principal, measurement: Measurement) -> Measurement:
+    return replace(measurement, details={**measurement.details, "by": who.name})
 
 
 def _is_end(name: str, subject: str) -> bool:
@@ -127,9 +145,9 @@ def _is_end(name: str, subject: str) -> bool:
     return any(end == name or end.startswith(f"{name}/") for end in subject.split(">"))
 
 
-def _forbidden(who: Principal, found: Measurement, why: str) -> BrokerError:
+def _forbidden(who: Principal, measurement: Measurement, why: str) -> BrokerError:
     return BrokerError(
-        f"{who.name!r} (role {who.role}) may not record {found.id!r:.200}"
-        f" of {found.subject!r:.200}: {why}",
+        f"{who.name!r} (role {who.role}) may not record {measurement.id!r:.200}"
+        f" of {measurement.subject!r:.200}: {why}",
         "forbidden",
     )

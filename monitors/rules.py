@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from monitors.archive.measurement import OF_WORKFLOWS, Measurement
+from monitors.base.measurement import OF_WORKFLOWS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.schema import Schema, read
@@ -92,16 +92,18 @@ class Rules:
         sites or of hosts ``SITE/HOST``; ``dst`` is "" for what is measured at one end)."""
         return self.answer(who, START, _sites(src, dst), metric).may
 
-    def may_see(self, who: Principal, found: Measurement) -> bool:
+    def may_see(self, who: Principal, measurement: Measurement) -> bool:
         """Whether ``who`` may see a measurement."""
-        if found.workflow and who.users is not None:
-            return self._acts_for(who, _said_owner(found) or self._owner_of(found.workflow))
-        if found.metric == "notice" and who.users is not None:
+        if measurement.workflow and who.users is not None:
+            return self._acts_for(
+                who, _said_owner(measurement) or self._owner_of(measurement.workflow)
+            )
+        if measurement.metric == "notice" and who.users is not None:
             return False  # who is told of what is the business of those who act for all
-        metric = found.metric
+        metric = measurement.metric
         if metric == "anomaly":
-            metric = str(found.details.get("metric") or metric)
-        return self.answer(who, SEE, sites_of(found.subject), metric).may
+            metric = str(measurement.details.get("metric") or metric)
+        return self.answer(who, SEE, sites_of(measurement.subject), metric).may
 
     def may_see_series(self, who: Principal, metric: str, subject: str) -> bool:
         """Whether ``who`` may see what is known of a subject on the whole: an estimate, a roll-up.
@@ -204,8 +206,12 @@ def _rule(where: str, item: object, topology: Topology) -> Rule:
     return Rule(doc.who, doc.may, doc.sites, doc.metrics)
 
 
-def _said_owner(found: Measurement) -> str | None:
-    return str(found.details.get("user") or "") or None if found.metric == "workflow" else None
+def _said_owner(measurement: Measurement) -> str | None:
+    return (
+        str(measurement.details.get("user") or "") or None
+        if measurement.metric == "workflow"
+        else None
+    )
 
 
 def _sites(*ends: str) -> tuple[str, ...]:

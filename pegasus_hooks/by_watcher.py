@@ -1,4 +1,4 @@
-"""A hook's work, done by the watcher where one runs; see :mod:`monitors.watcher.hook_server`.
+"""A hook's work, done by the watcher where one runs; see :mod:`monitors.watcher.program`.
 
 Starting Python and this module take a tenth of what the hook's own modules take.
 """

@@ -18,10 +18,10 @@ class CalloutJob:
         self.fields = dict(line.partition(b"=")[::2] for line in reversed(text.splitlines()))
         self.id = self.fields.get(b"job.id", b"")
         # ``<site> <file server>``, once per file server. NONE is Pegasus's word for no site.
-        found = (line[12:].rpartition(b" ")[0] for line in text.splitlines()
+        sites = (line[12:].rpartition(b" ")[0] for line in text.splitlines()
                  if line.startswith(b"resource.id="))  # fmt: skip
         self.offered = list(
-            dict.fromkeys(site for site in found if site.upper() not in (b"", b"NONE"))
+            dict.fromkeys(site for site in sites if site.upper() not in (b"", b"NONE"))
         )
 
 

@@ -63,8 +63,8 @@ PlannerRunner = Callable[[Sequence[str]], Finished]
 
 def find_planner() -> Path | None:
     """The ``pegasus-plan`` on PATH, None where there is none."""
-    found = shutil.which(PLANNER_NAME)
-    return Path(found) if found else None
+    planner = shutil.which(PLANNER_NAME)
+    return Path(planner) if planner else None
 
 
 def plan(
@@ -106,7 +106,9 @@ def plan(
         conf.write_text(text, encoding="utf-8")
         sites = sorted({placement.site for placement in mapping.placements})
         if selector:
-            sites = sorted({way.site for one in mapping.placements for way in one.alternatives})
+            sites = sorted(
+                {way.site for placed in mapping.placements for way in placed.alternatives}
+            )
         command = plan_command(planner, conf, sites, output_site, base_dir, workflow)
         if sources.input_dirs:
             folders = ",".join(str(folder.absolute()) for folder in sources.input_dirs)
@@ -134,12 +136,12 @@ def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
         done = (run or runner())([str(planner.with_name(STARTER_NAME)), str(submit_dir)])
     except OSError as error:
         raise AdonError(f"{STARTER_NAME}: {error}") from None
-    found = _CLUSTER.search(done.errors) or _CLUSTER.search(done.output)
-    if done.code != 0 or found is None:
+    match = _CLUSTER.search(done.errors) or _CLUSTER.search(done.output)
+    if done.code != 0 or match is None:
         # Its errors go to standard output.
         reason = _reason(Finished(done.code, done.errors, done.output))
         raise AdonError(f"{STARTER_NAME}: exit {done.code}: {reason}")
-    return int(found[1])
+    return int(match[1])
 
 
 def plan_command(
@@ -171,13 +173,13 @@ def properties_text(
     """The properties of a plan: ours where the user says nothing, then the user's own, then
     catalogs, data ``configuration`` and hooks. ``scripts`` are PRE and the script around
     pegasus-exitcode. Raises InputError."""
-    said = sources.properties
+    given = sources.properties
     ours: dict[str, str] = {}
     for kind in ("site", "replica", "transformation"):
         catalog = sources.catalog(kind)
         if catalog is not None:
             key = f"pegasus.catalog.{kind}"
-            if catalog == getattr(sources, f"{kind}s") or key not in said:
+            if catalog == getattr(sources, f"{kind}s") or key not in given:
                 ours[key] = _kind_of(catalog)
             ours[f"{key}.file"] = str(catalog.absolute())
     if configuration is not None:
@@ -186,14 +188,14 @@ def properties_text(
     for file in sources.property_files:
         theirs |= {key: value for _, key, value in read_properties(file)}
     theirs |= sources.variable_properties
-    lines = [] if "pegasus.transfer.links" in said else ["pegasus.transfer.links=true"]
+    lines = [] if "pegasus.transfer.links" in given else ["pegasus.transfer.links=true"]
     lines += [
         f"{properties.escape_key(key)}={properties.escape(value)}"
         for key, value in {**theirs, **ours}.items()
     ]
     if scripts is not None:
         hooked = hookscripts.settings(*scripts)
-        taken = [key for key in hooked if key in said]
+        taken = [key for key in hooked if key in given]
         if taken:
             raise InputError(
                 f"pegasus.properties: {taken[0]} is set by the user, and ADON's hooks need it; "
@@ -201,7 +203,7 @@ def properties_text(
             )
         lines += [f"{key}={value}" for key, value in hooked.items()]
         wished = hookscripts.wished()
-        lines += [f"{key}={value}" for key, value in wished.items() if key not in said]
+        lines += [f"{key}={value}" for key, value in wished.items() if key not in given]
     return "\n".join(lines) + "\n"
 
 

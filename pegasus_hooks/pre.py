@@ -38,8 +38,8 @@ def _after(path: str | bytes, mark: bytes) -> list[bytes]:
     with open(path, "rb") as file:  # noqa: PTH123
         text = file.read()
     at = 0 if text.startswith(mark) else text.find(b"\n" + mark) + 1
-    found = text[at : at + len(mark)] == mark
-    return [text[at + len(mark) :].split(b"\n", 1)[0].strip()] if found else []
+    is_there = text[at : at + len(mark)] == mark
+    return [text[at + len(mark) :].split(b"\n", 1)[0].strip()] if is_there else []
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     from pegasus_hooks.prepost import hookrun, watched_jobs  # noqa: PLC0415
     from pegasus_hooks.prepost.watched_jobs import listener_of  # noqa: PLC0415
 
-    return program.main(argv, watched_jobs, listener_of, hookrun.served)
+    return program.main(argv, watched_jobs, listener_of, hookrun.run_for_watcher)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ import numpy as np
 
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.cost import network_time, tuned_throughput
-from site_selector.estimates.beliefs import World
 from site_selector.estimates.running import Amounts, Holding, bandwidth_of, workers_of
+from site_selector.estimates.world import World
 from site_selector.inputs import Inputs
 from site_selector.problem import NEVER_S, Problem, build_problem
 
@@ -242,23 +242,23 @@ def _give_way(
         key=lambda h: (h.priority, h.application),
     )
 
-    def fits(without: Sequence[Holding]) -> bool:
-        stay = [h for h in running if not any(h is gone for gone in without)]
+    def fits(freed: Sequence[Holding]) -> bool:
+        stay = [h for h in running if not any(h is gone for gone in freed)]
         free = residual(total, stay)
         return any(offer(needs, way, free, total).fits for way in ways)
 
     if not fits(lower):
         return ()
-    asked: list[Holding] = []
+    candidates: list[Holding] = []
     for holding in lower:
-        asked.append(holding)
-        if fits(asked):
+        candidates.append(holding)
+        if fits(candidates):
             break
-    for holding in tuple(reversed(asked)):
-        others = [h for h in asked if h is not holding]
+    for holding in tuple(reversed(candidates)):
+        others = [h for h in candidates if h is not holding]
         if fits(others):
-            asked = others
-    return tuple(asked)
+            candidates = others
+    return tuple(candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,15 +342,15 @@ class _Maker:
         there is. One entry with layer "" where nothing moves or no topology tells."""
         if not moves:
             return [("", ())]
-        found = {ends: self._by_layer(*ends) for ends in moves}
-        layers = sorted({layer for paths in found.values() for layer in paths})
+        by_layer = {ends: self._by_layer(*ends) for ends in moves}
+        layers = sorted({layer for paths in by_layer.values() for layer in paths})
         out = []
         for layer in layers:
             if layer == "lan" and len(layers) > 1:
                 continue  # the way there of some moves, beside a layer that others choose
             legs = []
             for (src, dst), size in moves.items():
-                paths = found[src, dst]
+                paths = by_layer[src, dst]
                 path = paths.get(layer) or next(iter(paths.values()))
                 legs.append(self._leg(src, dst, size, path))
             out.append(("" if layer == "lan" else layer, tuple(legs)))

@@ -28,13 +28,12 @@ from site_selector.catalogs.entries import (
     replicas_of,
     transformations_of,
 )
-from site_selector.catalogs.fields import Profiles
+from site_selector.catalogs.fields import Profiles, priority_profiles
 from site_selector.catalogs.pegasus_sites import all_sites
-from site_selector.catalogs.priority import priority_profiles
 from site_selector.catalogs.properties import DATA_CONFIGURATION
+from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
-from site_selector.replicas.find import BY_PROPERTIES, find_replicas, measured
 
 _log = logging.getLogger(__name__)
 REPLICA_CATALOG = "replicaCatalog"
@@ -206,15 +205,15 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     )
     if by_properties:
         unread: list[str] = []
-        found = find(files=[], note=unread.append, properties=sources.properties)
+        replicas = find(files=[], note=unread.append, properties=sources.properties)
         for line in unread:
             _log.warning("%s", line)
         if unread:
-            found = find(files=files, note=None)
+            replicas = find(files=files, note=None)
     else:
-        found = find(files=files, note=None)
+        replicas = find(files=files, note=None)
     name = str(file or "a replica catalog")
-    return ReplicaCatalog(replace(flow.document, name=name), found, ())
+    return ReplicaCatalog(replace(flow.document, name=name), replicas, ())
 
 
 def check_inputs(
@@ -270,9 +269,11 @@ def check_inputs(
 def estimated_sizes(known: Mapping[str, int | None]) -> tuple[dict[str, int], dict[str, str]]:
     """Bytes of every file, where None is taken as the median of the others, and how those files
     were estimated."""
-    told = [size for size in known.values() if size is not None]
-    guess = int(median(told)) if told else DEFAULT_INPUT_BYTES
-    how = dict.fromkeys((f for f, size in known.items() if size is None), OTHERS if told else GUESS)
+    sizes = [size for size in known.values() if size is not None]
+    guess = int(median(sizes)) if sizes else DEFAULT_INPUT_BYTES
+    how = dict.fromkeys(
+        (f for f, size in known.items() if size is None), OTHERS if sizes else GUESS
+    )
     return {lfn: guess if size is None else size for lfn, size in known.items()}, how
 
 
@@ -367,18 +368,18 @@ def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]
 def _own_programs(workflow: Workflow) -> dict[str, list[Executable]]:
     """Programs that no catalog need list: in Pegasus's directory of them, and those that a job's
     profile ``pfn`` names at its site."""
-    found: dict[str, list[Executable]] = {}
+    programs: dict[str, list[Executable]] = {}
     for job in workflow.jobs.values():
         file = Path(PROGRAM_DIRECTORY) / job.transformation
-        if job.kind == "job" and job.transformation not in found and file.is_file():
+        if job.kind == "job" and job.transformation not in programs and file.is_file():
             here = Executable(SUBMIT_SITE, True, None, None, None, f"file://{file.absolute()}")
-            found[job.transformation] = [here]
+            programs[job.transformation] = [here]
     for job in workflow.jobs.values():
         pfn = job.profiles.get("selector", job.profiles.get("hints", {})).get("pfn")
         if pfn and job.site_hint:
             there = Executable(job.site_hint, False, None, None, None, pfn)
-            found.setdefault(job.transformation, []).append(there)
-    return found
+            programs.setdefault(job.transformation, []).append(there)
+    return programs
 
 
 def _without(workflow: Workflow, absent: Collection[str]) -> Workflow:
@@ -426,16 +427,16 @@ def _candidates(
         )
     if hint is not None:
         # As the planner takes it: also where it is not among the execution sites.
-        found = transformations[job.transformation].sites(sites)
-        if hint not in found:
+        able = transformations[job.transformation].sites(sites)
+        if hint not in able:
             raise workflow.job_error(
                 job.id,
                 f"profile execution.site asks for {hint!r}, but {job.transformation} can run at "
-                f"{', '.join(found) or 'no site'}",
+                f"{', '.join(able) or 'no site'}",
             )
         return (hint,)
-    found = runs_at[job.transformation]
-    if not found:
+    able = runs_at[job.transformation]
+    if not able:
         executables = transformations[job.transformation].executables
         places = [e.site for e in executables] or ["no site"]
         listed = ", ".join(dict.fromkeys(_where(e, allowed) for e in executables)) or places[0]
@@ -444,7 +445,7 @@ def _candidates(
             f"no site can run {job.transformation}: it is at {listed}, execution sites are among "
             f"{', '.join(allowed)}{did_you_mean(places[0], allowed)}",
         )
-    return found
+    return able
 
 
 def _where(executable: Executable, allowed: Iterable[str]) -> str:

@@ -14,12 +14,12 @@ import numpy as np
 
 from network_provisioner.base.units import transfer_time
 from site_selector.catalogs.documents import uncollected
-from site_selector.catalogs.priority import NAMESPACES, own_priority
+from site_selector.catalogs.fields import PRIORITY_NAMESPACES, own_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
-from site_selector.estimates.beliefs import Belief, ComputeBelief, PathBelief, World
-from site_selector.estimates.believe import FINAL_RATIO, INTERMEDIATE_RATIO
+from site_selector.estimates.estimating import FINAL_RATIO, INTERMEDIATE_RATIO
 from site_selector.estimates.rates import NOMINAL_BYTES, amount_of
+from site_selector.estimates.world import Belief, ComputeBelief, PathBelief, World
 from site_selector.inputs import Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
@@ -46,8 +46,8 @@ class Problem:
     own inputs that do not lie there, each time anew (empty: no job does). ``overhead_s`` is
     what the whole takes beside its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
-    over (``mapping/priority.py``). ``kept`` holds what was derived from the structure; copies by
-    ``dataclasses.replace`` share it.
+    over. ``kept`` holds what was derived from the structure; copies by ``dataclasses.replace``
+    share it.
     """
 
     jobs: tuple[str, ...]
@@ -90,7 +90,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     Raises InputError where the output site is known to neither the catalog nor the beliefs.
     """
     flow = inputs.workflow
-    used = {site for found in set(inputs.candidates.values()) for site in found}
+    used = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     sites = [s for s in inputs.sites if s in used]
     places = list(dict.fromkeys([*sites, *chain.from_iterable(inputs.places.values())]))
     if output_site is not None and output_site not in places:
@@ -103,7 +103,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     size, guessed = file_sizes(inputs, world)
     jobs = [flow.jobs[job] for job in flow.order]
     input_bytes = np.array([amount_of(_total(map(size.__getitem__, job.inputs))) for job in jobs])
-    beliefs = _beliefs(jobs, inputs, world, sites)
+    compute = _compute_estimates(jobs, inputs, world, sites)
     per_byte, occupied, setup, further = _path_matrices(places, world)
     all_files = flow.files.values()
     placed = _Indices(place)
@@ -125,14 +125,14 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         tuple(placed(inputs.candidates[job]) for job in flow.order),
         tuple(map(flow.level.__getitem__, flow.order)),
         input_bytes,
-        _compute_seconds(beliefs, input_bytes),
+        _compute_seconds(compute, input_bytes),
         _queue_seconds(jobs, sites, world),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
         per_byte,
         occupied,
         setup,
         -1 if output_site is None else place[output_site],
-        beliefs,
+        compute,
         fetches=tuple(placed(inputs.fetching(job)) for job in flow.order),
         own_priority=_own_priorities(inputs, jobs),
         by_level=inputs.by_level,
@@ -145,7 +145,7 @@ def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ..
     """What the user gives each job, where that does not depend on its site. As in Pegasus, its
     program's profiles go before its sites', these before its own, and last are the properties.
     DAGMan's counts where it can be handed over to HTCondor."""
-    namespaces = NAMESPACES[:1] if inputs.by_level else NAMESPACES
+    namespaces = PRIORITY_NAMESPACES[:1] if inputs.by_level else PRIORITY_NAMESPACES
 
     def of_job(job: Job) -> int | None:
         program = inputs.transformations.get(job.transformation)
@@ -186,10 +186,10 @@ class _Indices:
         self.known: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def __call__(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        found = self.known.get(names)
-        if found is None:
-            found = self.known[names] = tuple(map(self.index.__getitem__, names))
-        return found
+        indices = self.known.get(names)
+        if indices is None:
+            indices = self.known[names] = tuple(map(self.index.__getitem__, names))
+        return indices
 
 
 def _rows(index: Mapping[str, int], rows: Iterable[Iterable[str]]) -> tuple[tuple[int, ...], ...]:
@@ -226,30 +226,30 @@ def file_sizes(inputs: Inputs, world: World) -> tuple[dict[str, float], frozense
         learnt = world.output_ratio.get(job.transformation) if unknown else None
         for file in written:
             if file.size_bytes is not None:
-                found = float(file.size_bytes)
+                size_bytes = float(file.size_bytes)
             else:
                 ratio = INTERMEDIATE_RATIO if file.consumers else FINAL_RATIO
-                found = share * (ratio if learnt is None else learnt.value) / unknown
+                size_bytes = share * (ratio if learnt is None else learnt.value) / unknown
                 guessed.add(file.lfn)
-            size[file.lfn] = found
-            own[file.lfn] = found / max(1, len(file.consumers))
+            size[file.lfn] = size_bytes
+            own[file.lfn] = size_bytes / max(1, len(file.consumers))
     return size, frozenset(guessed)
 
 
-def _beliefs(
+def _compute_estimates(
     jobs: Iterable[Job], inputs: Inputs, world: World, sites: list[str]
 ) -> tuple[tuple[ComputeBelief | None, ...], ...]:
     """Γ_c of each job at each site; jobs of which the same is believed share one tuple."""
     known: dict[tuple[object, ...], tuple[ComputeBelief | None, ...]] = {}
-    found = []
+    rows = []
     for job in jobs:
         allowed = inputs.candidates[job.id]
         key = (job.transformation, job.runtime_s, allowed)
         row = known.get(key)
         if row is None:
             row = known[key] = tuple(_belief(job, s, allowed, world) for s in sites)
-        found.append(row)
-    return tuple(found)
+        rows.append(row)
+    return tuple(rows)
 
 
 def _belief(job: Job, site: str, allowed: tuple[str, ...], world: World) -> ComputeBelief | None:
@@ -265,12 +265,12 @@ def _belief(job: Job, site: str, allowed: tuple[str, ...], world: World) -> Comp
 
 
 def _compute_seconds(
-    beliefs: tuple[tuple[ComputeBelief | None, ...], ...], input_bytes: Array
+    compute: tuple[tuple[ComputeBelief | None, ...], ...], input_bytes: Array
 ) -> Array:
     rows: dict[int, int] = {}  # by identity: few are different
-    which = [rows.setdefault(id(row), len(rows)) for row in beliefs]
-    different = {id(row): row for row in beliefs}
-    value = np.ones((len(rows), len(beliefs[0])))
+    which = [rows.setdefault(id(row), len(rows)) for row in compute]
+    different = {id(row): row for row in compute}
+    value = np.ones((len(rows), len(compute[0])))
     rate, runtime, guessed = (np.zeros(value.shape, dtype=bool) for _ in range(3))
     for number, row in enumerate(different.values()):
         for s, belief in enumerate(row):
@@ -281,7 +281,7 @@ def _compute_seconds(
                 guessed[number, s] = True
     # Of what nobody knows, a small file of parameters says no more than none.
     least = np.minimum(1.0, input_bytes / NOMINAL_BYTES)[:, None]
-    gamma_c = np.zeros((len(beliefs), value.shape[1]))
+    gamma_c = np.zeros((len(compute), value.shape[1]))
     np.divide(input_bytes[:, None], value[which], out=gamma_c, where=runtime[which])
     np.copyto(gamma_c, value[which], where=rate[which])
     np.multiply(gamma_c, least, out=gamma_c, where=guessed[which])
@@ -305,15 +305,15 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
     there for others at the same time. An assumed Γ_a is all there is.
     """
     known: dict[int, tuple[float, ...]] = {}  # by identity: many paths are alike
-    found = np.zeros((4, len(places), len(places)))
+    matrices = np.zeros((4, len(places), len(places)))
     for a, src in enumerate(places):
         for b, dst in enumerate(places):
             if a != b:
                 path = world.paths[src, dst]
                 if id(path) not in known:
                     known[id(path)] = _of_path(path)
-                found[:, a, b] = known[id(path)]
-    per_byte, occupied, setup, further = found
+                matrices[:, a, b] = known[id(path)]
+    per_byte, occupied, setup, further = matrices
     return per_byte, occupied, setup, further
 
 

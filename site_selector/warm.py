@@ -11,20 +11,20 @@ import time
 
 from site_selector.evaluation.traces import Task, build_trace
 from site_selector.evaluation.worlds import draw_platform, true_problem
-from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.kernels import compiled
 from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_schedule
 from site_selector.problem import Problem
 
 
 def done() -> bool:
     """Whether there is nothing to compile."""
-    return kernel.is_warm()
+    return compiled.is_warm()
 
 
 def warm() -> None:
     """Run every kernel compiled, on a workflow of two jobs."""
-    kernel.compile_from_now_on()
+    compiled.compile_from_now_on()
     problem = two_jobs()
     run = Estimator(problem)
     run.makespan(greedy(problem))
@@ -48,8 +48,8 @@ def main() -> int:
     os.umask(os.umask(0o022) & 0o022)  # what is kept beside the package is for all its users
     if done():
         return 0
-    if not kernel.can_keep():
-        folder = kernel.cache_directory()
+    if not compiled.can_keep():
+        folder = compiled.cache_directory()
         print(f"{folder} cannot be written: each process compiles for itself", file=sys.stderr)
         return 0
     print("compiling what selects sites, once, in about 20 s", file=sys.stderr, flush=True)

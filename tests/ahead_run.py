@@ -25,8 +25,8 @@ from network_provisioner.base.model import (
     TransitRequest,
 )
 from network_provisioner.base.model import TransitState as State
-from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations, reserved_in_advance
+from pegasus_hooks.advance.job_estimates import Beliefs
 from pegasus_hooks.advance.listening import AdvanceReservations
 from pegasus_hooks.advance.predict import Pair
 

@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement, Selection
+from monitors.archive.retaining import ROWS, due, retain, retain_metric
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
 from monitors.archive.retention.rollups import roll_ups
-from monitors.archive.retention.service import due, retain
-from monitors.archive.retention.steps import ROWS, steps
 from network_provisioner.base.errors import InputError
 
 Opener = Callable[[], Archive]
@@ -470,7 +469,7 @@ class ArchiveSuite:
             before = [reader.estimate("rtt", name, NOW) for name in shown]
             taken = steps_done = 0
             while True:
-                keeper = steps(keepers[steps_done % 2], "rtt", Keep(DAY_S), NOW)
+                keeper = retain_metric(keepers[steps_done % 2].engine, "rtt", Keep(DAY_S), NOW)
                 # Each goes on a little further than the one before it got, and is gone.
                 found = list(islice(keeper, 1 + steps_done))
                 keeper.close()
@@ -496,7 +495,7 @@ class ArchiveSuite:
             assert reader.engine.rows("SELECT * FROM rolling") == []
             # The same of days, and of their end.
             keep = Keep(DAY_S, 2 * DAY_S, 3 * DAY_S)
-            found = list(steps(reader, "rtt", keep, NOW))
+            found = list(retain_metric(reader.engine, "rtt", keep, NOW))
             assert all(max(step.made, step.dropped) <= ROWS for step in found)
             assert sum(step.dropped for step in found) == 2 * len(subjects)
             assert roll_ups(reader.engine, "rtt", shown[0], DAY_S, 0, NOW) == []
@@ -505,7 +504,9 @@ class ArchiveSuite:
         with world() as opened:
             archive = opened()
             archive.record_many([measured("a"), measured("newest", at=NOW)])
-            next(steps(archive, "rtt", Keep(DAY_S), NOW))  # the horizon rose, and nothing else
+            next(
+                retain_metric(archive.engine, "rtt", Keep(DAY_S), NOW)
+            )  # the horizon rose, and nothing else
             assert archive.engine.rows("SELECT count(*) FROM rolling") == [(1,)]
             with (
                 pytest.raises(ArchiveError, match="append-only"),

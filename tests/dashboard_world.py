@@ -15,9 +15,8 @@ from typing import Any
 import yaml
 from browser import Page
 
-from monitors.alerts.anomalies.model import Anomaly
-from monitors.alerts.anomalies.records import to_measurement
-from monitors.archive.measurement import UNITS, Measurement
+from monitors.alerts.anomalies.model import Anomaly, to_measurement
+from monitors.base.measurement import UNITS, Measurement
 
 _EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "adon.yml"
 QUIET: dict[str, Any] = {

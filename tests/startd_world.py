@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from network_world import star
 
-from condor_plugins.pool.cloud.cloudinit import boot_token
+from condor_plugins.pool.cloud.workerconfig import boot_token
 from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN

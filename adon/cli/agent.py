@@ -41,9 +41,7 @@ def _run(args: argparse.Namespace) -> int:
 
     from adon.config.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent, following
-    from monitors.measurements.agent.beside import reporting
-    from monitors.measurements.agent.connections import ConnectionReporter
-    from monitors.measurements.agent.disks import DiskReporter
+    from monitors.measurements.agent.host_reports import ConnectionReporter, DiskReporter, reporting
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.probes.probe import Halt
 
@@ -148,12 +146,12 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
     return measure(order, assignment, settings)
 
 
-def _text(found: Reading) -> str:
-    unit = "" if found.unit == "1" else f" {found.unit}"
-    lines = [f"{found.metric:16} {found.value:.6g}{unit}"]
-    for hop in found.details.get("route") or ():
+def _text(reading: Reading) -> str:
+    unit = "" if reading.unit == "1" else f" {reading.unit}"
+    lines = [f"{reading.metric:16} {reading.value:.6g}{unit}"]
+    for hop in reading.details.get("route") or ():
         seconds = f"{hop['rtt_s'] * 1e3:10.3f} ms" if "rtt_s" in hop else ""
         lines.append(f"  {hop['hop']:>3}  {hop['address'] or '*':40}{seconds}")
-    details = [(key, value) for key, value in found.details.items() if key != "route"]
+    details = [(key, value) for key, value in reading.details.items() if key != "route"]
     lines += [f"  {k:14} {v:.6g}" if isinstance(v, float) else f"  {k:14} {v}" for k, v in details]
     return "\n".join(lines)

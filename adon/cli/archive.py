@@ -76,10 +76,10 @@ def _show(args: argparse.Namespace) -> int:
 
     Before 'whole since', only roll-ups remain.
     """
-    from monitors.archive.contents import contents
+    from monitors.archive.export import contents
 
-    with opened(args.archive) as archive:
-        found = [one.as_dict() for one in contents(archive)]
+    with open_archive(args.archive) as archive:
+        rows = [content.as_dict() for content in contents(archive)]
     columns = (
         Column("metric", "METRIC"),
         Column("subjects", "SUBJECTS>"),
@@ -89,7 +89,7 @@ def _show(args: argparse.Namespace) -> int:
         Column("rollups", "ROLL-UPS>"),
         Column("whole_since", "WHOLE SINCE", utc),
     )
-    return print_records(args, columns, found, document={"metrics": found}, none=_NOTHING)
+    return print_records(args, columns, rows, document={"metrics": rows}, none=_NOTHING)
 
 
 @NOUN.verb(
@@ -110,12 +110,12 @@ def _query(args: argparse.Namespace) -> int:
     """
     from monitors.archive.export import as_dict
 
-    with opened(args.archive) as archive:
+    with open_archive(args.archive) as archive:
         page = archive.page(_selection(args), newest=True, limit=args.limit)
-        found = [as_dict(one) for _, one in page]
+        rows = [as_dict(measurement) for _, measurement in page]
     if args.json and not args.columns:
-        for one in found:
-            print_json(one, indent=None)
+        for measurement in rows:
+            print_json(measurement, indent=None)
         return 0
     columns = (
         Column("at", "AT (UTC)", utc),
@@ -125,7 +125,7 @@ def _query(args: argparse.Namespace) -> int:
         Column("unit", "UNIT"),
         Column("source", "SOURCE"),
     )
-    return print_records(args, columns, found, none=_NOTHING)
+    return print_records(args, columns, rows, none=_NOTHING)
 
 
 _six = "{:.6g}".format
@@ -152,21 +152,22 @@ def _estimate(args: argparse.Namespace) -> int:
 
     Exit codes: 0 there is an estimate; 1 there is none; 2 bad input.
     """
-    asked = _moment(args.at, "--at")
-    now = time.time() if asked is None else asked  # 0 is a moment, too
-    with opened(args.archive) as archive:
-        metric, subject, found = _known(archive, args.what, args.subject, now)
-    if found is None:
+    moment = _moment(args.at, "--at")
+    now = time.time() if moment is None else moment  # 0 is a moment, too
+    with open_archive(args.archive) as archive:
+        metric, subject, estimate = _known(archive, args.what, args.subject, now)
+    if estimate is None:
         print(printable(f"nothing is known of {args.what} of {args.subject}"))
         return 1
     if args.json:
         from monitors.api.archive_shapes import shown_estimate
 
-        print_json(shown_estimate(metric, subject, found, now))
+        print_json(shown_estimate(metric, subject, estimate, now))
         return 0
     print(
-        f"{found.value:.6g} {found.unit} ± {found.spread:.3g}, from {found.count} of {metric} of "
-        f"{subject}, the newest {duration(found.age_s(now))} old, by {found.source}"
+        f"{estimate.value:.6g} {estimate.unit} ± {estimate.spread:.3g}, from {estimate.count} of "
+        f"{metric} of {subject}, the newest {duration(estimate.age_s(now))} old, "
+        f"by {estimate.source}"
     )
     return 0
 
@@ -176,22 +177,22 @@ def _known(
 ) -> tuple[str, str, Estimate | None]:
     from monitors.archive import knowledge
 
-    found: knowledge.Known | None
+    known: knowledge.Known | None
     if what == "gamma_a":
         src, pair, dst = subject.partition(">")
         if not pair:
             raise InputError(f"SUBJECT: found {subject!r}, expected two sites as 'mu>tacc'")
-        found = knowledge.gamma_a(archive, src, dst, now)
+        known = knowledge.gamma_a(archive, src, dst, now)
     elif what == "gamma_c":
         transformation, at, site = subject.rpartition("@")
         if not at:
             raise InputError(f"SUBJECT: found {subject!r}, expected 'ns::name:version@site'")
-        found = knowledge.gamma_c(archive, transformation, site, now)
+        known = knowledge.gamma_c(archive, transformation, site, now)
     elif what == "t_q":
-        found = knowledge.queue_wait(archive, subject, now)
+        known = knowledge.queue_wait(archive, subject, now)
     else:
         return what, subject, archive.estimate(what, subject, now)
-    return (what, subject, None) if found is None else (found.metric, found.subject, found)
+    return (what, subject, None) if known is None else (known.metric, known.subject, known)
 
 
 @NOUN.verb(
@@ -213,16 +214,16 @@ def _rollups(args: argparse.Namespace) -> int:
     until = _moment(args.until, "--until")
     until = time.time() if until is None else until
     since = _moment(args.since, "--since") or 0.0
-    with opened(args.archive) as archive:
+    with open_archive(args.archive) as archive:
         rolled = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
-        found = [as_dict(one, QUANTILES) for one in rolled]
+        rows = [as_dict(rollup, QUANTILES) for rollup in rolled]
     columns = (
         Column("start", "FROM (UTC)", utc),
         Column("count", "COUNT>"),
         *(Column(name, f"{name.upper()}>", _six) for name in ("min", "median", "mean", "max")),
         Column("unit", "UNIT"),
     )
-    return print_records(args, columns, found, document={"rollups": found}, none=_NOTHING)
+    return print_records(args, columns, rows, document={"rollups": rows}, none=_NOTHING)
 
 
 @NOUN.verb(
@@ -247,17 +248,17 @@ def _export(args: argparse.Namespace) -> int:
 
     kind = "csv" if args.output is None else format_of(args.output.name)
     selection = _selection(args)
-    with opened(args.archive) as archive:
-        found = archive.each(selection)
+    with open_archive(args.archive) as archive:
+        measurements = archive.each(selection)
         if args.output is None:
-            write_csv(found, sys.stdout.buffer)
+            write_csv(measurements, sys.stdout.buffer)
             return 0
-        count = to_file(found, args.output, kind)
+        count = to_file(measurements, args.output, kind)
     print(f"{args.output}: {count} measurements")
     return 0
 
 
-def opened(place: str) -> Archive:
+def open_archive(place: str) -> Archive:
     """An archive that is there, for reading. Raises InputError, ArchiveError."""
     from monitors.archive.archive import Archive
 
@@ -278,14 +279,14 @@ def _retain(args: argparse.Namespace) -> int:
     """
     from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
+    from monitors.archive.retaining import due, retain
     from monitors.archive.retention.horizons import Retention, retention_from_dict
-    from monitors.archive.retention.service import due, retain
 
     config = load_config(args.config)
     settings = config.monitoring
     retention = retention_from_dict(settings.retention if settings is not None else {})
     where = config.broker.archive
-    opened(where).close()
+    open_archive(where).close()
     if retention == Retention():
         print(f"{args.config} has no monitoring.retention: everything is kept")
         return 0
@@ -316,10 +317,10 @@ def _copy(args: argparse.Namespace) -> int:
       adon archive copy adon-archive.sqlite postgresql://adon@db.example.org/adon
     """
     from monitors.archive.archive import Archive
-    from monitors.archive.contents import copy_archive
+    from monitors.archive.export import copy_archive
 
     check_state(args.target)
-    with opened(args.source) as source, Archive(args.target) as target:
+    with open_archive(args.source) as source, Archive(args.target) as target:
         count = copy_archive(source, target)
     print(f"copied {count} measurements")
     return 0

@@ -102,22 +102,22 @@ def plug_in() -> Iterator[CheckResult]:
     from pegasus_hooks.install.parts import names_plugin, whole_jar
     from pegasus_hooks.plugin import JAR_NAME, SELECTOR_PROPERTY, SITE_SELECTOR_CLASS
 
-    told: Path | str | None = "_" + SELECTOR_PROPERTY.replace(".", "__").upper()
-    if os.environ.get(str(told)) != SITE_SELECTOR_CLASS:
-        told = None
+    path: Path | str | None = "_" + SELECTOR_PROPERTY.replace(".", "__").upper()
+    if os.environ.get(str(path)) != SITE_SELECTOR_CLASS:
+        path = None
     try:
         home = home_on_path()
         files = (home.properties, Path.home() / ".pegasusrc", Path(PROPERTIES))
-        told = next((file for file in files if names_plugin(file)), told)
+        path = next((file for file in files if names_plugin(file)), path)
     except AdonError:  # no planner, or nothing that it could read
         return
-    if told is None:
+    if path is None:
         return
-    listed = [Path(one) for one in os.environ.get("CLASSPATH", "").split(":")]
+    listed = [Path(entry) for entry in os.environ.get("CLASSPATH", "").split(":")]
     jars = [home.java / JAR_NAME, *(jar for jar in listed if jar.name == JAR_NAME)]
     whole = next((jar for jar in jars if whole_jar(jar)), None)
     yield CheckResult(
-        f"the planner plug-in that {told} names",
+        f"the planner plug-in that {path} names",
         f"no whole {' or '.join(map(str, jars))}: nobody can plan" if whole is None else str(whole),
         whole is not None,
         advice="install it again: adon install pegasus, with the options of the first time",
@@ -134,9 +134,9 @@ def _python_packages() -> Iterator[CheckResult]:
             return None
 
     for package in _PACKAGES:
-        found = installed(package)
+        version = installed(package)
         yield CheckResult(
-            f"Python package {package}", found or "not found", found is not None,
+            f"Python package {package}", version or "not found", version is not None,
             advice=f"pip install {package}",
         )  # fmt: skip
     absent = [package for package in _COMMON if installed(package) is None]
@@ -206,14 +206,14 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
     what = f"the {_KEPT[key]} as {file} has it"
     try:
         where = getattr(config.broker, key)
-        found, works = (
+        actual, works = (
             _database(where) if is_database_url(where) else _file(Path(where), key == "state")
         )
         if key == "archive":
             Archive(where, read_only=True).close()  # another program's is refused
     except (AdonError, OSError) as error:
-        found, works = str(error), False
-    return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
+        actual, works = str(error), False
+    return CheckResult(what, actual, works, advice=f"mend broker.{key}: docs/{key}.md")
 
 
 def _leader(config: Config) -> Iterator[CheckResult]:
@@ -242,12 +242,12 @@ def _followed(config: Config) -> Iterator[CheckResult]:
         return
     try:
         with _as_owner(Path(config.broker.archive)) as user:
-            found = unread_homes()
+            closed = unread_homes()
     except (OSError, KeyError):  # told already; or its user is not of this machine
         return
     yield CheckResult(
         f"workflows of all users, for {user}",
-        cannot_read(found) if found else "all homes can be read", not found, False,
+        cannot_read(closed) if closed else "all homes can be read", not closed, False,
         "let each of them run 'adon monitor run --me --keep --broker', or give the broker's "
         "service the capability CAP_DAC_READ_SEARCH",
     )  # fmt: skip
@@ -307,14 +307,14 @@ def _slow(config: Config) -> Iterator[CheckResult]:
     from network_provisioner.templates.data import templates_from_dict
     from network_provisioner.topology.data import topology_from_dict
 
-    found: list[str] = []
+    problems: list[str] = []
     with contextlib.suppress(AdonError):  # told already
         most_bps = topology_from_dict(config.topology).largest_bps
         templates = templates_from_dict(config.templates).values()
-        found += filter(None, (small_ceiling(one, most_bps) for one in templates))
+        problems += filter(None, (small_ceiling(template, most_bps) for template in templates))
         live = (t for t in _broker(config).list() if t.state in LIVE)
-        found += [words for t in live for words in t.grant.warnings]
-    for words in islice(dict.fromkeys(found), _MOST_WARNINGS):
+        problems += [words for t in live for words in t.grant.warnings]
+    for words in islice(dict.fromkeys(problems), _MOST_WARNINGS):
         yield CheckResult("transfers as fast as the network", f"warning: {words}", False, False)
 
 
@@ -344,7 +344,7 @@ def _database(url: str) -> tuple[str, bool]:
 def _file(path: Path, is_state: bool) -> tuple[str, bool]:
     nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
     works = os.access(nearest, os.W_OK)
-    said = f"{path} {'can' if works else 'cannot'} be written"
+    actual = f"{path} {'can' if works else 'cannot'} be written"
     if works:
         folder = nearest if nearest.is_dir() else nearest.parent
         try:
@@ -357,26 +357,26 @@ def _file(path: Path, is_state: bool) -> tuple[str, bool]:
     if works and is_state and path.exists():
         from network_provisioner.stores.sqlite import faults
 
-        if found := faults(path):
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            return f"{path}: {'; '.join(found[:3])}{more}", False
-    return said, works
+        if problems := faults(path):
+            more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+            return f"{path}: {'; '.join(problems[:3])}{more}", False
+    return actual, works
 
 
 def _run(args: argparse.Namespace) -> int:
     config = args.config or (Path("adon.yml") if Path("adon.yml").is_file() else None)
-    found = list(findings(config))
-    healthy = all(f.ok or not f.needed for f in found)
-    rows = [asdict(f) for f in found]
+    results = list(findings(config))
+    healthy = all(f.ok or not f.needed for f in results)
+    rows = [asdict(f) for f in results]
     columns = [*map(Column, ("what", "found", "ok", "needed", "advice"))]
     document = {"healthy": healthy, "findings": rows}
-    print_records(args, columns, rows, document=document, text=lambda _: _text(found, healthy))
+    print_records(args, columns, rows, document=document, text=lambda _: _text(results, healthy))
     return 0 if healthy else 1
 
 
-def _text(found: Sequence[CheckResult], healthy: bool) -> str:
+def _text(results: Sequence[CheckResult], healthy: bool) -> str:
     lines = []
-    for f in found:
+    for f in results:
         mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
         advice = f"  ({f.advice})" if not f.ok and f.advice else ""
         lines.append(f"{mark}  {f.what}: {f.found}{advice}")

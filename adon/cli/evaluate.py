@@ -106,8 +106,8 @@ def _compare(args: argparse.Namespace) -> int:
     work = [(traces[i].trace, platforms[k], k, setting) for i, k in cases]
     with progress(len(work), "cases") as done:
         outcomes = each(work, _work, args.jobs, done)
-    found = dict(zip(cases, outcomes, strict=True))
-    rows = [report.Row(traces[i], k, tuple(found[i, k])) for i, k in sorted(found)]
+    by_case = dict(zip(cases, outcomes, strict=True))
+    rows = [report.Row(traces[i], k, tuple(by_case[i, k])) for i, k in sorted(by_case)]
     names = [line.rpartition("/")[2] for line in skipped]
     everything = report.as_dict(rows, platforms, setting, names)
     _print(everything["summary"], everything["forecasts"])
@@ -124,19 +124,19 @@ def _search(args: argparse.Namespace) -> int:
     seeds = [args.seed * 10_000 + number for number in range(args.platforms)]
     with progress(len(seeds), "searches") as done:
         work = [(seed, args.adversary, args.staging) for seed in seeds]
-        found = each(work, _hunt, args.jobs, done)
-    found.sort(key=lambda one: -one.ratio)
+        judged = each(work, _hunt, args.jobs, done)
+    judged.sort(key=lambda case: -case.ratio)
     head = ("adon ÷ best built-in>", "adon>", "best built-in>", "which", "tasks>", "sites>")
     rows = []
-    for one in found:
-        rival, least = adversary.rival(one)
-        puzzle = one.puzzle
+    for case in judged:
+        rival, least = adversary.rival(case)
+        puzzle = case.puzzle
         counts = (str(len(puzzle.runtime_s)), str(len(puzzle.platform.sites)))
-        ours = one.makespan_s["adon"]
-        rows.append((f"{one.ratio:.3f}", f"{ours:.1f} s", f"{least:.1f} s", rival, *counts))
+        ours = case.makespan_s["adon"]
+        rows.append((f"{case.ratio:.3f}", f"{ours:.1f} s", f"{least:.1f} s", rival, *counts))
     print(f"The worst of each search, makespans by the simulator\n{grid(head, rows)}")
     if args.save is not None:
-        _write(args.save, adversary.as_dict(found, args.seed, args.adversary, args.staging))
+        _write(args.save, adversary.as_dict(judged, args.seed, args.adversary, args.staging))
     return 0
 
 
@@ -152,10 +152,10 @@ def _print(summary: dict[str, Any], forecasts: dict[str, Any]) -> None:
         print(f"\n{regime}\n{grid(report.HEAD, lines)}")
         print(f"adon's worst: {worst['worst']:.3f} for {worst['worst_case']}")
         if regime in forecasts:
-            found = forecasts[regime]
+            forecast = forecasts[regime]
             print(
-                f"adon's forecasts: true ÷ shown {found['true_of_shown']:.3f}, "
-                f"{100 * found['in_range']:.0f} % within the range"
+                f"adon's forecasts: true ÷ shown {forecast['true_of_shown']:.3f}, "
+                f"{100 * forecast['in_range']:.0f} % within the range"
             )
 
 

@@ -45,7 +45,7 @@ def refuse_foreign(path: Path, foreign: bool) -> None:
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")
 
 
-def without(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit]:
+def without_settings(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit]:
     """Takes out a file of HTCondor's settings, and the files that it names after it: none shall
     name a file that is no more."""
     from pegasus_hooks.install.edits import FileEdit, read
@@ -62,8 +62,8 @@ def closed(python: Path, package: Path = Path(__file__)) -> Path | None:
         programs.append(programs[-1].parent / programs[-1].readlink())
     programs.append(python.resolve())
     run = [*programs, *(folder for file in (*programs, package) for folder in file.parents)]
-    bits = [*((one, stat.S_IXOTH) for one in run), (package, stat.S_IROTH)]
-    return next((one for one, bit in bits if not one.stat().st_mode & bit), None)
+    bits = [*((path, stat.S_IXOTH) for path in run), (package, stat.S_IROTH)]
+    return next((path for path, bit in bits if not path.stat().st_mode & bit), None)
 
 
 def output_of(words: Sequence[str]) -> str:
@@ -172,11 +172,11 @@ def still_needed(place: InstallTarget, keep: Collection[str]) -> Collection[str]
 
     if set(NAMES) <= set(keep):
         return ()
-    found = {name: busy for name, busy in needing(place).items() if name not in keep}
-    for name, busy in found.items():
+    needed = {name: busy for name, busy in needing(place).items() if name not in keep}
+    for name, busy in needed.items():
         where = place.jars if name == "selector" else place.programs
         print(
             f"workflows still run, or are queued, that need the {name} in {where}, which stays "
             f"until they have ended ({len(busy)}, one in {busy[0]}); then --undo again"
         )
-    return found.keys()
+    return needed.keys()

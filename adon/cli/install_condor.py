@@ -19,7 +19,7 @@ from adon.cli.install_ask import (
     refuse_foreign,
     this_python,
     value_of,
-    without,
+    without_settings,
 )
 from adon.cli.install_pegasus import notes, site_hooks
 from adon.cli.parsing import DEFAULT_BROKER, config, flag, one_of, option
@@ -174,7 +174,7 @@ def _to_undo(folder: Path) -> list[FileEdit]:
     if before is None:
         return []
     _refuse_others(folder, path, before)
-    return without(path, before, setup.hooks_of(before))
+    return without_settings(path, before, setup.hooks_of(before))
 
 
 def _refuse_others(folder: Path, path: Path, before: bytes | None) -> None:
@@ -183,12 +183,12 @@ def _refuse_others(folder: Path, path: Path, before: bytes | None) -> None:
 
     refuse_foreign(path, before is not None and setup.hooks_of(before) is None)
     files = [f for f in sorted(folder.iterdir()) if f.is_file() and f != path]
-    found = setup.other_hooks((str(f), f.read_text(errors="replace")) for f in files)
-    if not found:
+    others = setup.other_hooks((str(f), f.read_text(errors="replace")) for f in files)
+    if not others:
         values = {name: value_of(name) for name in (setup.SETTING, setup.FORCED)}
-        found = setup.other_hooks(("HTCondor", f"{n} = {v}") for n, v in values.items() if v)
-    if found:
-        raise InputError(f"{found}, which is your own choice and is kept; expected it unset")
+        others = setup.other_hooks(("HTCondor", f"{n} = {v}") for n, v in values.items() if v)
+    if others:
+        raise InputError(f"{others}, which is your own choice and is kept; expected it unset")
 
 
 def _settings(args: argparse.Namespace, hooks: Path) -> TransferSettings:

@@ -11,7 +11,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_ask import closed, output_of, refuse_foreign, this_python, value_of, without
+from adon.cli.install_ask import (
+    closed,
+    output_of,
+    refuse_foreign,
+    this_python,
+    value_of,
+    without_settings,
+)
 from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 
@@ -52,10 +59,10 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
 
 def _moves_irods(program: str) -> bool:
     try:
-        told = output_of([program, "-classad"]).splitlines()
+        lines = output_of([program, "-classad"]).splitlines()
     except InputError:  # HTCondor passes it over, too
         return False
-    return any("irods" in line for line in told if line.startswith("SupportedMethods"))
+    return any("irods" in line for line in lines if line.startswith("SupportedMethods"))
 
 
 def _plugin(path: Path) -> bytes:
@@ -82,7 +89,7 @@ def to_undo(folder: Path) -> list[FileEdit]:
     if before is None:
         return []
     refuse_foreign(path, not setup.is_ours(before))
-    return without(path, before, setup.hooks_of(before), setup.plugin_of(before))
+    return without_settings(path, before, setup.hooks_of(before), setup.plugin_of(before))
 
 
 def verified(folder: Path, interface: str) -> Iterator[str]:
@@ -94,8 +101,8 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as place:
         host = [sys.executable, "-I", "-S", str(setup.METRICS), interface, f"{place}/state", place]
         for _ in range(2):  # a rate takes two readings
-            told = output_of(host)
-    lines = [line for line in told.splitlines() if " = " in line]
+            output = output_of(host)
+    lines = [line for line in output.splitlines() if " = " in line]
     missing = {"AdonIoWaitFraction", "AdonNetRxBps"} - {line.split()[0] for line in lines}
     yield f"the host tells {len(lines)} attributes" + "".join(
         f"; no {name} (--interface)" if name == "AdonNetRxBps" else f"; no {name}"
@@ -109,7 +116,7 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
     hooks = setup.hooks_of(content)
     if hooks is not None:
         try:
-            found = paths.asked(hooks)
-            yield f"the broker tells {len(found)} bandwidths"
+            attributes = paths.path_attributes(hooks)
+            yield f"the broker tells {len(attributes)} bandwidths"
         except AdonError as error:  # it may be up later
             yield f"the broker tells nothing now: {error}"

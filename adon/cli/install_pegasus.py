@@ -37,6 +37,8 @@ _UNREAD = (
     "before 5.1.3 Pegasus reads no ~/.pegasusrc where there is a pegasus.properties or --conf: "
     "install --me --only selector, and the hooks into that file by --conf FILE"
 )
+# Every user's own, made when the first workflow runs.
+WATCH_FOLDER = "~/.local/state/adon/watch"
 
 
 def _seconds(text: str) -> float:
@@ -137,11 +139,11 @@ def _places(args: argparse.Namespace, home: PegasusHome | None) -> list[InstallT
         assert home is not None
         return [place_for_all(home)]
     own, shell = Path.home(), os.environ.get("SHELL", "")
-    asked = place_for_user(own, shell, args.callout)
+    for_user = place_for_user(own, shell, args.callout)
     # Whichever way it was installed before, and whatever the shell was then.
     every = [place_for_user(own, "", True)]
     every += [place_for_user(own, other, False) for other in ("bash", "zsh", "sh")]
-    return [asked, *(place for place in every if place.settings != asked.settings)]
+    return [for_user, *(place for place in every if place.settings != for_user.settings)]
 
 
 def _keep(args: argparse.Namespace) -> Collection[str]:
@@ -232,8 +234,8 @@ def _warm() -> None:
     command = [sys.executable, "-I", "-m", "site_selector.warm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not warm.done():
-        said = done.stderr.strip().splitlines()
-        print(f"note: not compiled beforehand: {said[-1] if said else done.returncode}")
+        lines = done.stderr.strip().splitlines()
+        print(f"note: not compiled beforehand: {lines[-1] if lines else done.returncode}")
 
 
 def _notes(
@@ -275,13 +277,11 @@ def _verified(
     environ = dict(os.environ)
     if place.shell:
         environ |= environment(place, parts)
-    found = verify(home, parts, environ, own_home=args.me)
-    unread = args.me and found.good is False and found.said.startswith(NOT_IN_THE_PLAN)
-    return replace(found, said=f"{found.said}; {_UNREAD}") if unread else found
-
-
-# Every user's own, made when the first workflow runs.
-WATCH_FOLDER = "~/.local/state/adon/watch"
+    verification = verify(home, parts, environ, own_home=args.me)
+    unread = (
+        args.me and verification.good is False and verification.said.startswith(NOT_IN_THE_PLAN)
+    )
+    return replace(verification, said=f"{verification.said}; {_UNREAD}") if unread else verification
 
 
 def hook_config(args: argparse.Namespace) -> HookConfig:
@@ -310,8 +310,8 @@ def site_hooks(args: argparse.Namespace, **more: Any) -> bytes:
 
     config = replace(hook_config(args), archive=None, watch=None, site=args.site, **more)
     usual = asdict(HookConfig(""))
-    said = {k: v for k, v in asdict(config).items() if v != usual[k]}
-    return (json.dumps(said, indent=1) + "\n").encode()
+    settings = {k: v for k, v in asdict(config).items() if v != usual[k]}
+    return (json.dumps(settings, indent=1) + "\n").encode()
 
 
 def notes(args: argparse.Namespace) -> Iterator[str]:
@@ -370,7 +370,7 @@ def _install_file(args: argparse.Namespace, home: PegasusHome, place: InstallTar
     check_writable(needed)
     if not agreed(args, needed):
         return 0 if args.dry_run else 1
-    added = {name: "".join(f"{line}\n" for line in said) for name, said in lines.items()}
+    added = {name: "".join(f"{line}\n" for line in new_lines) for name, new_lines in lines.items()}
     check = partial(verify, home, [part], os.environ, False, **added)
     if not conclude(place, wanted, [part], check):
         return 1

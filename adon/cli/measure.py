@@ -99,13 +99,13 @@ def _plan(args: argparse.Namespace) -> int:
         return 1
     except InputError as error:
         raise InputError(f"{args.config}: monitoring: {error}") from None
-    found = _data(tasks, agreement, schedule, most)
+    data = _data(tasks, agreement, schedule, most)
 
     def shown(_: str) -> str:
-        lines = text.described(tasks, schedule, most, found, args.limit)
+        lines = text.described(tasks, schedule, most, data, args.limit)
         return f"{lines}\n\n{text.gantt(tasks, schedule)}" if args.gantt and tasks else lines
 
-    return print_records(args, text.SLOTS, found["slots"], document=found, text=shown)
+    return print_records(args, text.SLOTS, data["slots"], document=data, text=shown)
 
 
 def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
@@ -129,7 +129,7 @@ def _data(
         "hyperperiod_ms": schedule.hyperperiod_ms,
         "load": most.load,
         "scarcest": most.why,
-        "usage": [asdict(found) for found in usage(tasks, agreement, schedule)],
+        "usage": [asdict(use) for use in usage(tasks, agreement, schedule)],
         "slots": [
             {"task": s.task, "start_ms": s.start_ms, "end_ms": s.end_ms, "run": s.number,
              "release_ms": s.release_ms, "deadline_ms": s.deadline_ms}
@@ -148,15 +148,15 @@ def _list(args: argparse.Namespace) -> int:
       adon measure list
       adon measure list --broker https://broker.example:8470 --json
     """
-    found = client(args).call("GET", "/v1/tasks")
+    tasks = client(args).call("GET", "/v1/tasks")
     none = "nothing is measured regularly: 'adon measure add' adds a task"
     return answered_records(
         args,
         "list of tasks",
         text.tasks(time.time()),
-        found,
+        tasks,
         none=none,
-        text=partial(text.with_problems, found),
+        text=partial(text.with_problems, tasks),
     )
 
 
@@ -182,7 +182,7 @@ def _schedule(args: argparse.Namespace) -> int:
     query = f"since={max(0.0, now - span_s):.3f}&until={now + span_s:.3f}"
     if args.task is not None:
         query += f"&task={quoted(args.task)}"
-    found = broker.call("GET", "/v1/schedule")
+    schedule = broker.call("GET", "/v1/schedule")
     runs = broker.call("GET", f"/v1/runs?{query}")
     if args.task is not None and not runs["runs"]:
         with _named(broker, args.task):
@@ -190,10 +190,10 @@ def _schedule(args: argparse.Namespace) -> int:
     return answered_records(
         args,
         "schedule",
-        text.runs(runs["runs"], found["moved"], runs["now"]),
+        text.runs(runs["runs"], schedule["moved"], runs["now"]),
         runs["runs"],
-        document={"schedule": found, **runs},
-        text=lambda shown: text.schedule(found, runs["runs"] and shown),
+        document={"schedule": schedule, **runs},
+        text=lambda shown: text.schedule(schedule, runs["runs"] and shown),
     )
 
 
@@ -207,15 +207,15 @@ def _agents(args: argparse.Namespace) -> int:
       adon measure agents
       adon measure agents --json
     """
-    found, now = client(args).call("GET", "/v1/agents"), time.time()
+    agents, now = client(args).call("GET", "/v1/agents"), time.time()
     none = "the broker knows no agent: they are listed under monitoring.agents in its adon.yml"
     return answered_records(
         args,
         "list of agents",
         text.agents(now),
-        found,
+        agents,
         none=none,
-        text=partial(text.with_errors, found, now),
+        text=partial(text.with_errors, agents, now),
     )
 
 
@@ -271,11 +271,11 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
     """Print what came of a run; an exit code."""
     from network_provisioner.client.http1 import quoted
 
-    found, hidden = [], 0
+    readings, hidden = [], 0
     for metric in run.get("measured", []):
         try:
             key = quoted(f"{metric}:{run['id']}")
-            found.append(broker.call("GET", f"/v1/measurements/by-id/{key}"))
+            readings.append(broker.call("GET", f"/v1/measurements/by-id/{key}"))
         except BrokerError as error:
             if error.code != "unknown_measurement":
                 raise
@@ -283,8 +283,8 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
     answered(
         args,
         "measurement",
-        {**run, "measurements": found},
-        lambda: text.results(run, found, hidden),
+        {**run, "measurements": readings},
+        lambda: text.results(run, readings, hidden),
     )
     return 0 if run["state"] == "done" else 1
 
@@ -329,14 +329,14 @@ def _add(args: argparse.Namespace) -> int:
     body = {**_what(args), "every": args.every}
     if args.within is not None:
         body["within"] = args.within
-    found = client(args).call("PUT", f"/v1/tasks/{quoted(args.name)}", body)
+    task = client(args).call("PUT", f"/v1/tasks/{quoted(args.name)}", body)
     return answered_records(
         args,
         "task",
         text.tasks(time.time()),
-        [found],
-        document=found,
-        text=partial(text.with_problems, [found]),
+        [task],
+        document=task,
+        text=partial(text.with_problems, [task]),
     )
 
 
@@ -351,9 +351,9 @@ def _remove(args: argparse.Namespace) -> int:
 
     broker = client(args)
     with _named(broker, args.name):
-        found = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
+        task = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
     if args.json:
-        print_json(found)
+        print_json(task)
     else:
         print(f"{args.name} is measured no longer")
     return 0
@@ -387,9 +387,9 @@ def _who(args: argparse.Namespace) -> int:
             for key, value in (("from", args.source), ("to", args.to), ("metric", args.metric))
             if value
         )
-        found = client(args).call("GET", f"/v1/access?{query}")
+        access = client(args).call("GET", f"/v1/access?{query}")
         with bad_answer(args, "list of keys"):
-            keys = found["keys"]
+            keys = access["keys"]
     else:
         keys = _configured(args)
     if args.json:
@@ -421,5 +421,5 @@ def _configured(args: argparse.Namespace) -> Any:
 def _what(args: argparse.Namespace) -> dict[str, Any]:
     """What the options say is measured. Raises InputError."""
     given = {"tool": args.tool, "from": args.source, "to": args.to, "for": args.lasts}
-    found = {key: value for key, value in given.items() if value is not None}
-    return {**found, "options": tool_options(args.set)} if args.set else found
+    what_given = {key: value for key, value in given.items() if value is not None}
+    return {**what_given, "options": tool_options(args.set)} if args.set else what_given

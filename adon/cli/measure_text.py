@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 COLUMNS = 72
 _LETTERS = string.ascii_lowercase + string.ascii_uppercase
+_USAGE = (
+    Column("kind", "what", lambda kind, name: f"{kind} {name}", ("name",)),
+    Column("share", "needed", lambda share: f"{bar(share)[:11]}{share:6.1%}"),
+    Column("tasks", "tasks>"),
+    Column("at_once", "at once>"),
+    Column("agreed", "agreed>"),
+    Column("load_bps", "load>"),
+    Column("agreed_bps", "agreed>"),
+)
+Rows = Sequence[Mapping[str, Any]]
 
 
 def described(
@@ -51,15 +61,6 @@ def clock(ms: int) -> str:
     return f"{text}.{rest:03}" if rest else text
 
 
-_USAGE = (
-    Column("kind", "what", lambda kind, name: f"{kind} {name}", ("name",)),
-    Column("share", "needed", lambda share: f"{bar(share)[:11]}{share:6.1%}"),
-    Column("tasks", "tasks>"),
-    Column("at_once", "at once>"),
-    Column("agreed", "agreed>"),
-    Column("load_bps", "load>"),
-    Column("agreed_bps", "agreed>"),
-)
 SLOTS = (
     Column("start_ms", "from>", clock),
     Column("end_ms", "until>", clock),
@@ -71,7 +72,7 @@ SLOTS = (
 def gantt(tasks: list[Task], schedule: Schedule) -> str:
     """A line for each host and link, a column for a part of the hyperperiod: in it the letter of
     the task that takes most of it, ``.`` where none does."""
-    from monitors.measurements.load import words
+    from monitors.measurements.load import resource_text
 
     whole = schedule.hyperperiod_ms
     used = [task for task in tasks if task.hosts or task.links]
@@ -84,7 +85,7 @@ def gantt(tasks: list[Task], schedule: Schedule) -> str:
         for resource in by_name[slot.task].needs if slot.task in by_name else ():
             for column, ms in _columns(slot.start_ms, slot.end_ms, whole):
                 taken[resource][column][letters[slot.task]] += ms
-    names = {resource: words(resource) for resource in taken}
+    names = {resource: resource_text(resource) for resource in taken}
     width = max((len(name) for name in names.values()), default=0)
     lines = [f"{'':{width}}  0:00:00{clock(whole):>{COLUMNS - 7}}"]
     for resource in sorted(taken, key=lambda r: names[r]):
@@ -99,17 +100,14 @@ def gantt(tasks: list[Task], schedule: Schedule) -> str:
 
 def _columns(start: int, end: int, whole: int) -> list[tuple[int, int]]:
     """The columns that a slot touches, and for how long."""
-    found = []
+    columns = []
     while start < end:
         column = start % whole * COLUMNS // whole
         border = start // whole * whole + -(-(column + 1) * whole // COLUMNS)
         stop = min(end, border)
-        found.append((column, stop - start))
+        columns.append((column, stop - start))
         start = stop
-    return found
-
-
-Rows = Sequence[Mapping[str, Any]]
+    return columns
 
 
 def tasks(now: float) -> list[Column]:
@@ -129,9 +127,9 @@ def tasks(now: float) -> list[Column]:
     ]
 
 
-def with_problems(found: Rows, shown: str) -> str:
+def with_problems(rows: Rows, shown: str) -> str:
     """A table of tasks, and why some are in no schedule."""
-    problems = [_said(f"{t['name']}: {t['problem']}") for t in found if t["problem"]]
+    problems = [_said(f"{t['name']}: {t['problem']}") for t in rows if t["problem"]]
     return "\n".join([shown, *problems])
 
 
@@ -150,14 +148,14 @@ def agents(now: float) -> list[Column]:
     ]
 
 
-def with_errors(found: Rows, now: float, shown: str) -> str:
+def with_errors(rows: Rows, now: float, shown: str) -> str:
     """A table of agents, and the last thing that went wrong at each."""
     errors = [
         _said(f"{a['name']}, {_seen(a['last_error_at'], now)}: {a['last_error']}")
-        for a in found
+        for a in rows
         if a["last_error"]
     ]
-    unseen = [_said(a["name"]) for a in found if a["last_seen"] is None]
+    unseen = [_said(a["name"]) for a in rows if a["last_seen"] is None]
     if unseen:
         errors.append(
             f"{', '.join(unseen)}: never seen; 'adon agent run --config agent.yml' starts an agent"
@@ -165,7 +163,7 @@ def with_errors(found: Rows, now: float, shown: str) -> str:
     return "\n".join([shown, *errors])
 
 
-def runs(found: Rows, moved: Rows, now: float) -> list[Column]:
+def runs(rows: Rows, moved: Rows, now: float) -> list[Column]:
     """Of a list of runs, of which some were moved."""
     instead = {m["run"]: f"moved once, from {_at(m['instead_of'], now)}" for m in moved}
     return [
@@ -181,15 +179,15 @@ def runs(found: Rows, moved: Rows, now: float) -> list[Column]:
     ]
 
 
-def schedule(found: Mapping[str, Any], runs: str) -> str:
+def schedule(answer: Mapping[str, Any], runs: str) -> str:
     """The runs as a table, "" for none, and the use of hosts and links."""
     lines = [
-        f"{_counted(found['tasks'], 'task')}, {_counted(found['slots'], 'run')} in "
-        f"{duration(found['hyperperiod_s'])}, "
+        f"{_counted(answer['tasks'], 'task')}, {_counted(answer['slots'], 'run')} in "
+        f"{duration(answer['hyperperiod_s'])}, "
         "then again"
     ]
-    used = [(str(name), share) for name, share in found["hosts"].items()]
-    used += [("-".join(item["link"]), item["use"]) for item in found["links"]]
+    used = [(str(name), share) for name, share in answer["hosts"].items()]
+    used += [("-".join(item["link"]), item["use"]) for item in answer["links"]]
     if used:
         uses = [(name, f"{100 * share:.1f} %") for name, share in used]
         lines += ["", grid(("host or link", "in use>"), uses)]
@@ -205,14 +203,14 @@ def planned(run: Mapping[str, Any], now: float) -> str:
     )
 
 
-def results(run: Mapping[str, Any], found: Rows, hidden: int) -> str:
+def results(run: Mapping[str, Any], rows: Rows, hidden: int) -> str:
     """What came of a run."""
-    lines = [_said(f"{m['metric']}  {m['subject']}  {_value(m)}") for m in found]
+    lines = [_said(f"{m['metric']}  {m['subject']}  {_value(m)}") for m in rows]
     if hidden:
         lines.append(f"{hidden} more were recorded, which you may not see")
     if run["state"] != "done":
-        told = f"{run['id']}: {run['state']}{': ' if run['error'] else ''}{run['error']}"
-        lines.append(_said(told))
+        headline = f"{run['id']}: {run['state']}{': ' if run['error'] else ''}{run['error']}"
+        lines.append(_said(headline))
     return "\n".join(lines)
 
 
@@ -230,17 +228,17 @@ def who(keys: Rows, source: str, to: str, metric: str) -> str:
     return "\n".join(lines)
 
 
-def _said(words: object) -> str:
+def _said(resource_text: object) -> str:
     """What agents and other users say, on one line and without a terminal's own signs."""
-    return printable("" if words is None else str(words))
+    return printable("" if resource_text is None else str(resource_text))
 
 
-def _counted(count: int, one: str) -> str:
-    return f"{count} {one}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _value(found: Mapping[str, Any]) -> str:
-    value, unit = float(found["value"]), str(found["unit"])
+def _value(row: Mapping[str, Any]) -> str:
+    value, unit = float(row["value"]), str(row["unit"])
     if unit == "bit/s":
         return format_rate(value)
     if unit == "s":

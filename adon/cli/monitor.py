@@ -23,9 +23,9 @@ from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from monitors.workflows.follower import Follower
+    from monitors.workflows.logs.status import Status
     from monitors.workflows.planned.submit_dir import SubmitDir
     from monitors.workflows.sink import Requests, Sink
-    from monitors.workflows.status import Status
 
 add = NOUN.add
 _LOOKED = (
@@ -75,12 +75,12 @@ def _run(args: argparse.Namespace) -> int:
 
     Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or archive is unusable.
     """
-    from monitors.workflows.condor import Schedd
+    from monitors.jobs.condor import Schedd
     from monitors.workflows.discovery import Discovery, of_all, of_user
-    from monitors.workflows.family import ended_well
     from monitors.workflows.follower import Follower
     from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
     from monitors.workflows.planned.submit_dir import is_file, submit_dir_of
+    from monitors.workflows.workflow_tree import ended_well
 
     if not (args.dirs or args.me or args.all_users):
         raise InputError("found no DIR, expected submit directories, --me or --all-users")
@@ -118,9 +118,9 @@ def _run(args: argparse.Namespace) -> int:
                 waits = "DAGMan has not begun: waiting for pegasus-run or condor_submit_dag"
                 note(f"{member.dir.path}: {waits}")
         follower.run(stop)
-    if not follower.family.roots:
+    if not follower.tree.roots:
         note(f"no workflows found{_LOOKED if sources else ''}")
-    return 0 if ended_well(follower.family.roots) else 1
+    return 0 if ended_well(follower.tree.roots) else 1
 
 
 def _since(text: str) -> Any:
@@ -203,7 +203,7 @@ def _stopped_by_signal() -> Iterator[threading.Event]:
 
 def _name(follower: Follower, submit_dir: SubmitDir) -> str:
     """``outer/inner`` of a workflow that is inside another."""
-    member = follower.family.of(submit_dir.workflow)
+    member = follower.tree.of(submit_dir.workflow)
     names = [submit_dir.name]
     while member is not None and member.above is not None:
         member = member.above
@@ -212,7 +212,7 @@ def _name(follower: Follower, submit_dir: SubmitDir) -> str:
 
 
 def _as_text(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:
-    from monitors.workflows.status import status_text
+    from monitors.workflows.logs.status import status_text
 
     return status_text(status, _name(follower, submit_dir), _BAR)
 
@@ -226,8 +226,8 @@ def _as_json(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:
         "state": str(status.state),
         "at": status.at,
     }
-    member = follower.family.of(submit_dir.workflow)
+    member = follower.tree.of(submit_dir.workflow)
     if member is not None:
         data |= {"root": member.root, "parent": member.parent}
-        data["total"] = follower.family.total_of(member).fields()
+        data["total"] = follower.tree.total_of(member).fields()
     return json.dumps(data)

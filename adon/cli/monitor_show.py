@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.archive import opened
+from adon.cli.archive import open_archive
 from adon.cli.options import moment_of
 from adon.cli.output import Column, bar, note, print_json, print_records
 from adon.cli.parsing import (
@@ -48,6 +48,24 @@ _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 SOURCE = (one_of(ARCHIVE, asked_broker("the broker's archive instead")), TOKEN_FILE)
 _WORKFLOW = option("workflow", "UUID, name, or submit directory", "WORKFLOW")
 _NOW = flag("--now", "let the process that follows it read its files first")
+_UNWATCHED = "nothing that is watched was measured"
+_ANOMALIES = tuple(
+    map(Column, ("kind", "metric", "subject", "since", "until", "before", "after", "change", "why"))
+)
+_DISKS = (
+    Column("host"),
+    Column("seconds", "seconds>"),
+    *(
+        Column(f"{key}.{part}", f"{heading}>", cell)
+        for key, name, cell in (
+            ("io_wait", "I/O wait", lambda share: f"{100 * share:.0f} %"),
+            ("read_bps", "read", format_rate),
+            ("write_bps", "write", format_rate),
+        )
+        for part, heading in (("mean", name), ("p95", "95 %"))
+    ),
+    Column("sources", "from"),
+)
 
 
 @NOUN.verb(
@@ -78,17 +96,19 @@ def _list(args: argparse.Namespace) -> int:
     from adon.cli.monitor_source import source_of
 
     # One more than is shown says whether there are more.
-    asked = {"user": args.user, "state": args.state, "limit": min(args.limit + 1, _MOST)}
-    asked |= {"since": moment_of(args.since, "--since", time.time()) or 0.0}
+    filters = {"user": args.user, "state": args.state, "limit": min(args.limit + 1, _MOST)}
+    filters |= {"since": moment_of(args.since, "--since", time.time()) or 0.0}
     with source_of(args) as source:
-        found = source.workflows(**asked, roots=not args.inside)
-    more, found = len(found) > args.limit, found[: args.limit]
+        workflows = source.workflows(**filters, roots=not args.inside)
+    more, workflows = len(workflows) > args.limit, workflows[: args.limit]
     none = "no workflows"
     if not any((args.user, args.state, args.since)):
         none = "no workflows yet: 'adon monitor run' follows them"
     now = time.time()
     columns = text.list_columns(now)
-    print_records(args, columns, found, none=none, text=lambda _: text.list_text(found, now))
+    print_records(
+        args, columns, workflows, none=none, text=lambda _: text.list_text(workflows, now)
+    )
     if more:
         note(f"there are more than {args.limit}: see --limit")
     return 0
@@ -121,11 +141,11 @@ def _status(args: argparse.Namespace) -> int:
 
     with source_of(args, writes=args.now) as source:
         key = _key_of(source, args)
-        found = source.workflow(key, args.history)
-        inner = [source.workflow(child, 0) for child in found["children"]]
-    rows = text.status_rows(found, inner)
-    shown = text.status_text(found, inner, time.time())
-    return print_records(args, text.STATUS, rows, document=found, text=lambda _: shown)
+        overview = source.workflow(key, args.history)
+        inner = [source.workflow(child, 0) for child in overview["children"]]
+    rows = text.status_rows(overview, inner)
+    shown = text.status_text(overview, inner, time.time())
+    return print_records(args, text.STATUS, rows, document=overview, text=lambda _: shown)
 
 
 @NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without sub-workflows"), *SOURCE, add_json)
@@ -150,16 +170,16 @@ def _show(args: argparse.Namespace) -> int:
     with source_of(args, writes=args.now) as source:
         key = _key_of(source, args)
         workflow = source.workflow(key, 0)
-        found = source.analysis(key, not args.alone)
+        analysis = source.analysis(key, not args.alone)
         inner = []
-        if len(found["workflows"]) > 1:
-            ids = {*found["workflows"]} - {key}
+        if len(analysis["workflows"]) > 1:
+            ids = {*analysis["workflows"]} - {key}
             inner = [row for row in source.workflows(limit=_MOST) if row["id"] in ids]
     if args.json:
-        held = [one for row in (workflow, *inner) for one in row.get("held", ())]
-        print_json(found | {"held": held, "reason": workflow.get("reason", "")})
+        held = [job for row in (workflow, *inner) for job in row.get("held", ())]
+        print_json(analysis | {"held": held, "reason": workflow.get("reason", "")})
     else:
-        print(text.analysis_text(workflow, found, inner, time.time()))
+        print(text.analysis_text(workflow, analysis, inner, time.time()))
     return 0
 
 
@@ -219,7 +239,7 @@ def _measured(args: argparse.Namespace) -> Iterator[WorkflowSource]:
     if not there_is(args.archive):
         yield BrokerSource(args.broker, args.token_file)
         return
-    with opened(args.archive) as archive:
+    with open_archive(args.archive) as archive:
         yield ArchiveSource(archive)
 
 
@@ -265,12 +285,6 @@ def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:
     return key
 
 
-_UNWATCHED = "nothing that is watched was measured"
-_ANOMALIES = tuple(
-    map(Column, ("kind", "metric", "subject", "since", "until", "before", "after", "change", "why"))
-)
-
-
 @NOUN.verb(
     "anomalies",
     ARCHIVE,
@@ -301,25 +315,25 @@ def _anomalies(args: argparse.Namespace) -> int:
     now = time.time()
     since = moment_of(args.since, "--since", now)
     there(args.archive)
-    with opened(args.archive) as archive:
+    with open_archive(args.archive) as archive:
         if args.explain:
             explained = _explained(archive, args, now)
             if args.json:
-                print_json({"series": [_limits_json(*one) for one in explained]})
+                print_json({"series": [_limits_json(*series) for series in explained]})
             else:
-                shown = "\n\n".join(_limits_text(*one) for one in explained)
+                shown = "\n\n".join(_limits_text(*series) for series in explained)
                 print(shown or _lacking(archive, args.metric) or _UNWATCHED)
             return 0
-        found = _found(archive, args, since)
-        why = "" if found else _lacking(archive, args.metric)
-    records = [asdict(one) for one in found]
+        anomalies = _found(archive, args, since)
+        why = "" if anomalies else _lacking(archive, args.metric)
+    records = [asdict(series) for series in anomalies]
     return print_records(
         args,
         _ANOMALIES,
         records,
         document={"anomalies": records},
         none=f"no anomalies: {why}" if why else "no anomalies",
-        text=lambda _: "\n".join(map(_line, found)),
+        text=lambda _: "\n".join(map(_line, anomalies)),
     )
 
 
@@ -338,25 +352,24 @@ def _lacking(archive: Archive, metric: str | None) -> str:
 
 
 def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> list[Anomaly]:
-    from monitors.alerts.anomalies.records import METRIC, together
+    from monitors.alerts.anomalies.model import METRIC, together
 
-    found = together(archive.query(METRIC, subject=args.subject, since=since))
-    return [one for one in found if args.metric in (None, one.metric)]
+    anomalies = together(archive.query(METRIC, subject=args.subject, since=since))
+    return [anomaly for anomaly in anomalies if args.metric in (None, anomaly.metric)]
 
 
-def _line(one: Anomaly) -> str:
-    from monitors.alerts.anomalies.words import told
+def _line(anomaly: Anomaly) -> str:
+    from monitors.alerts.anomalies.messages import notice_text
 
-    return f"{one.kind:7s} {told(one)}"
+    return f"{anomaly.kind:7s} {notice_text(anomaly)}"
 
 
 def _explained(
     archive: Archive, args: argparse.Namespace, now: float
 ) -> list[tuple[str, str, str, SeriesLimits]]:
     """Metric, subject, source and limits of each series that is watched."""
-    from monitors.alerts.anomalies.service import MEMORY_S
+    from monitors.alerts.anomalies.service import MEMORY_S, SeriesDetectors
     from monitors.alerts.anomalies.settings import WATCHED, watch_from_dict
-    from monitors.alerts.anomalies.watcher import SeriesDetectors
     from monitors.archive.archive import Selection
 
     watch = watch_from_dict(_section(args.config))
@@ -389,7 +402,7 @@ def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -
 
 
 def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
-    from monitors.alerts.anomalies.words import explained
+    from monitors.alerts.anomalies.messages import explained
 
     return "\n".join(
         [f"{metric} of {subject} (from {source})", *(f"  {s}" for s in explained(metric, limits))]
@@ -417,37 +430,21 @@ def _disks(args: argparse.Namespace) -> int:
     Exit codes: 0 done; 2 archive or broker cannot be read, or there is no such workflow.
     """
     from adon.cli.monitor_source import source_of
-    from monitors.measurements.disks.histograms import hosts_disks
+    from monitors.measurements.disks.periods import hosts_disks
 
     since, until = moment_of(args.since, "--since", time.time()), None
     with source_of(args) as source:
         if args.workflow is not None:
             since, until = _span(source, args.workflow)
-        found = hosts_disks(
+        hosts = hosts_disks(
             source.measurements("disk_io", subject=args.host, since=since, until=until)
         )
 
     def text(shown: str) -> str:
-        return shown + (_histograms(*found) if args.host is not None else "")
+        return shown + (_histograms(*hosts) if args.host is not None else "")
 
     none = "no disks were reported: agents with 'disks: true' do it"
-    return print_records(args, _DISKS, found, document={"hosts": found}, none=none, text=text)
-
-
-_DISKS = (
-    Column("host"),
-    Column("seconds", "seconds>"),
-    *(
-        Column(f"{key}.{part}", f"{heading}>", cell)
-        for key, name, cell in (
-            ("io_wait", "I/O wait", lambda share: f"{100 * share:.0f} %"),
-            ("read_bps", "read", format_rate),
-            ("write_bps", "write", format_rate),
-        )
-        for part, heading in (("mean", name), ("p95", "95 %"))
-    ),
-    Column("sources", "from"),
-)
+    return print_records(args, _DISKS, hosts, document={"hosts": hosts}, none=none, text=text)
 
 
 def _span(source: WorkflowSource, wanted: str) -> tuple[float, float]:
@@ -460,11 +457,11 @@ def _span(source: WorkflowSource, wanted: str) -> tuple[float, float]:
     return changes[0]["at"], changes[-1]["at"]
 
 
-def _histograms(one: dict[str, Any]) -> str:
+def _histograms(host: dict[str, Any]) -> str:
     lines = ["\n", "I/O wait of processes, by their seconds"]
-    lines += [f"{10 * i:10d} - {10 * i + 10} %  {bar(n)}" for i, n in enumerate(one["io_waits"])]
+    lines += [f"{10 * i:10d} - {10 * i + 10} %  {bar(n)}" for i, n in enumerate(host["io_waits"])]
     lines += ["", "write rate of processes, by their seconds with 10 Mb/s or more"]
-    for i, share in enumerate(one["writes"], 1):
-        most = format_rate(one["most_write_bps"] * i / len(one["writes"]))
+    for i, share in enumerate(host["writes"], 1):
+        most = format_rate(host["most_write_bps"] * i / len(host["writes"]))
         lines.append(f"{'up to ' + most:>17}  {bar(share)}")
     return "\n".join(lines)

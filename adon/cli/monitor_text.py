@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from adon.cli.output import Column, duration, fits, fitted, line_width, table, wrapped
 from adon.cli.output import Record as Row
 from monitors.workflows.logs.kickstart import NOT_STARTED
-from monitors.workflows.status import for_people
+from monitors.workflows.logs.status import for_people
 from network_provisioner.base.errors import printable
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_size
@@ -43,24 +43,24 @@ def list_columns(now: float, names: int = _WIDEST, ids: Callable[[str], str] = s
     ]
 
 
-def list_text(found: Sequence[Row], now: float) -> str:
+def list_text(rows: Sequence[Row], now: float) -> str:
     """A line for each workflow, as short as the terminal needs it."""
-    shown = table(list_columns(now), found)
+    shown = table(list_columns(now), rows)
     if not fits(shown):
-        whole = [printable(one["id"]) for one in found]
+        whole = [printable(row["id"]) for row in rows]
         ids = dict(zip(whole, _beginnings(whole), strict=True)).__getitem__
-        shown = table(list_columns(now, ids=ids), found)
+        shown = table(list_columns(now, ids=ids), rows)
         excess = max(map(len, shown.splitlines())) - line_width()
-        names = max(len(_short(one["name"])) for one in found)
+        names = max(len(_short(row["name"])) for row in rows)
         if 0 < excess <= names - _NARROWEST:  # else nothing is gained by it
-            shown = table(list_columns(now, names - excess, ids), found)
-    return "\n".join([shown, *_stuck(found)])
+            shown = table(list_columns(now, names - excess, ids), rows)
+    return "\n".join([shown, *_stuck(rows)])
 
 
 def _beginnings(ids: Sequence[str]) -> list[str]:
     """UUIDs as short as they may be typed: their beginnings, as long as they tell them apart."""
     for length in range(_SHORT_ID, 36, 4):
-        short = [one[:length] if _UUID.fullmatch(one) else one for one in ids]
+        short = [uuid[:length] if _UUID.fullmatch(uuid) else uuid for uuid in ids]
         if len(set(short)) == len(set(ids)):
             return short
     return list(ids)
@@ -73,62 +73,62 @@ def _short(name: str, widest: int = _WIDEST) -> str:
     return shown if len(shown) <= widest else f"{shown[: widest - 1]}…"
 
 
-def status_rows(found: Row, inner: Sequence[Row]) -> list[Row]:
+def status_rows(workflow: Row, inner: Sequence[Row]) -> list[Row]:
     """A record for a workflow, for each inside it, and where there are some for all together: what
     is inside those inside is counted too, and of the whole only this is known."""
     rows: list[Row] = [
-        {**one["status"], "state": _state(one), "name": one["name"]} for one in (found, *inner)
+        {**row["status"], "state": _state(row), "name": row["name"]} for row in (workflow, *inner)
     ]
     if inner:
-        total = found["totals"]
+        total = workflow["totals"]
         whole = {key: total[key] for key in ("done", "fail", "percent_done")}
-        names = {"state": _state(found), "name": f"all {total['total']} jobs"}
+        names = {"state": _state(workflow), "name": f"all {total['total']} jobs"}
         rows.append(dict.fromkeys(_COUNTS) | whole | names)
     return rows
 
 
-def status_text(found: Row, inner: Sequence[Row], now: float) -> str:
+def status_text(workflow: Row, inner: Sequence[Row], now: float) -> str:
     """The eight fields of Figure 16 of a workflow, of those inside it and of all; its changes."""
-    said = f"{_ago(found['at'], now)} ago by {printable(found['source']) or 'nobody'}"
+    source = f"{_ago(workflow['at'], now)} ago by {printable(workflow['source']) or 'nobody'}"
     head = (
-        f"{printable(found['name'])} of {printable(found['user']) or 'an unknown user'}"
-        f" ({printable(found['id'])}), {said}"
+        f"{printable(workflow['name'])} of {printable(workflow['user']) or 'an unknown user'}"
+        f" ({printable(workflow['id'])}), {source}"
     )
     blocks = [
         wrapped(head),
-        fitted(STATUS, status_rows(found, inner), str, (len(STATUS) - 1,)),
-        *_stuck([found, *inner]),
-        *_ends([found, *inner]),
-        *_held([found, *inner], now),
+        fitted(STATUS, status_rows(workflow, inner), str, (len(STATUS) - 1,)),
+        *_stuck([workflow, *inner]),
+        *_ends([workflow, *inner]),
+        *_held([workflow, *inner], now),
     ]
-    if found["history"]:
+    if workflow["history"]:
         when = Column("at", "WHEN>", lambda at: f"-{for_people(max(0.0, now - at))}")
-        blocks.append(table((when, *STATUS[:-1]), found["history"]))
+        blocks.append(table((when, *STATUS[:-1]), workflow["history"]))
     return "\n\n".join(blocks)
 
 
-def analysis_text(workflow: Row, found: Row, inner: Sequence[Row] = (), now: float = 0.0) -> str:
+def analysis_text(workflow: Row, analysis: Row, inner: Sequence[Row] = (), now: float = 0.0) -> str:
     """Everything that is known of how a workflow went, with those inside it."""
-    names = {one["id"]: one["name"] for one in inner}
-    head = [*map(wrapped, _summary(workflow, found))]
+    names = {row["id"]: row["name"] for row in inner}
+    head = [*map(wrapped, _summary(workflow, analysis))]
     if workflow.get("reason"):
         head.append(f"why: {printable(workflow['reason'])}")
     blocks = ["\n".join(head), *_ends(inner), *_held([workflow, *inner], now)]
-    if found["runtimes"]:
-        blocks.append("Run times\n" + _runtimes(found["runtimes"]))
-    if found["waits"]:
-        blocks.append("Waits for a worker\n" + _waits(found["waits"]))
-    if found["transfers"]:
-        blocks.append("Transfers\n" + _transfers(found["transfers"]))
-    for failed in found["failures"]:
+    if analysis["runtimes"]:
+        blocks.append("Run times\n" + _runtimes(analysis["runtimes"]))
+    if analysis["waits"]:
+        blocks.append("Waits for a worker\n" + _waits(analysis["waits"]))
+    if analysis["transfers"]:
+        blocks.append("Transfers\n" + _transfers(analysis["transfers"]))
+    for failed in analysis["failures"]:
         inside = "" if failed["workflow"] == workflow["id"] else names.get(failed["workflow"], "")
         blocks.append("\n".join(_failure(failed, inside)))
     return "\n\n".join(blocks)
 
 
-def _summary(workflow: Row, found: Row) -> Iterable[str]:
+def _summary(workflow: Row, analysis: Row) -> Iterable[str]:
     total = workflow["totals"]
-    inside = len(found["workflows"]) - 1
+    inside = len(analysis["workflows"]) - 1
     yield (
         f"{printable(workflow['name'])} of {printable(workflow['user']) or 'an unknown user'}:"
         f" {_state(workflow)}, {total['done']} of {total['total']} jobs done,"
@@ -138,13 +138,13 @@ def _summary(workflow: Row, found: Row) -> Iterable[str]:
         yield f"with {inside} workflow{'s' if inside > 1 else ''} inside it"
     if workflow["stuck"]:
         yield f"stuck: {printable(workflow['stuck'])}"
-    lost, slots = duration(found["lost_s"]), duration(found["lost_slot_s"])
-    yield f"makespan {duration(found['makespan_s'])}, run times together " + (
-        f"{duration(found['cumulative_s'])}, lost in failures {lost}"
+    lost, slots = duration(analysis["lost_s"]), duration(analysis["lost_slot_s"])
+    yield f"makespan {duration(analysis['makespan_s'])}, run times together " + (
+        f"{duration(analysis['cumulative_s'])}, lost in failures {lost}"
         + (f" ({slots} of slots)" if slots != lost else "")
     )
-    outcomes = ", ".join(f"{count} {word}" for word, count in found["outcomes"].items())
-    attempts, retries = found["attempts"], found["retries"]
+    outcomes = ", ".join(f"{count} {word}" for word, count in analysis["outcomes"].items())
+    attempts, retries = analysis["attempts"], analysis["retries"]
     yield (
         f"{attempts} attempt{'' if attempts == 1 else 's'} ({outcomes or _why_none(workflow)}),"
         f" {retries} {'retry' if retries == 1 else 'retries'}"
@@ -253,8 +253,8 @@ def _how(failed: Row) -> str:
 def _tasks(failed: Sequence[Row]) -> str:
     """Which tasks failed in a clustered job, "" for any other."""
     named = [
-        f"{printable(one['task']) or 'one'} ({printable(one['transformation'])})"
-        for one in failed[:_NAMED_TASKS]
+        f"{printable(task['task']) or 'one'} ({printable(task['transformation'])})"
+        for task in failed[:_NAMED_TASKS]
     ]
     more = " and more" if len(failed) > len(named) else ""
     word = "task" if len(failed) == 1 else "tasks"
@@ -285,39 +285,39 @@ _SPREAD = tuple(
 )
 
 
-def _state(one: Row) -> str:
-    return "stuck" if one["stuck"] else str(one["state"])
+def _state(row: Row) -> str:
+    return "stuck" if row["stuck"] else str(row["state"])
 
 
-def _stuck(found: Iterable[Row]) -> list[str]:
+def _stuck(rows: Iterable[Row]) -> list[str]:
     return [
-        wrapped(f"{printable(one['name'])} is stuck: {printable(one['stuck'])}")
-        for one in found
-        if one["stuck"]
+        wrapped(f"{printable(row['name'])} is stuck: {printable(row['stuck'])}")
+        for row in rows
+        if row["stuck"]
     ]
 
 
-def _ends(found: Iterable[Row]) -> list[str]:
+def _ends(rows: Iterable[Row]) -> list[str]:
     """Why workflows failed where no job did."""
     return [
-        f"{printable(one['name'])} {one['state']}\n  | {printable(one['reason'])}"
-        for one in found
-        if one.get("reason")
+        f"{printable(row['name'])} {row['state']}\n  | {printable(row['reason'])}"
+        for row in rows
+        if row.get("reason")
     ]
 
 
-def _held(found: Iterable[Row], now: float) -> list[str]:
+def _held(rows: Iterable[Row], now: float) -> list[str]:
     """Jobs that are on hold, and why."""
-    held = [one for workflow in found for one in workflow.get("held", ())]
+    held = [job for workflow in rows for job in workflow.get("held", ())]
     lines = [f"{len(held)} job{' is' if len(held) == 1 else 's are'} held"]
-    for one in held:
-        where = f" at {printable(one['site'])}" if one["site"] else ""
-        since = local_time(one["since"])
+    for job in held:
+        where = f" at {printable(job['site'])}" if job["site"] else ""
+        since = local_time(job["since"])
         lines.append(
-            f"Held: {printable(one['job'])}{where} since {since},"
-            f" {for_people(max(0.0, now - one['since']))}{_code(one)}"
+            f"Held: {printable(job['job'])}{where} since {since},"
+            f" {for_people(max(0.0, now - job['since']))}{_code(job)}"
         )
-        lines.append(f"  | {printable(one['reason']) or _NO_REASON}")
+        lines.append(f"  | {printable(job['reason']) or _NO_REASON}")
     return ["\n".join(lines)] if held else []
 
 

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from network_provisioner.base.flows import Flow
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.http1 import Tls
-    from site_selector.estimates.beliefs import World
+    from site_selector.estimates.world import World
 
 
 # Unix seconds as programs print them, with a fraction or without.
 _SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
+TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
+OUTPUT_SITE = "local"
 
 
 def instant_of(text: str | None, option: str, now: float) -> float | None:
@@ -95,9 +97,6 @@ def tool_options(texts: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
-
-
 def client(args: argparse.Namespace) -> BrokerClient:
     """The broker that ``--broker`` names. Its answers hold what others wrote; all of it is
     printable unless it is shown as JSON or CSV. Raises InputError.
@@ -134,11 +133,11 @@ def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
         ) from None
 
 
-def answered(args: argparse.Namespace, what: str, found: Any, text: Callable[[], str]) -> int:
+def answered(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:
     """Print what a broker answered, as JSON or as ``text`` says it; exit code 0. Raises BrokerError
     where the answer is no ``what``."""
     if args.json:
-        print_json(found)
+        print_json(value)
         return 0
     with bad_answer(args, what):
         words = text()
@@ -161,9 +160,6 @@ def answered_records(
     return 0
 
 
-OUTPUT_SITE = "local"
-
-
 def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflow:
     """The workflow that the options name, mapped with what they say is known. Raises InputError.
 
@@ -174,14 +170,14 @@ def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflo
     return place_files(placement_inputs(args), seed=args.seed, say=note, alternatives=alternatives)
 
 
-def believed(args: argparse.Namespace) -> World:
+def estimated_world(args: argparse.Namespace) -> World:
     """What is believed of the sites of a workflow, which is not mapped, or of a site catalog alone.
 
     Raises InputError, also where the options name neither.
     """
-    from adon.planning.placement import believe_files
+    from adon.planning.placement import estimate_files
 
-    return believe_files(placement_inputs(args), note)
+    return estimate_files(placement_inputs(args), note)
 
 
 def placement_inputs(args: argparse.Namespace) -> PlacementInputs:

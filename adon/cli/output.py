@@ -26,6 +26,9 @@ _WORD = 9  # letters: the longest state
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 
 _FEW_MINUTES_S = 600
+Record = Mapping[str, Any]
+_BAR = 10
+_LINES = 10  # where there is no terminal: about as many in all
 
 
 def duration(seconds: float) -> str:
@@ -40,9 +43,6 @@ def duration(seconds: float) -> str:
     if minutes < 120:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-Record = Mapping[str, Any]
 
 
 class Column(NamedTuple):
@@ -198,7 +198,7 @@ def json_text(data: Any, indent: int | None = 2) -> str:
 
 
 def _visible(text: str) -> str:
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_json(data: Any, indent: int | None = 2) -> None:
@@ -251,9 +251,6 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return captured.get().rstrip("\n")
 
 
-_BAR = 10
-
-
 def bar(share: float) -> str:
     """A tenth for each mark; one for the least that there is."""
     marks = min(_BAR, max(round(share * _BAR), 1 if share > 0 else 0))
@@ -292,9 +289,6 @@ def fitted(
     return "\n".join(lines)
 
 
-_LINES = 10  # where there is no terminal: about as many in all
-
-
 @contextmanager
 def progress(
     total: int,
@@ -319,12 +313,12 @@ def progress(
 def _lines(
     total: int, things: str, stream: TextIO, clock: Callable[[], float]
 ) -> Callable[[int], None]:
-    began, told = clock(), 0
+    began, lines_shown = clock(), 0
 
     def show(done: int) -> None:
-        nonlocal told
-        if done * _LINES // total > told:
-            told = done * _LINES // total
+        nonlocal lines_shown
+        if done * _LINES // total > lines_shown:
+            lines_shown = done * _LINES // total
             spent = clock() - began
             left = f"about {duration(spent / done * (total - done))} left"
             words = left if done < total else duration(spent)

@@ -20,6 +20,10 @@ _AFTER = re.compile(r"^(?=Examples?:|Exit codes:)", re.MULTILINE)  # shown below
 
 Run = Callable[[argparse.Namespace], int]
 Option = Callable[[Any], object]  # adds something to a parser, or to a group of one
+Nouns = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+_NOW = f"ADON_BROKER, else {DEFAULT_BROKER}"
+_TOKEN = "file with the token for the broker (default: ADON_TOKEN_FILE)"
+WORKFLOW = "abstract workflow (Pegasus 5 YAML)"
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -45,9 +49,6 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit 2 with argparse's words and where the command is explained."""
         self.exit(2, f"adon: {' '.join(message.split())} (see '{self.prog} --help')\n")
-
-
-Nouns = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
 
 
 def add_noun(nouns: Nouns[Any], name: str, doc: str | None) -> Nouns[Any]:
@@ -150,8 +151,6 @@ def _broker_url(text: str) -> str:
     return text or os.environ.get("ADON_BROKER") or DEFAULT_BROKER
 
 
-_NOW = f"ADON_BROKER, else {DEFAULT_BROKER}"
-_TOKEN = "file with the token for the broker (default: ADON_TOKEN_FILE)"
 TOKEN_FILE = option("--token-file", _TOKEN, "FILE", Path)
 # The broker that answers, and one that is asked only where the option stands.
 BROKER = option(
@@ -249,7 +248,6 @@ def _collector(text: str) -> str:
     return text
 
 
-WORKFLOW = "abstract workflow (Pegasus 5 YAML)"
 REPLICAS = catalog("replica")
 CONF = option(
     "--conf", "Pegasus's properties, as pegasus-plan's --conf (also read: ~/.pegasusrc, and "

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import OUTPUT_SITE, believed, placed, placement_inputs
+from adon.cli.options import OUTPUT_SITE, estimated_world, placed, placement_inputs
 from adon.cli.output import note, print_json
 from adon.cli.parsing import Nouns, add_handler, add_inputs, add_json, option, whole
 from network_provisioner.base.errors import InputError
@@ -99,8 +99,8 @@ def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping, Paths]:
     from adon.planning.placement import saved
 
     if args.mapping is None:
-        found = placed(args)
-        return found.inputs, found.mapping, found.world.paths
+        placement = placed(args)
+        return placement.inputs, placement.mapping, placement.world.paths
     inputs, mapping = saved(args.mapping, placement_inputs(args), note)
     several = any(len(places) > 1 for places in inputs.places.values())
-    return inputs, mapping, believed(args).paths if several else {}
+    return inputs, mapping, estimated_world(args).paths if several else {}

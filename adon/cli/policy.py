@@ -37,6 +37,14 @@ NOUN = Noun("policy", __doc__)
 add = NOUN.add
 _NAME = option("name", "name or id", "NAME")
 _WHOSE = ("user", "project", "experiment")
+_COLUMNS = (
+    *map(Column, ("state", "name", "type", "strategy")),
+    Column("specs.0", "first"),
+    Column("specs.1", "second"),
+    Column("time.0", "from", str),
+    Column("time.1", "until"),
+    Column("id"),
+)
 
 
 def _add_terms(parser: CommandParser) -> None:
@@ -86,8 +94,8 @@ def _add_terms(parser: CommandParser) -> None:
 def _list(args: argparse.Namespace) -> int:
     """List running and scheduled policies, with --all also ended ones."""
     none = "no policies" if args.all else "no policy runs or will"
-    found = client(args).policies(ended=args.all)
-    return answered_records(args, "list of policies", _COLUMNS, found, none=none)
+    policies = client(args).policies(ended=args.all)
+    return answered_records(args, "list of policies", _COLUMNS, policies, none=none)
 
 
 @NOUN.verb("show", _NAME, add_broker, add_output)
@@ -198,23 +206,13 @@ def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> int:
     )
 
 
-_COLUMNS = (
-    *map(Column, ("state", "name", "type", "strategy")),
-    Column("specs.0", "first"),
-    Column("specs.1", "second"),
-    Column("time.0", "from", str),
-    Column("time.1", "until"),
-    Column("id"),
-)
-
-
 def _details(policy: dict[str, Any]) -> list[str]:
     lines = []
     if policy["links"]:
         lines.append("governs " + ", ".join(f"{a} > {b}" for a, b in policy["links"]))
     resting: dict[str, list[str]] = {}
-    for found in policy["resting"]:
-        resting.setdefault(str(found["for"]), []).append(" > ".join(found["link"]))
+    for rest in policy["resting"]:
+        resting.setdefault(str(rest["for"]), []).append(" > ".join(rest["link"]))
     lines += [f"rests on {', '.join(on)} while {other} runs" for other, on in resting.items()]
     if policy["strategy"] not in ("7-3", "10-3"):
         kept = [
@@ -254,6 +252,6 @@ def _usage(args: argparse.Namespace) -> int:
         Column("byte_seconds", "byte-seconds>", format_size),
         Column("seconds", "held>", "{:.0f} s".format),
     )
-    found = client(args).accounting(args.by, since=since, until=until)
+    usage = client(args).accounting(args.by, since=since, until=until)
     none = "no transfer has ended in that time"
-    return answered_records(args, "account", columns, found, none=none)
+    return answered_records(args, "account", columns, usage, none=none)

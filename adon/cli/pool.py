@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import pool_run
-from adon.cli.archive import opened, utc
+from adon.cli.archive import open_archive, utc
 from adon.cli.options import above_0, credentials
 from adon.cli.output import Column, duration, note, print_json, print_records, table, wrapped
 from adon.cli.parsing import Noun, add_json, add_output, config, limit, option, whole
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from adon.config.sections import Config
     from condor_plugins.pool.leases import Lease
-    from monitors.archive.measurement import Measurement
+    from monitors.base.measurement import Measurement
     from network_provisioner.client.broker import BrokerClient
 
 NOUN = Noun("pool", __doc__)
@@ -117,19 +117,19 @@ def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -
     return 0
 
 
-def record(config: Config, found: Measurement) -> str:
+def record(config: Config, measurement: Measurement) -> str:
     """By the broker, or where none answers into its archive; where that is. Raises AdonError."""
     from monitors.archive.archive import Archive
 
     try:
-        _broker(config).call("POST", "/v1/measurements", {"measurements": [asdict(found)]})
+        _broker(config).call("POST", "/v1/measurements", {"measurements": [asdict(measurement)]})
     except BrokerError as error:
         if error.code != "unreachable":
             raise
     else:
         return f"the archive of {config.broker_url}"
     with Archive(config.broker.archive) as archive:
-        archive.record(found)
+        archive.record(measurement)
         return archive.shown
 
 
@@ -157,7 +157,7 @@ def _show(args: argparse.Namespace) -> int:
     machines = cloud_of(config, args.config).machines()
     now = time.time()
     with Archive(config.broker.archive, read_only=True) as archive:
-        leases = [one.as_dict() for one in leases_of(archive.latest(METRIC).values(), now)]
+        leases = [lease.as_dict() for lease in leases_of(archive.latest(METRIC).values(), now)]
         pool = section_of(config, args.config).pool
         decided = archive.query("pool_decision", pool, newest=True, limit=_DECISIONS)
     notes = _notes(decided)
@@ -188,11 +188,11 @@ def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
     """Why machines drain, by name, from the newest decisions first; of those that are taken back,
     nothing."""
     notes: dict[str, str] = {}
-    for found in decided:
-        told, why = found.details, found.details.get("why")
-        for name in told.get("keep", ()):
+    for measurement in decided:
+        details, why = measurement.details, measurement.details.get("why")
+        for name in details.get("keep", ()):
             notes.setdefault(name, "")
-        for name in told.get("drain", ()):
+        for name in details.get("drain", ()):
             notes.setdefault(name, f"drains: {why.get(name, '') if isinstance(why, dict) else ''}")
     return notes
 
@@ -245,11 +245,11 @@ def _explain(args: argparse.Namespace) -> int:
     """
     from adon.config.adon_yml import load_config
 
-    found = _decisions(load_config(args.config), args.limit)
+    decisions = _decisions(load_config(args.config), args.limit)
     if args.json:
-        print_json({"decisions": found})
-    elif found:
-        print("\n\n".join(map(_lines, found)))
+        print_json({"decisions": decisions})
+    elif decisions:
+        print("\n\n".join(map(_lines, decisions)))
     else:
         print(
             "nothing was decided about the pool yet: 'adon pool run' does so, which 'adon install "
@@ -261,12 +261,14 @@ def _explain(args: argparse.Namespace) -> int:
 def _decisions(config: Config, last: int) -> list[dict[str, Any]]:
     """As ``GET /v1/decisions`` has them, the newest last."""
     try:
-        found = _broker(config).call("GET", f"/v1/decisions?kind=pool&limit={last}")["decisions"]
+        decisions = _broker(config).call("GET", f"/v1/decisions?kind=pool&limit={last}")[
+            "decisions"
+        ]
     except BrokerError as error:
         if error.code not in _UNANSWERED:
             raise
-        found = _archived(config.broker.archive, last)
-    return list(reversed(found))
+        decisions = _archived(config.broker.archive, last)
+    return list(reversed(decisions))
 
 
 def _archived(where: str, last: int) -> list[dict[str, Any]]:
@@ -275,21 +277,21 @@ def _archived(where: str, last: int) -> list[dict[str, Any]]:
 
     if "://" not in where and not Path(where).exists():
         return []  # nobody has recorded anything
-    with opened(where) as archive:
+    with open_archive(where) as archive:
         page = archive.page(Selection(("pool_decision",)), newest=True, limit=last)
-    return [asdict(of_pool_decision(one)) for _, one in page]
+    return [asdict(of_pool_decision(measurement)) for _, measurement in page]
 
 
 def _lines(decision: dict[str, Any]) -> str:
     """One decision, with a line for each reason."""
-    told = decision["details"]
+    details = decision["details"]
     lines = [
         f"{utc(decision['at'])}  {decision['subject']}: {decision['outcome']}",
-        f"  jobs: {told['demand'] or 'none'}; machines: {told['machines'] or 'none'}",
+        f"  jobs: {details['demand'] or 'none'}; machines: {details['machines'] or 'none'}",
     ]
     for row in decision["choices"]:
         done = f" {row['done']}" if row["done"] else ""
         lines.append(f"  {row['what']}{done}: {row['why'] or 'nothing was written down'}")
-    for flavour, at in told["matched"].items():
+    for flavour, at in details["matched"].items():
         lines.append(f"  {flavour}: HTCondor last had a job for one at {utc(at)}")
     return "\n".join(map(wrapped, lines))

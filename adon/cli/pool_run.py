@@ -21,8 +21,8 @@ from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
     from adon.config.sections import Config
+    from condor_plugins.pool.expander.cycle import Expander
     from condor_plugins.pool.expander.decision import PoolDecision
-    from condor_plugins.pool.expander.turn import Expander
 
 _LOG_BYTES = 10_000_000
 _LOOKED_S = 1.0
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.nullcontext() if args.dry_run else _alone(directory), ExitStack() as held:
         expander, every_s = held.enter_context(_opened(settings, args.config, say))
         if args.once:
-            return _show(args, expander.turn(args.dry_run))
+            return _show(args, expander.run_cycle(args.dry_run))
         signals = _Signals()
         say(f"at work, every {every_s:g} s")
         while _go_on(args, expander, every_s, signals, say) == signal.SIGHUP:
@@ -115,18 +115,18 @@ def _go_on(
     say: Callable[[str], None],
 ) -> int:
     """Turn by turn until a signal, which it returns."""
-    told = ""
+    reported = ""
     while True:
         began, problem = time.monotonic(), ""
         try:
-            decision = expander.turn(args.dry_run)
+            decision = expander.run_cycle(args.dry_run)
             if args.dry_run:
                 say(decision.reason)
         except AdonError as error:
             problem = str(error)
-        if problem != told:
+        if problem != reported:
             say(f"nothing is done: {problem}" if problem else "goes on")
-            told = problem
+            reported = problem
         number = signals.wait(began + every_s - time.monotonic())
         if number is not None:
             return number
@@ -141,7 +141,7 @@ def _opened(
     from condor_plugins.pool.cloud.protocol import CloudError
     from condor_plugins.pool.cloud.workerconfig import named
     from condor_plugins.pool.expander.condor import Condor
-    from condor_plugins.pool.expander.turn import Expander
+    from condor_plugins.pool.expander.cycle import Expander
     from condor_plugins.pool.queue import told_by
     from condor_plugins.pool.run_times import RunTimes
     from monitors.archive.archive import Archive
@@ -157,10 +157,10 @@ def _opened(
         condor = Condor(config.pool.collector if config.pool else "")
         run_times = RunTimes(archive, section.jobs_take)
         limits = limits_of(section)
-        told = {**named(section.site), **told_by(section.config)}
+        values = {**named(section.site), **told_by(section.config)}
         record = outbox.record_many
         yield (
-            Expander(section.pool, told, limits, cloud, condor, archive, run_times, record, say),
+            Expander(section.pool, values, limits, cloud, condor, archive, run_times, record, say),
             section.every,
         )
 
@@ -197,8 +197,8 @@ def _sayer(log: Path | None) -> Callable[[str], None]:
     """Tells a line, with the time. Raises InputError for a file that cannot be written."""
     import logging.handlers
 
-    told = logging.getLogger("adon.pool")
-    told.propagate, told.handlers = False, []
+    logger = logging.getLogger("adon.pool")
+    logger.propagate, logger.handlers = False, []
     if log is None:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
@@ -207,6 +207,6 @@ def _sayer(log: Path | None) -> Callable[[str], None]:
         except OSError as error:
             raise InputError(f"{log}: {error.strerror}, expected a file to write") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    told.addHandler(handler)
-    told.setLevel(logging.INFO)
-    return told.info
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    return logger.info

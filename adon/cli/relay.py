@@ -15,6 +15,14 @@ from network_provisioner.base.errors import InputError
 NOUN = Noun("relay", __doc__)
 add = NOUN.add
 _TIMEOUT_S = 1.2  # for the broker's answer: it takes a third of a second where there is no news
+_COLUMNS = (
+    Column("name", "relay"),
+    Column("switch", "at"),
+    Column("address"),
+    Column("transits", "transits>"),
+    Column("connections", "connections>"),
+    Column("unready", "state", lambda why: str(why or "ready")),
+)
 
 
 @NOUN.verb(
@@ -62,16 +70,6 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-_COLUMNS = (
-    Column("name", "relay"),
-    Column("switch", "at"),
-    Column("address"),
-    Column("transits", "transits>"),
-    Column("connections", "connections>"),
-    Column("unready", "state", lambda why: str(why or "ready")),
-)
-
-
 @NOUN.verb("list", add_broker, add_output)
 def _list(args: argparse.Namespace) -> int:
     """List the network's relays, whether they are ready, and what they carry.
@@ -79,5 +77,5 @@ def _list(args: argparse.Namespace) -> int:
     'adon transit explain' shows which relays carry a transit, or why none do.
     """
     none = "no relays: the topology has no node of kind relay"
-    found = client(args).call("GET", "/v1/relays")
-    return answered_records(args, "list of relays", _COLUMNS, found, none=none)
+    relays = client(args).call("GET", "/v1/relays")
+    return answered_records(args, "list of relays", _COLUMNS, relays, none=none)

@@ -52,16 +52,16 @@ def replicas(args: argparse.Namespace) -> int:
         raise InputError(f"{args.output}: found a file, expected a free name")
     prefixes = _prefixes(args)
     paths = _paths(args) if args.rank_for else {}
-    found = []
+    files_found = []
     unread = 0
     for source in args.sources:
         try:
             files = _reader(source, args.checksum)(source, note)
-            found += [(file, place_of(file, args.site, prefixes)) for file in files]
+            files_found += [(file, place_of(file, args.site, prefixes)) for file in files]
         except (InputError, MissingError) as error:
             note(str(error))
             unread += 1
-    entries = merged(found)
+    entries = merged(files_found)
     if not entries:
         raise InputError("found no file, expected one at least")
     if args.rank_for:
@@ -75,8 +75,7 @@ def replicas(args: argparse.Namespace) -> int:
 
 
 def _reader(source: str, checksum: bool) -> Reader:
-    from site_selector.replicas.directory import read_directory
-    from site_selector.replicas.web import read_url
+    from site_selector.replicas.listings import read_directory, read_url
 
     scheme = source.partition("://")[0] if "://" in source else "file"
     readers: dict[str, Reader] = {
@@ -95,11 +94,11 @@ def _read_zone(source: str, say: Say) -> Iterator[SourceFile]:
         from condor_plugins.irods import account, messages
     except ImportError:
         raise MissingError(f"{source}: found no python-irodsclient, expected it here") from None
-    from site_selector.replicas.zone import read_zone
+    from site_selector.replicas.listings import read_zone
 
     url = account.parsed(source)
     settings = account.account(url, os.environ, Path.cwd())
-    session = account.opened(settings)
+    session = account.open_session(settings)
     return read_zone(source, say, session, lambda error: messages.sentence(error, url, settings))
 
 
@@ -110,21 +109,21 @@ def _prefixes(args: argparse.Namespace) -> dict[str, str]:
     from site_selector.catalogs.documents import read_document
     from site_selector.catalogs.entries import SUBMIT_SITE, sites_of
 
-    found = {"/": SUBMIT_SITE}
+    prefixes = {"/": SUBMIT_SITE}
     if args.config:
-        found |= sources_of(load_config(args.config).topology)
+        prefixes |= sources_of(load_config(args.config).topology)
     if args.sites:
         sites = sites_of(read_document(args.sites, "Pegasus 5 site catalog")).values()
         directories = [(site.name, directory) for site in sites for directory in site.directories]
-        found |= {server.url: name for name, at in directories for server in at.servers}
-    return found
+        prefixes |= {server.url: name for name, at in directories for server in at.servers}
+    return prefixes
 
 
 def _paths(args: argparse.Namespace) -> Paths:
     """What is believed of the paths between the sites of the catalog."""
-    from adon.planning.placement import PlacementInputs, believe_files
+    from adon.planning.placement import PlacementInputs, estimate_files
     from site_selector.inputs import known_site
 
-    world = believe_files(PlacementInputs(None, args.sites, config=args.config), note)
+    world = estimate_files(PlacementInputs(None, args.sites, config=args.config), note)
     known_site(args.rank_for, world.sites, "--rank-for")
     return world.paths

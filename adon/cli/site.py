@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
-from adon.cli.options import OUTPUT_SITE, believed, placed, placement_inputs
+from adon.cli.options import OUTPUT_SITE, estimated_world, placed, placement_inputs
 from adon.cli.output import Column, note, print_json, print_records
 from adon.cli.parsing import (
     TEMPLATE,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 NOUN = Noun("site", __doc__)
 add = NOUN.add
+_ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
 
 
 @NOUN.verb(
@@ -111,9 +112,9 @@ def _explain(args: argparse.Namespace) -> int:
     names = [made.inputs.workflow.jobs[job].transformation for job in problem.jobs]
     if args.plot:
         _plot(problem, names, made.mapping, args.plot)
-    mapping, found = with_changes(problem, names, made.mapping, jobs)
+    mapping, changes = with_changes(problem, names, made.mapping, jobs)
     if args.json:
-        print_json(explain_dict(mapping, jobs, found))
+        print_json(explain_dict(mapping, jobs, changes))
     else:
         print(explain_text(mapping, jobs))
     return 0
@@ -126,9 +127,6 @@ def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) 
 
     text = page(title_of(mapping), [Figure("gantt", gantt_of(problem, names, mapping))])
     write_whole(file, lambda stream: stream.write(text), "the plot")
-
-
-_ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
 
 
 @NOUN.verb("show", partial(add_inputs, optional=True), add_output)
@@ -144,23 +142,23 @@ def _show(args: argparse.Namespace) -> int:
       adon site show --sites sites.yml --pool
       adon site show workflow.yml --archive archive.sqlite
     """
-    from site_selector.estimates.beliefs import beliefs_dict
+    from site_selector.estimates.world import estimates_dict
     from site_selector.explain.text import show_text
 
-    world = believed(args)
-    found = beliefs_dict(world)
+    world = estimated_world(args)
+    estimates = estimates_dict(world)
     columns = [*map(Column, ("of", "what", *_ESTIMATE))]
     return print_records(
-        args, columns, [*_estimates(found)], document=found, text=lambda _: show_text(world)
+        args, columns, [*_estimates(estimates)], document=estimates, text=lambda _: show_text(world)
     )
 
 
-def _estimates(found: Record[str, Any]) -> Iterator[dict[str, Any]]:
-    """A record for each estimate of :func:`~site_selector.estimates.beliefs.beliefs_dict`."""
+def _estimates(estimates: Record[str, Any]) -> Iterator[dict[str, Any]]:
+    """A record for each estimate of :func:`~site_selector.estimates.world.estimates_dict`."""
     for group in ("sites", "paths", "compute", "waits"):
-        for name, known in found[group].items():
-            one = {known.get("kind", "t_q"): known} if "source" in known else known
-            for what, estimate in one.items():
+        for name, known in estimates[group].items():
+            row = {known.get("kind", "t_q"): known} if "source" in known else known
+            for what, estimate in row.items():
                 if isinstance(estimate, dict):
                     yield {"of": name, "what": what} | {k: estimate.get(k) for k in _ESTIMATE}
 
@@ -201,7 +199,7 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.planning.holdings import Holdings, Waiting, read_holdings, save_holdings
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
-    from site_selector.estimates.believe import believe, subjects
+    from site_selector.estimates.estimating import estimate_world, subjects
     from site_selector.estimates.input_sizes import with_history
     from site_selector.explain.edgewords import decision_dict, decision_text
     from site_selector.inputs import size_note
@@ -221,7 +219,7 @@ def _edge(args: argparse.Namespace) -> int:
     inputs = with_history(inputs, measured, _now())
     if inputs.estimated:
         note(size_note(inputs))
-    world = believe(inputs, measured, now=_now(), live=live.idle(), output_site=output)
+    world = estimate_world(inputs, measured, now=_now(), live=live.idle(), output_site=output)
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()
     if args.holdings is not None:
@@ -265,7 +263,9 @@ def _sides(
     both = [site for site in local or () if site in (remote or ())]
     if both:
         raise InputError(f"site {both[0]!r} is given as local and as remote, expected one of them")
-    able = set(inputs.sites).intersection(*(set(found) for found in inputs.candidates.values()))
+    able = set(inputs.sites).intersection(
+        *(set(candidate) for candidate in inputs.candidates.values())
+    )
     rest = [s for s in inputs.sites if s in able and s not in (remote or ())]
     if local is None:
         held = {

@@ -17,6 +17,12 @@ from network_provisioner.base.units import format_rate, format_size
 NOUN = Noun("template", __doc__)
 add = NOUN.add
 _NAME = option("name", "name, from 'adon template list'", "NAME")
+_MEANWHILE = {
+    "wait": "waits for its path",
+    "defer": "is put off by DAGMan",
+    "best_effort": "goes without one",
+}
+_SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
 
 
 def _version(meaning: str) -> Any:
@@ -73,12 +79,12 @@ def _save(args: argparse.Namespace) -> int:
     """
     broker = client(args)
     if args.transit is not None:
-        found = broker.save_template_from(args.name, args.transit)
+        template = broker.save_template_from(args.name, args.transit)
     elif args.version is not None:
-        found = broker.restore_template(args.name, args.version)
+        template = broker.restore_template(args.name, args.version)
     else:
-        found = broker.save_template(args.name, _read(args.file))
-    return _print_one(args, found)
+        template = broker.save_template(args.name, _read(args.file))
+    return _print_one(args, template)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -127,15 +133,15 @@ def _match(args: argparse.Namespace) -> int:
         "max_jitter": args.max_jitter,
         "max_loss": args.max_loss,
     }
-    found = client(args).match_template({k: v for k, v in query.items() if v is not None})
+    matched = client(args).match_template({k: v for k, v in query.items() if v is not None})
 
     def text(shown: str) -> str:
-        first = [shown] if found["entry"] else []
-        others = (f"passed over: {name} {why}" for name, why in found["passed_over"].items())
-        return "\n".join((*first, found["reason"], *others))
+        first = [shown] if matched["entry"] else []
+        others = (f"passed over: {name} {why}" for name, why in matched["passed_over"].items())
+        return "\n".join((*first, matched["reason"], *others))
 
-    entries = [found["entry"]] if found.get("entry") else []
-    answered_records(args, "match", _COLUMNS, entries, document=found, text=text)
+    entries = [matched["entry"]] if matched.get("entry") else []
+    answered_records(args, "match", _COLUMNS, entries, document=matched, text=text)
     return 0 if entries else 1
 
 
@@ -182,18 +188,15 @@ def _delete(args: argparse.Namespace) -> int:
     return answered_records(args, "template", _COLUMNS, entries, document=left, text=text)
 
 
-def _print_one(args: argparse.Namespace, found: dict[str, Any]) -> int:
+def _print_one(args: argparse.Namespace, template: dict[str, Any]) -> int:
     return answered_records(
-        args, "template", _COLUMNS, [found], document=found, text=lambda _: described(found)
+        args,
+        "template",
+        _COLUMNS,
+        [template],
+        document=template,
+        text=lambda _: described(template),
     )
-
-
-_MEANWHILE = {
-    "wait": "waits for its path",
-    "defer": "is put off by DAGMan",
-    "best_effort": "goes without one",
-}
-_SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
 
 
 def described(entry: Mapping[str, Any]) -> str:

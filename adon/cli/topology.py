@@ -138,11 +138,11 @@ def _discovered(args: argparse.Namespace) -> int:
     if args.json:
         print_json(data)
     with bad_answer(args, "network that was found"):
-        said = [str(words) for words in data["differences"]]
-        found = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
+        differences = [str(words) for words in data["differences"]]
+        summary = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
     if not args.json:
-        print("\n".join(said or [f"the network is as it was said to be: {found}"]))
-    return 1 if said else 0
+        print("\n".join(differences or [f"the network is as it was said to be: {summary}"]))
+    return 1 if differences else 0
 
 
 def _routes(args: argparse.Namespace) -> int:
@@ -156,9 +156,9 @@ def _routes(args: argparse.Namespace) -> int:
         Column("state", cell=lambda state, failed: "failed" if failed else state, also=("failed",)),
         Column("why", cell=lambda why, failed: failed or why, also=("failed",)),
     )
-    found = client(args).routes(args.routes)
+    routes = client(args).routes(args.routes)
     with bad_answer(args, "routes"):
-        return print_records(args, columns, found)
+        return print_records(args, columns, routes)
 
 
 def _by_ports(path: Sequence[str], next_hops: Sequence[dict[str, Any]]) -> str:
@@ -263,7 +263,7 @@ def _export(args: argparse.Namespace) -> int:
     from network_provisioner.topology.data import topology_from_dict
     from network_provisioner.topology.files import graphml_of, json_of, yaml_of
 
-    section, said = _found(args) if args.discovered else _configured(args)
+    section, differences = _found(args) if args.discovered else _configured(args)
     topology = topology_from_dict(section)
     write = {"graphml": graphml_of, "json": json_of, "yaml": yaml_of}[args.format]
     text = write(topology)
@@ -271,7 +271,7 @@ def _export(args: argparse.Namespace) -> int:
         args.output.write_text(text, encoding="utf-8")
     else:
         print(text, end="")
-    for words in (*said, *topology.warnings):
+    for words in (*differences, *topology.warnings):
         print(f"adon: {words}", file=sys.stderr)
     return 0
 

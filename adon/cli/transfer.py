@@ -26,6 +26,9 @@ NOUN = Noun("transfer", __doc__)
 add = NOUN.add
 _ENDS = ("src", "dst")
 _SITES = (option("src", "site that sends", "FROM"), option("dst", "site that receives", "TO"))
+WITHOUT, WITH = "without", "with"
+_SIGNIFICANT = 0.05
+_PERMUTATIONS = 10_000
 
 
 @NOUN.verb(
@@ -61,11 +64,13 @@ def _advise(args: argparse.Namespace) -> int:
     return 0
 
 
-def _figures(told: dict[str, Any]) -> PathFigures:
+def _figures(details: dict[str, Any]) -> PathFigures:
     from network_provisioner.templates.advice import HostTcp, PathFigures, Tried
 
-    ends = {end: HostTcp(**told[end]) if told[end] else None for end in _ENDS}
-    return PathFigures(**told | ends | {"tried": tuple(Tried(**one) for one in told["tried"])})
+    ends = {end: HostTcp(**details[end]) if details[end] else None for end in _ENDS}
+    return PathFigures(
+        **details | ends | {"tried": tuple(Tried(**attempt) for attempt in details["tried"])}
+    )
 
 
 def _with_own(figures: PathFigures, hosts: list[list[str]]) -> PathFigures:
@@ -75,7 +80,9 @@ def _with_own(figures: PathFigures, hosts: list[list[str]]) -> PathFigures:
     from monitors.archive.tuning import host_tcp
     from monitors.measurements.probes.hostload import tcp_limits
 
-    here = {address.address for found in psutil.net_if_addrs().values() for address in found}
+    here = {
+        address.address for interface in psutil.net_if_addrs().values() for address in interface
+    }
     limits = host_tcp(tcp_limits())
     for end, addresses in zip(_ENDS, hosts, strict=True):
         if getattr(figures, end) is None and limits and here & set(addresses):
@@ -90,7 +97,7 @@ def _lines(answer: dict[str, Any], figures: PathFigures, template: str) -> list[
     advice, service = advise(figures), answer["service"]
     rtt = duration(figures.rtt_s) + ("" if figures.measured else ", as the topology has it")
     tried = f", {len(figures.tried)} transfers" if figures.tried else ""
-    found = [
+    lines = [
         f"advice      {words(*advice.setting)}",
         f"expected    {format_rate(advice.expected_bps)}",
         f"bottleneck  {advice.bottleneck}",
@@ -103,8 +110,8 @@ def _lines(answer: dict[str, Any], figures: PathFigures, template: str) -> list[
     ]  # fmt: skip
     if service["why"] != answer["advice"]["why"] and service["streams"] | service["buffer_bytes"]:
         given = words(service["streams"] or 4, service["buffer_bytes"])
-        found.append(f"given now   {given}, {service['why']} ({template})")
-    return found
+        lines.append(f"given now   {given}, {service['why']} ({template})")
+    return lines
 
 
 def _host(host: HostTcp | None) -> str:
@@ -114,11 +121,6 @@ def _host(host: HostTcp | None) -> str:
     sizes = f"tcp_rmem up to {format_size(host.rmem[2])}, tcp_wmem {format_size(host.wmem[2])}"
     core = (format_size(size) for size in (host.core_rmem_max, host.core_wmem_max))
     return f"{sizes}; programs may ask for {' and '.join(core)}; {host.congestion}"
-
-
-WITHOUT, WITH = "without", "with"
-_SIGNIFICANT = 0.05
-_PERMUTATIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +146,18 @@ def spread_of(values: Sequence[float]) -> Spread:
     return Spread(len(values), fmean(values), sd, quartiles, high - low)
 
 
-def by_chance(one: Sequence[float], other: Sequence[float]) -> float:
+def by_chance(first_sample: Sequence[float], other: Sequence[float]) -> float:
     """How often the means of two groups differ as much, were their values dealt out at random."""
     from random import Random
 
-    dice, values, n = Random(0), [*one, *other], len(one)
-    total, seen = sum(values), abs(sum(one) / n - sum(other) / len(other))
-    found = 1
+    dice, values, n = Random(0), [*first_sample, *other], len(first_sample)
+    total, seen = sum(values), abs(sum(first_sample) / n - sum(other) / len(other))
+    extreme = 1
     for _ in range(_PERMUTATIONS):
         dice.shuffle(values)
         first = sum(values[:n])
-        found += abs(first / n - (total - first) / len(other)) >= seen * (1 - 1e-9)
-    return found / (1 + _PERMUTATIONS)
+        extreme += abs(first / n - (total - first) / len(other)) >= seen * (1 - 1e-9)
+    return extreme / (1 + _PERMUTATIONS)
 
 
 def rounds(times: int) -> list[str]:
@@ -272,7 +274,7 @@ def _tell(
     unit: str,
 ) -> None:
     """Print what was found, and draw it where that is asked for. Raises OSError."""
-    spreads = {kind: spread_of(found) for kind, found in values.items()}
+    spreads = {kind: spread_of(seconds) for kind, seconds in values.items()}
     p = by_chance(values[WITHOUT], values[WITH])
     change = spreads[WITH].mean / spreads[WITHOUT].mean - 1
     if args.plot is not None:
@@ -280,7 +282,7 @@ def _tell(
     kinds = {k: {**asdict(s), "values": values[k]} for k, s in spreads.items()}
     document = {"unit": unit, **kinds, "change": change, "p": p, "failures": failures}
     failed = Counter(failure["kind"] for failure in failures)
-    rows = [{"path": kind, **found, "failed": failed[kind]} for kind, found in kinds.items()]
+    rows = [{"path": kind, **seconds, "failed": failed[kind]} for kind, seconds in kinds.items()]
     amount = partial(_amount, unit=unit)
     columns = [
         Column("path"),
@@ -306,11 +308,11 @@ def _plot(
     values: Mapping[str, Sequence[float]], spreads: Mapping[str, Spread], unit: str, p: float
 ) -> str:
     """Boxes over quartiles, with all runs beside them."""
-    from adon.dashboard.plots import COLOURS, Panel, drawing
+    from adon.dashboard.standalone import COLOURS, Panel, drawing
 
     most = 1.1 * max(map(max, values.values()))
     panel = Panel(90, 40, 310, 320, 2, most)
-    names = [f"{kind} a path ({len(found)} runs)" for kind, found in values.items()]
+    names = [f"{kind} a path ({len(samples)} runs)" for kind, samples in values.items()]
     levels = [(most * n / 4, _amount(most * n / 4, unit)) for n in range(5)]
     panel.axes(f"{'Rate' if unit == 'b/s' else 'Time'} of a transfer; p = {p:.2g}", names, levels)
     for slot, (colour, kind) in enumerate(zip(COLOURS, values, strict=True)):

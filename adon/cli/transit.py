@@ -43,6 +43,11 @@ _ID = option("id", "id of the transit, from 'adon transit list'", "ID")
 _STATES = (
     "queued", "held", "installed", "active", "released", "expired", "failed", "best_effort",
 )  # fmt: skip
+_BLOCKING = (
+    Column("link", "  waits for", lambda link: f"  {link}"),
+    Column("free_bps", "free>"),
+    Column("holders", "held by"),
+)
 
 
 @NOUN.verb(
@@ -239,7 +244,7 @@ def _list(args: argparse.Namespace) -> int:
     """
     from network_provisioner.base.model import ENDED
 
-    found = client(args).list(
+    transits = client(args).list(
         args.state,
         args.workflow,
         args.user,
@@ -248,14 +253,14 @@ def _list(args: argparse.Namespace) -> int:
         args.limit,
     )
     if not (args.all or args.state):
-        found = [t for t in found if t.state not in ENDED]
+        transits = [t for t in transits if t.state not in ENDED]
     return answered_records(
         args,
         "list of transits",
         _columns(),
-        [t.as_dict() for t in found],
+        [t.as_dict() for t in transits],
         none="no transits" if args.all or args.state else "no transit holds bandwidth or waits",
-        text=lambda shown: "\n".join((shown, *_reasons(found))),
+        text=lambda shown: "\n".join((shown, *_reasons(transits))),
     )
 
 
@@ -371,13 +376,6 @@ def _warnings(t: Transit) -> list[str]:
     return [f"warning: {words}" for words in t.grant.warnings]
 
 
-_BLOCKING = (
-    Column("link", "  waits for", lambda link: f"  {link}"),
-    Column("free_bps", "free>"),
-    Column("holders", "held by"),
-)
-
-
 def _waiting(t: Transit) -> list[str]:
     lines = [table(_BLOCKING, t.grant.blocking)] if t.grant.blocking else []
     if t.grant.earliest:
@@ -445,11 +443,11 @@ _SCORES = (
 )
 
 
-def _candidate(found: PathScore) -> str:
+def _candidate(candidate: PathScore) -> str:
     head = (
-        f"Q {found['q']:.2f}  {'-'.join(found['path'])} ({found['layer']}), "
-        f"{format_rate(found['free_bps'])} free"
+        f"Q {candidate['q']:.2f}  {'-'.join(candidate['path'])} ({candidate['layer']}), "
+        f"{format_rate(candidate['free_bps'])} free"
     )
-    left_out = [f"  left out: {found['rejected']}"] if found["rejected"] else []
-    scores = [{"name": name, **score} for name, score in found["scores"].items()]
+    left_out = [f"  left out: {candidate['rejected']}"] if candidate["rejected"] else []
+    scores = [{"name": name, **score} for name, score in candidate["scores"].items()]
     return "\n".join((head, *left_out, table(_SCORES, scores)))

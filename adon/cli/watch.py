@@ -46,5 +46,5 @@ def _run(args: argparse.Namespace) -> int:
         lock = registry.hold(folder)
     if lock is not None:
         workflows = RegisteredWorkflows(folder, config, watched_jobs, listener_of)
-        program.watch(workflows, lock, stop, hookrun.served)
+        program.watch(workflows, lock, stop, hookrun.run_for_watcher)
     return 0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pegasus_hooks.advance.booking import WorkflowReservations
     from pegasus_hooks.advance.listening import AdvanceReservations
     from pegasus_hooks.advance.predict import Prediction, Window
-    from pegasus_hooks.provisioning.provisioned import ProvisionedWorkflow, ProvisioningOptions
+    from pegasus_hooks.provisioning.insertion import ProvisionedWorkflow, ProvisioningOptions
     from pegasus_hooks.provisioning.step import ProvisioningStep
     from pegasus_hooks.provisioning.wide_levels import WideLevels
     from site_selector.catalogs.documents import Document
@@ -84,7 +84,7 @@ def _provision(args: argparse.Namespace) -> int:
       adon workflow provision montage.yml -o out.yml --hooks hooks.json --execution-sites mu,tacc
       adon workflow provision montage.yml --undo                          as it was before
     """
-    from pegasus_hooks.provisioning.provisioned import program, provisioned
+    from pegasus_hooks.provisioning.insertion import program, provisioned
     from site_selector.catalogs.documents import parse_document, read_text
     from site_selector.catalogs.sources import Sources
     from site_selector.catalogs.workflow import WHAT, read_workflow
@@ -96,19 +96,19 @@ def _provision(args: argparse.Namespace) -> int:
     options = _options(args)
     sources = Sources(args.workflow, replicas=args.replicas, conf=args.conf)
     replicas = known_replicas(read_workflow(args.workflow, sources.variables), sources)
-    found = provisioned(document, replicas, options, program(), sources.variables)
-    written = _write(args, document, found.text)
+    workflow = provisioned(document, replicas, options, program(), sources.variables)
+    written = _write(args, document, workflow.text)
     if args.json:
-        print_json(_as_json(found, written))
+        print_json(_as_json(workflow, written))
     else:
-        _print(found, options, written)
+        _print(workflow, options, written)
     return 0
 
 
 def _undo(args: argparse.Namespace, document: Document) -> int:
-    from pegasus_hooks.provisioning.insertion import without
+    from pegasus_hooks.provisioning.insertion import without_provisioning
 
-    written = _write(args, document, without(document.text, document.name))
+    written = _write(args, document, without_provisioning(document.text, document.name))
     if args.json:
         print_json({"output": written, "steps": []})
     else:
@@ -120,7 +120,7 @@ def _options(args: argparse.Namespace) -> ProvisioningOptions:
     from adon.config.adon_yml import load_config
     from adon.config.expansion import section_of
     from network_provisioner.client import hookconfig
-    from pegasus_hooks.provisioning.provisioned import ProvisioningOptions
+    from pegasus_hooks.provisioning.insertion import ProvisioningOptions
 
     if args.config is None and args.hooks is None:
         raise InputError(
@@ -154,12 +154,12 @@ def _write(args: argparse.Namespace, document: Document, text: str) -> str:
     return str(target)
 
 
-def _print(found: ProvisionedWorkflow, options: ProvisioningOptions, written: str) -> None:
-    if not found.steps:
+def _print(provisioned: ProvisionedWorkflow, options: ProvisioningOptions, written: str) -> None:
+    if not provisioned.steps:
         print(f"no level has {options.min_width} jobs or more: nothing to provision")
-    for stretch, step in found.steps:
+    for stretch, step in provisioned.steps:
         print("\n".join(_told(stretch, step)))
-    if options.hooks and not all(step.paths for _, step in found.steps):
+    if options.hooks and not all(step.paths for _, step in provisioned.steps):
         print("files and jobs are at one site, so no path is reserved; see --execution-sites")
     if written:
         print(f"written to {written}")
@@ -181,7 +181,7 @@ def _told(stretch: WideLevels, step: ProvisioningStep) -> list[str]:
     return lines
 
 
-def _as_json(found: ProvisionedWorkflow, written: str) -> dict[str, Any]:
+def _as_json(provisioned: ProvisionedWorkflow, written: str) -> dict[str, Any]:
     return {
         "output": written,
         "steps": [
@@ -195,7 +195,7 @@ def _as_json(found: ProvisionedWorkflow, written: str) -> dict[str, Any]:
                 "bytes": step.bytes,
                 "paths": [asdict(need) for need in step.paths],
             }
-            for stretch, step in found.steps
+            for stretch, step in provisioned.steps
         ],
     }
 
@@ -246,13 +246,13 @@ def _reserve(args: argparse.Namespace) -> int:
     if args.release:
         return _release(booking, now, args.json)
     beliefs = ahead.beliefs_of(now)
-    found = predict(ahead.dag, beliefs, {}, start)
+    prediction = predict(ahead.dag, beliefs, {}, start)
     if not args.dry_run:
         booking.look()
         # What is kept for each is known once it was asked for, and how long that takes.
         for _ in range(2):
-            booking.fit(found.windows, (), now, rules)
-    document = _reserved_json(booking, found, start, beliefs.note, not args.dry_run)
+            booking.fit(prediction.windows, (), now, rules)
+    document = _reserved_json(booking, prediction, start, beliefs.note, not args.dry_run)
     moved = document["demand"]
 
     def after(at: float) -> str:
@@ -261,7 +261,7 @@ def _reserve(args: argparse.Namespace) -> int:
     def text(shown: str) -> str:
         lines = [beliefs.note] if beliefs.note else []
         lines.append(shown if moved else "nothing moves between sites")
-        lines.append(f"expected to end after {duration(max(0.0, found.end - start))}")
+        lines.append(f"expected to end after {duration(max(0.0, prediction.end - start))}")
         if moved and not args.dry_run:
             lines += ["", table([Column("job"), *between, size, became], document["transfers"])]
         return "\n".join(lines)
@@ -283,7 +283,7 @@ def _reserve(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace) -> AdvanceReservations:
     """Raises InputError."""
     from adon.config.adon_yml import load_config
-    from monitors.archive.asked import LEFT_OUT, AskedEstimates
+    from monitors.archive.estimate_sources import LEFT_OUT, AskedEstimates
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of
     from network_provisioner.client.hookconfig import HookConfig
@@ -333,7 +333,7 @@ def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:
 
 
 def _reserved_json(
-    booking: WorkflowReservations, found: Prediction, start: float, note: str, reserved: bool
+    booking: WorkflowReservations, prediction: Prediction, start: float, note: str, reserved: bool
 ) -> dict[str, Any]:
     """The demand and, where it was reserved, what became of each transfer."""
     from pegasus_hooks.advance.predict import demand
@@ -349,7 +349,7 @@ def _reserved_json(
 
     return {
         "start": start,
-        "end": found.end,
+        "end": prediction.end,
         "note": note,
         "demand": [
             {
@@ -361,7 +361,7 @@ def _reserved_json(
                 "bytes": s.size_bytes,
                 "bps": s.rate_bps,
             }
-            for s in demand(found.windows)
+            for s in demand(prediction.windows)
         ],
         "transfers": [
             {
@@ -373,6 +373,6 @@ def _reserved_json(
                 "bytes": w.size_bytes,
                 "became": became(w),
             }
-            for w in found.windows
+            for w in prediction.windows
         ],
     }

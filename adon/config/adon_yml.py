@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from adon.config.sections import Config, MonitoringConfig
+from adon.config.sections import Config
 from adon.config.yamlfile import read_yaml
 from network_provisioner.base.database_url import is_database_url, shown_url
 from network_provisioner.base.errors import InputError
@@ -23,9 +22,6 @@ from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.files import resolve
-
-if TYPE_CHECKING:
-    from network_provisioner.topology.graph import Topology
 
 
 def parse_config(data: object, where: str, fitting: bool = True) -> Config:
@@ -41,17 +37,13 @@ def parse_config(data: object, where: str, fitting: bool = True) -> Config:
         templates_from_dict(config.templates)
         policy_from_dict(config.template_policy)
         if fitting and config.monitoring is not None:
+            # What a command without the section never reads.
+            from adon.config.monitoring import check_monitoring  # noqa: PLC0415
+
             check_monitoring(config.monitoring, network)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     return config.model_copy(update={"topology": topology})
-
-
-def check_monitoring(settings: MonitoringConfig, network: Topology) -> None:
-    """Whether the section can be used. Raises InputError."""
-    from adon.service.monitoring import check  # noqa: PLC0415  # what a command without it never reads
-
-    check(settings, network)
 
 
 def used_files(config: Config, file: Path) -> list[str]:

@@ -48,34 +48,34 @@ def limits_of(config: ExpansionConfig) -> Limits:
 def cloud_of(config: Config, path: Path) -> Cloud:
     """The cloud of the section in the file ``path``. Raises InputError where there is no such
     section or it lacks something, MissingError where something is not installed."""
-    found = section_of(config, path)
-    if found.driver == "command":
+    section = section_of(config, path)
+    if section.driver == "command":
         from condor_plugins.pool.cloud.command import CommandCloud  # noqa: PLC0415
 
-        return CommandCloud(found.command, found.timeout)
+        return CommandCloud(section.command, section.timeout)
     if config.pool is None or not config.pool.collector:
         raise InputError(
             f"{path}: found no pool.collector, expected HOST:PORT for machines to join"
         )
-    make = _openstack if found.driver == "openstack" else _startd
-    return make(found, config.pool.collector)
+    make = _openstack if section.driver == "openstack" else _startd
+    return make(section, config.pool.collector)
 
 
-def _startd(found: ExpansionConfig, collector: str) -> Cloud:
+def _startd(section: ExpansionConfig, collector: str) -> Cloud:
     from condor_plugins.pool.cloud.startd import StartdCloud  # noqa: PLC0415
     from condor_plugins.pool.cloud.workerconfig import StartdSettings  # noqa: PLC0415
 
     return StartdCloud(
         StartdSettings(
-            Path(found.directory),
+            Path(section.directory),
             collector,
-            [_flavour(name, flavour) for name, flavour in found.flavours.items()],
-            Path(found.release),
-            Path(found.token_file) if found.token_file else None,
-            found.site,
-            found.idle,
-            found.config,
-            found.environment,
+            [_flavour(name, flavour) for name, flavour in section.flavours.items()],
+            Path(section.release),
+            Path(section.token_file) if section.token_file else None,
+            section.site,
+            section.idle,
+            section.config,
+            section.environment,
         )
     )
 
@@ -91,16 +91,12 @@ def _flavour(name: str, given: FlavourConfig) -> Flavour:
 
 def _boot(given: FlavourConfig) -> dict[str, float]:
     """What the section says of the boot of a flavour."""
-    told = {"boot_s": given.boot, "boot_spread_s": given.boot_spread}
-    return {key: value for key, value in told.items() if value is not None}
+    settings = {"boot_s": given.boot, "boot_spread_s": given.boot_spread}
+    return {key: value for key, value in settings.items() if value is not None}
 
 
-def _openstack(found: ExpansionConfig, collector: str) -> Cloud:
-    from condor_plugins.pool.cloud.cloudinit import (  # noqa: PLC0415
-        ExecuteNode,
-        boot_token,
-        user_data,
-    )
+def _openstack(section: ExpansionConfig, collector: str) -> Cloud:
+    from condor_plugins.pool.cloud.workerconfig import ExecuteNode, boot_token, user_data  # noqa: PLC0415
 
     try:
         from condor_plugins.pool.cloud.openstack import (  # noqa: PLC0415
@@ -111,18 +107,18 @@ def _openstack(found: ExpansionConfig, collector: str) -> Cloud:
         raise MissingError(
             f"expansion: {error}, expected openstacksdk: pip install 'adon-wms[openstack]'"
         ) from None
-    named = found.openstack
+    named = section.openstack
     assert named is not None
     tool = "condor_token_create" if named.identity else "condor_token_fetch"
     if shutil.which(tool) is None:
         raise MissingError(f"{tool}: not found on PATH, expected HTCondor's tools for tokens")
-    node = ExecuteNode(collector, found.site, found.idle, found.config, named.commands)
+    node = ExecuteNode(collector, section.site, section.idle, section.config, named.commands)
     lifetime_s = math.ceil(named.boot_within)
     settings = OpenStackSettings(
-        pool=found.pool,
+        pool=section.pool,
         collector=collector,
-        prices={name: flavour.price for name, flavour in found.flavours.items()},
-        boots={name: _boot(flavour) for name, flavour in found.flavours.items()},
+        prices={name: flavour.price for name, flavour in section.flavours.items()},
+        boots={name: _boot(flavour) for name, flavour in section.flavours.items()},
         **named.model_dump(exclude={"commands", "identity", "boot_within", "life"}),
         life_s=named.life,
     )
@@ -144,8 +140,8 @@ def _tool(words: Sequence[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CloudError(f"{words[0]}: {error}", Refusal.BUSY) from None
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise CloudError(f"{words[0]}: {said[-1] if said else 'it failed'}", Refusal.BUSY)
+        lines = done.stderr.strip().splitlines()
+        raise CloudError(f"{words[0]}: {lines[-1] if lines else 'it failed'}", Refusal.BUSY)
     return done.stdout
 
 

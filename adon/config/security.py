@@ -79,7 +79,7 @@ class LiveKeyring(Keyring):
         return super().recognise(token, certificate)
 
     def _take(self, config: Config, strict: bool) -> None:
-        named = [Path(one.token_file) for one in config.security.tokens if one.token_file]
+        named = [Path(token.token_file) for token in config.security.tokens if token.token_file]
         # As they were before they are read.
         self._seen = {file: self._seen.get(file) or _state(file) for file in (self._file, *named)}
         _fill(self, config, strict)
@@ -87,10 +87,10 @@ class LiveKeyring(Keyring):
 
 def _state(file: Path) -> object:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _federation(issuers: Sequence[Issuer]) -> Federation:
@@ -215,6 +215,6 @@ def described(config: Config, keyring: Keyring) -> str:
     tls = config.security.tls
     line = "no TLS" if tls is None else "TLS, clients by certificate" if tls.clients else "TLS"
     if keyring:
-        issuers = "".join(f", issuer {one.issuer}" for one in config.security.issuers)
+        issuers = "".join(f", issuer {issuer.issuer}" for issuer in config.security.issuers)
         return f"{line}, {len(keyring)} key{'' if len(keyring) == 1 else 's'}{issuers}"
     return f"{line}, no tokens: everybody on this machine may do everything"

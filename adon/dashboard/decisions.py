@@ -15,16 +15,18 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any
 
-from monitors.archive.measurement import Measurement, number_in
+from monitors.base.measurement import Measurement, number_in
 from monitors.workflows.analysis import number, text
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate
 from network_provisioner.relay import decision
 from network_provisioner.selection.knee import described
-from site_selector.explain.reasons import seconds
+from site_selector.mapping.reasons import seconds
 
 KINDS = ("transit", "placement", "expansion", "pool")
 _UNSAID = "nothing was written down"
+_SHOWN = ("alternatives", "reason", "job", "workflow_s", "workflow_range_s")
+_DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class ShownDecision:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def newest(found: Iterable[ShownDecision], limit: int) -> list[ShownDecision]:
+def newest(decisions: Iterable[ShownDecision], limit: int) -> list[ShownDecision]:
     """The newest ``limit``, the newest first; of the same instant in the order of their ids."""
-    ordered = sorted(found, key=lambda d: (d.kind, d.id))
+    ordered = sorted(decisions, key=lambda d: (d.kind, d.id))
     return nlargest(limit, ordered, key=lambda d: d.at)
 
 
@@ -115,38 +117,35 @@ def of_changes(transit: Transit) -> list[ShownDecision]:
 
 
 def _waits_for(transit: Transit) -> str:
-    links = [str(one.get("link", "")) for one in transit.grant.blocking]
+    links = [str(name.get("link", "")) for name in transit.grant.blocking]
     return f"there is no room yet on {', '.join(links)}" if links else ""
 
 
-def of_placement(found: Measurement) -> ShownDecision:
+def of_placement(measurement: Measurement) -> ShownDecision:
     """Why a job runs where it does (:mod:`monitors.workflows.facts.plan`): the subject is the
     site."""
-    told = found.details
-    listed, takes_s = told.get("alternatives"), number(found, "seconds")
+    details = measurement.details
+    listed, takes_s = details.get("alternatives"), number(measurement, "seconds")
     alternatives = listed if isinstance(listed, list) else []
     expected = "" if takes_s is None else f", expected to take {takes_s:.3g} s"
     return ShownDecision(
         kind="placement",
-        id=found.id,
-        at=found.at,
-        subject=text(found, "job") or found.id,
-        outcome=f"runs at {found.subject}{expected}",
-        why=text(found, "reason") or _UNSAID,
-        workflow=found.workflow,
-        job=text(found, "job"),
-        choices=[one for one in alternatives if isinstance(one, dict)],
-        details={"site": found.subject, "workflow_takes": _forecast(found)}
-        | {k: v for k, v in told.items() if k not in _SHOWN},
+        id=measurement.id,
+        at=measurement.at,
+        subject=text(measurement, "job") or measurement.id,
+        outcome=f"runs at {measurement.subject}{expected}",
+        why=text(measurement, "reason") or _UNSAID,
+        workflow=measurement.workflow,
+        job=text(measurement, "job"),
+        choices=[alternative for alternative in alternatives if isinstance(alternative, dict)],
+        details={"site": measurement.subject, "workflow_takes": _forecast(measurement)}
+        | {k: v for k, v in details.items() if k not in _SHOWN},
     )
 
 
-_SHOWN = ("alternatives", "reason", "job", "workflow_s", "workflow_range_s")
-
-
-def _forecast(found: Measurement) -> str | None:
+def _forecast(measurement: Measurement) -> str | None:
     """How long the whole workflow was expected to take."""
-    expected, span = number(found, "workflow_s"), found.details.get("workflow_range_s")
+    expected, span = number(measurement, "workflow_s"), measurement.details.get("workflow_range_s")
     if expected is None:
         return None
     ends = [number_in(end) for end in span] if isinstance(span, list) else []
@@ -155,66 +154,65 @@ def _forecast(found: Measurement) -> str | None:
     return seconds(expected) + between
 
 
-def of_expansion(found: Measurement) -> ShownDecision:
+def of_expansion(measurement: Measurement) -> ShownDecision:
     """What the pool was asked for (metric ``expansion``: the subject is the lease's name, the value
     its slots)."""
     return ShownDecision(
         kind="expansion",
-        id=found.id,
-        at=found.at,
-        subject=found.subject,
-        outcome=f"{found.value:g} slots asked for" if found.value else "let go",
-        why=text(found, "reason") or _UNSAID,
-        workflow=found.workflow,
-        details=dict(found.details),
+        id=measurement.id,
+        at=measurement.at,
+        subject=measurement.subject,
+        outcome=f"{measurement.value:g} slots asked for" if measurement.value else "let go",
+        why=text(measurement, "reason") or _UNSAID,
+        workflow=measurement.workflow,
+        details=dict(measurement.details),
     )
 
 
-def of_pool_decision(found: Measurement) -> ShownDecision:
+def of_pool_decision(measurement: Measurement) -> ShownDecision:
     """What was done to the pool (metric ``pool_decision``: the subject is the pool, the value its
     machines after it). ``choices`` have a row for each flavour, machine and limit that there was
     something to say of: ``what``, what was ``done`` and ``why``."""
-    start, over, why = (_mapping(found, key) for key in ("start", "delete", "why"))
+    start, over, why = (_mapping(measurement, key) for key in ("start", "delete", "why"))
     rows = [(name, f"{count} started", why.get(name, "")) for name, count in start.items()]
     outcome = [f"{count} {name} started" for name, count in start.items()]
     for key, done in _DONE.items():
-        names = _names(found, key)
+        names = _names(measurement, key)
         rows += [(name, done, why.get(name, "")) for name in names]
         outcome += [f"{len(names)} {done}"] if names else []
     rows += [(name, "deleted", reason) for name, reason in over.items()]
     outcome += [f"{len(over)} deleted"] if over else []
-    told = {name for name, _, _ in rows}
-    rows += [(name, "", reason) for name, reason in why.items() if name not in told]
-    rows += [("refused", "", reason) for reason in _names(found, "failed")]
+    details = {name for name, _, _ in rows}
+    rows += [(name, "", reason) for name, reason in why.items() if name not in details]
+    rows += [("refused", "", reason) for reason in _names(measurement, "failed")]
     return ShownDecision(
         kind="pool",
-        id=found.id,
-        at=found.at,
-        subject=found.subject,
+        id=measurement.id,
+        at=measurement.at,
+        subject=measurement.subject,
         outcome=", ".join(outcome) or "nothing is done",
-        why=text(found, "reason") or _UNSAID,
+        why=text(measurement, "reason") or _UNSAID,
         choices=[{"what": name, "done": done, "why": str(reason)} for name, done, reason in rows],
         details={
-            "demand": _counted(found, "demand"),
-            "machines": _counted(found, "machines"),
-            "matched": dict(_mapping(found, "matched")),
+            "demand": _counted(measurement, "demand"),
+            "machines": _counted(measurement, "machines"),
+            "matched": dict(_mapping(measurement, "matched")),
         },
     )
 
 
-_DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
+def _mapping(measurement: Measurement, key: str) -> Mapping[str, Any]:
+    details = measurement.details.get(key)
+    return details if isinstance(details, dict) else {}
 
 
-def _mapping(found: Measurement, key: str) -> Mapping[str, Any]:
-    told = found.details.get(key)
-    return told if isinstance(told, dict) else {}
+def _names(measurement: Measurement, key: str) -> list[str]:
+    details = measurement.details.get(key)
+    return [name for name in details if isinstance(name, str)] if isinstance(details, list) else []
 
 
-def _names(found: Measurement, key: str) -> list[str]:
-    told = found.details.get(key)
-    return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
-
-
-def _counted(found: Measurement, key: str) -> str:
+def _counted(measurement: Measurement, key: str) -> str:
     """``3 queued, 2 coming``."""
-    return ", ".join(f"{count} {name}" for name, count in _mapping(found, key).items() if count)
+    return ", ".join(
+        f"{count} {name}" for name, count in _mapping(measurement, key).items() if count
+    )

@@ -24,15 +24,15 @@ def layout_of(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[st
     """Where to draw the nodes, in parts of the drawing's width; JSON-ready."""
     if not nodes:
         return {"height": 0.0, "nodes": []}
-    found = places(nodes, links)
-    xs, ys = zip(*found.values(), strict=True)
+    positions = places(nodes, links)
+    xs, ys = zip(*positions.values(), strict=True)
     wide = max(xs) - min(xs)
     wide = wide if wide > 1e-9 else 1.0
     return {
         "height": round((max(ys) - min(ys)) / wide, 4),
         "nodes": [
             {"name": name, "x": round((x - min(xs)) / wide, 4), "y": round((y - min(ys)) / wide, 4)}
-            for name, (x, y) in found.items()
+            for name, (x, y) in positions.items()
         ],
     }
 
@@ -43,8 +43,8 @@ def places(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, 
     if len(nodes) < 2:
         return dict.fromkeys(nodes, (0.0, 0.0))
     hops = _hops(nodes, links)
-    found = _turned(_relaxed(_scaled(hops), hops))
-    return {name: (float(x), float(y)) for name, (x, y) in zip(nodes, found, strict=True)}
+    positions = _turned(_relaxed(_scaled(hops), hops))
+    return {name: (float(x), float(y)) for name, (x, y) in zip(nodes, positions, strict=True)}
 
 
 def _hops(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> Floats:
@@ -68,10 +68,10 @@ def _scaled(hops: Floats) -> Floats:
     # differs from processor to processor: unlike weights and a rule for signs make it the same.
     unlike = np.diag(1e-6 * np.sqrt(np.arange(n)))
     values, vectors = np.linalg.eigh(-0.5 * centred @ hops**2 @ centred + unlike)
-    found: Floats = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0))
-    found *= _signs(found)
+    positions: Floats = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0))
+    positions *= _signs(positions)
     aside = 0.05 * np.stack([np.sin(np.arange(n)), np.cos(1.7 * np.arange(n))], axis=1)
-    return found + aside
+    return positions + aside
 
 
 def _signs(vectors: Floats) -> Floats:
@@ -81,30 +81,30 @@ def _signs(vectors: Floats) -> Floats:
     return signs
 
 
-def _relaxed(found: Floats, hops: Floats) -> Floats:
+def _relaxed(positions: Floats, hops: Floats) -> Floats:
     """Move all nodes until the drawing's distances fit the hops as well as they can."""
     far = hops + np.eye(len(hops))  # nothing is divided by 0
     weights = far**-2 * (1 - np.eye(len(hops)))
     laplacian = np.diag(weights.sum(axis=1)) - weights
     inverse = np.linalg.pinv(laplacian)
     for _ in range(max(30, _STEPS * 60 // max(60, len(hops)))):
-        apart = np.linalg.norm(found[:, None] - found[None, :], axis=2)
+        apart = np.linalg.norm(positions[:, None] - positions[None, :], axis=2)
         pulls = -weights * hops / np.maximum(apart, 1e-9)
         np.fill_diagonal(pulls, 0)
         np.fill_diagonal(pulls, -pulls.sum(axis=1))
-        after = inverse @ (pulls @ found)
-        still = float(np.abs(after - found).max()) < _STILL
-        found = after
+        after = inverse @ (pulls @ positions)
+        still = float(np.abs(after - positions).max()) < _STILL
+        positions = after
         if still:
             break
-    return found
+    return positions
 
 
-def _turned(found: Floats) -> Floats:
+def _turned(positions: Floats) -> Floats:
     """The longest way across; the first node at the left, and at the top where that is free."""
-    found = found - found.mean(axis=0)
-    _, vectors = np.linalg.eigh(found.T @ found)
-    found = found @ vectors[:, ::-1]
-    signs = np.where(found[0] > 0, -1.0, 1.0)
-    turned: Floats = found * signs
+    positions = positions - positions.mean(axis=0)
+    _, vectors = np.linalg.eigh(positions.T @ positions)
+    positions = positions @ vectors[:, ::-1]
+    signs = np.where(positions[0] > 0, -1.0, 1.0)
+    turned: Floats = positions * signs
     return turned

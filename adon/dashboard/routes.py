@@ -1,19 +1,27 @@
-"""``/v1/decisions`` and ``/v1/topology/layout``: what the dashboard shows and nobody else has."""
+"""``/v1/decisions`` and ``/v1/topology/layout``: what the dashboard shows and nobody else has;
+``/dashboard/``: the pages.
+
+The pages say nothing about anybody, so anybody may have them; what they show they ask for with the
+token that the user gives.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.resources import files
 from itertools import islice
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import RedirectResponse
 
 from adon.dashboard import decisions
 from adon.dashboard.decisions import ShownDecision
 from monitors.archive.archive import Archive, Selection
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
@@ -21,12 +29,43 @@ from network_provisioner.api.callers import Caller
 from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.api.shapes import MOST, Answer, Text
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.broker import Broker
 from network_provisioner.topology.graph import Topology
 
 _MOST_LISTED = 1000
 _LOOKS = 8  # pages of the archive that are looked at for what the caller may see
 Kind = Literal["transit", "placement", "expansion", "pool"]
+
+ROOT = "/dashboard/"
+PATHS = (ROOT.rstrip("/"),)
+
+# What a page may load and do: files and answers of this very broker, no inline script or style,
+# nobody's frame, no form that goes anywhere. Scripts never write HTML: the browser sees to it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # asked for each time, sent only where it is another
+}
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_MEASURED: dict[str, tuple[str, Callable[[Measurement], ShownDecision]]] = {
+    "placement": ("placement", decisions.of_placement),
+    "expansion": ("expansion", decisions.of_expansion),
+    "pool": ("pool_decision", decisions.of_pool_decision),
+}
 
 
 class DecisionAnswer(Answer):
@@ -84,18 +123,18 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         paths of transits, sites of jobs, leases of slots, machines of the pool. A researcher sees
         its own paths and sites."""
         caller.need(May.READ)
-        found: list[ShownDecision] = []
+        listed: list[ShownDecision] = []
         if kind in (None, "transit"):
             only = Only(since=since, users=caller.users)
             taken = newest(broker.list, None, workflow, limit, only)
             taken = discretion.transits(caller, taken)
-            found += map(decisions.of_transit, taken)
-            found += (change for one in taken for change in decisions.of_changes(one))
+            listed += map(decisions.of_transit, taken)
+            listed += (change for one in taken for change in decisions.of_changes(one))
         for name, (metric, made) in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
                 wanted = Selection((metric,), workflow=workflow, since=since)
-                found += map(made, islice(_seen(archive, wanted, rules, caller), limit))
-        shown = [asdict(decision) for decision in decisions.newest(found, limit)]
+                listed += map(made, islice(_seen(archive, wanted, rules, caller), limit))
+        shown = [asdict(decision) for decision in decisions.newest(listed, limit)]
         return answers.answer({"decisions": shown})
 
     @cache
@@ -114,13 +153,6 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
     return routes
 
 
-_MEASURED: dict[str, tuple[str, Callable[[Measurement], ShownDecision]]] = {
-    "placement": ("placement", decisions.of_placement),
-    "expansion": ("expansion", decisions.of_expansion),
-    "pool": ("pool_decision", decisions.of_pool_decision),
-}
-
-
 def _seen(
     archive: Archive, wanted: Selection, rules: Rules, caller: Principal
 ) -> Iterator[Measurement]:
@@ -128,7 +160,65 @@ def _seen(
     cursor = None
     for _ in range(_LOOKS):
         looked = archive.page(wanted, cursor, newest=True, limit=_MOST_LISTED)
-        yield from (found for _, found in looked if rules.may_see(caller, found))
+        yield from (measurement for _, measurement in looked if rules.may_see(caller, measurement))
         if len(looked) < _MOST_LISTED:
             return
         cursor = looked[-1][0]
+
+
+"""What begins so needs no token."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file as it is sent; ``tag`` changes with its content."""
+
+    content: bytes
+    kind: str
+    tag: str
+
+
+def read_files() -> dict[str, StaticFile]:
+    """All files of the dashboard, by name."""
+    static_files = {}
+    for entry in files("adon.dashboard").iterdir():
+        kind = _KINDS.get(entry.name[entry.name.rfind(".") :])
+        if kind and entry.is_file():
+            content = entry.read_bytes()
+            static_files[entry.name] = StaticFile(
+                content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            )
+    return static_files
+
+
+def pages_router() -> APIRouter:
+    """The pages. They are for people, so the description of the service leaves them out."""
+    routes = APIRouter(include_in_schema=False)
+    known = read_files()
+
+    @routes.get("/")
+    @routes.get(ROOT.rstrip("/"))
+    async def root() -> Response:
+        """To the dashboard."""
+        return RedirectResponse(ROOT, 307)
+
+    @routes.get(ROOT)
+    async def index(if_none_match: Annotated[str, Header()] = "") -> Response:
+        """The one page."""
+        return _answer(known["index.html"], if_none_match)
+
+    @routes.get(ROOT + "{name}")
+    async def file(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
+        """What the page is made of."""
+        if name not in known:
+            raise BrokerError(f"{ROOT}{name[:80]} is no file of the dashboard", "not_found")
+        return _answer(known[name], if_none_match)
+
+    return routes
+
+
+def _answer(static_file: StaticFile, held: str) -> Response:
+    headers = {**_HEADERS, "ETag": static_file.tag}
+    if static_file.tag in (tag.strip().removeprefix("W/") for tag in held.split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(static_file.content, headers=headers, media_type=static_file.kind)

@@ -60,12 +60,12 @@ class AptSource:
 
 def parse_targets(text: str) -> list[AptSource]:
     """Sources out of ``apt-get indextargets --format '$(CREATED_BY)|$(REPO_URI)|…'``."""
-    found = []
+    apt_sources = []
     for row in text.splitlines():
         created_by, *rest = [*row.split("|"), "", "", ""][:4]
         if created_by == "Packages" and all(rest):
-            found.append(AptSource(*rest))
-    return list(dict.fromkeys(found))
+            apt_sources.append(AptSource(*rest))
+    return list(dict.fromkeys(apt_sources))
 
 
 def choose_sources(known: Sequence[AptSource], codename: str, suite: str | None) -> list[AptSource]:
@@ -200,10 +200,10 @@ class PrivateApt:
         into = self.home / "archives"
         wanted = [f"{d.name}={d.version}" for d in debs]
         self._run("apt-get", "-qq", "download", *wanted, cwd=into)
-        found = [match for d in debs for match in sorted(into.glob(f"{d.name}_*.deb"))[:1]]
-        if len(found) != len(debs):
-            raise MissingError(f"apt-get download: {len(found)} of {len(debs)} packages came")
-        return found
+        archives = [match for d in debs for match in sorted(into.glob(f"{d.name}_*.deb"))[:1]]
+        if len(archives) != len(debs):
+            raise MissingError(f"apt-get download: {len(archives)} of {len(debs)} packages came")
+        return archives
 
     def extract(self, deb: Path, into: Path) -> None:
         """Unpack one archive below ``into``. Raises MissingError."""
@@ -214,6 +214,6 @@ def codename() -> str:
     """The machine's Debian release (``"bookworm"``), empty where it is unknown."""
     for place in (Path("/etc/os-release"), Path("/usr/lib/os-release")):
         if place.is_file():
-            found = re.search(r'^VERSION_CODENAME="?([a-z]+)', place.read_text(), re.MULTILINE)
-            return found.group(1) if found else ""
+            match = re.search(r'^VERSION_CODENAME="?([a-z]+)', place.read_text(), re.MULTILINE)
+            return match.group(1) if match else ""
     return ""

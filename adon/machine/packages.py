@@ -207,8 +207,8 @@ def _installed_on_machine(spec: PackageSet) -> dict[str, Path]:
     if spec.relocated:
         return {}
     places = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
-    found = {p: shutil.which(p, path=places) for p in spec.programs}
-    programs = {name: Path(path) for name, path in found.items() if path}
+    installed = {p: shutil.which(p, path=places) for p in spec.programs}
+    programs = {name: Path(path) for name, path in installed.items() if path}
     works = len(programs) == len(spec.programs) and relocate.runs(
         [str(programs[spec.check[0]]), *spec.check[1:]], {}
     )

@@ -78,8 +78,8 @@ def library_dirs(root: Path) -> list[Path]:
 
 def programs(root: Path) -> list[Path]:
     """Every program of ``root``."""
-    found = [f for part in _BIN for f in sorted(root.glob(f"{part}/*"))]
-    usable = [f for f in found if os.access(f, os.X_OK) and f.is_file()]
+    candidates = [f for part in _BIN for f in sorted(root.glob(f"{part}/*"))]
+    usable = [f for f in candidates if os.access(f, os.X_OK) and f.is_file()]
     return list({f.name: f for f in reversed(usable)}.values())[::-1]
 
 
@@ -115,10 +115,10 @@ def _is_elf(path: Path) -> bool:
 
 def loader(root: Path) -> Path:
     """The dynamic loader below ``root``. Raises MissingError."""
-    found = [p for d in library_dirs(root) for p in sorted(d.glob("ld-linux*.so.*"))]
-    if not found:
+    path = [p for d in library_dirs(root) for p in sorted(d.glob("ld-linux*.so.*"))]
+    if not path:
         raise MissingError("libc6: found no ld-linux*.so.* in the unpacked packages")
-    return found[0]
+    return path[0]
 
 
 def patch(tree: Path, home: Path) -> None:
@@ -171,10 +171,10 @@ def check(tree: Path, command: Sequence[str], *, own_loader: bool) -> None:
     """Run one program of ``tree`` before it is renamed. Raises MissingError when it fails."""
     root = tree / "root"
     libraries = ":".join(map(str, library_dirs(root)))
-    found = [p for p in programs(root) if p.name == command[0]]
-    if not found:
+    missing = [p for p in programs(root) if p.name == command[0]]
+    if not missing:
         raise MissingError(f"{command[0]}: not found in the unpacked packages")
-    real = [str(found[0]), *command[1:]]
+    real = [str(missing[0]), *command[1:]]
     if own_loader:
         works = runs([str(loader(root)), "--library-path", libraries, *real], {})
     else:

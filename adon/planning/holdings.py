@@ -1,4 +1,5 @@
-"""What running applications hold at the campus edge, as a file that people read and write.
+"""What running applications hold at the campus edge, from a file that people read and write,
+and what runs now.
 
 running:
 - application: neuroblastoma
@@ -8,11 +9,17 @@ running:
   layer: l2                         # of its path; leave out where it has none
 waiting:                            # the scheduler's queue
 - {application: montage, priority: 3}
+
+HTCondor is asked what its pool runs now, the broker what its network carries. Site selection is
+better off with the answers and works without them. Whoever does not answer is named in one line,
+and the catalogs and the archive are used instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +27,23 @@ from typing import Any
 import yaml
 
 from adon.config.yamlfile import read_yaml
+from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from network_provisioner.base import fields
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import parse_rate
-from network_provisioner.topology.graph import LAYERS, Topology
-from site_selector.estimates.running import Holding, bandwidth_of, workers_of
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.topology.graph import LAYERS, Link, Node, Topology
+from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.wholefile import write_whole
 
 _MOST_WORKERS = 10**9
 _MOST_PRIORITY = 10**6
+
+Say = Callable[[str], None]
+
+_POOL_TIMEOUT_S = 15.0  # a collector that drops packets lets the bindings wait much longer
+BROKER_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +164,15 @@ def _resources(
     path: str, layer: str, sites: Sequence[str], topology: Topology | None, label: str
 ) -> list[str]:
     """The links that a path between sites or neighbours leads over."""
-    src, found, dst = path.partition(">")
+    src, resources, dst = path.partition(">")
     if topology is None:
-        if not found or src not in sites or dst not in sites:
+        if not resources or src not in sites or dst not in sites:
             raise InputError(
                 f"{label}: bandwidth of {path!r}, expected SITE>SITE with {', '.join(sites)}"
             )
         return [bandwidth_of(src, dst)]
     nodes = topology.nodes
-    if not found or src not in nodes or dst not in nodes:
+    if not resources or src not in nodes or dst not in nodes:
         raise InputError(
             f"{label}: bandwidth of {path!r}, expected NODE>NODE with {', '.join(nodes)}"
         )
@@ -174,3 +188,109 @@ def _resources(
 
 def _priority(item: Mapping[str, Any], name: str) -> int:
     return fields.whole(item.get("priority", 0), f"{name!r}: priority", _MOST_PRIORITY)
+
+
+def ask(
+    pool: str | None,
+    broker: BrokerClient | None,
+    *,
+    topology: Topology | None = None,
+    say: Say | None = None,
+    broker_may_rest: bool = False,
+) -> Live:
+    """Ask the collector ``pool`` (``host:port``, "" for that of CONDOR_CONFIG, None for nobody) and
+    the ``broker`` (None for nobody).
+
+    ``topology`` is what is believed of the network where the broker does not answer, about which
+    nothing is said where it ``broker_may_rest``.
+    """
+    tell = say or (lambda _: None)
+    notes = None
+    if pool is not None:
+        try:
+            notes = ask_pool(pool)
+        except AdonError as error:
+            tell(f"{error}; the archive and the catalogs are used instead")
+    if broker is not None:
+        try:
+            network, used = ask_network(broker)
+            return Live(notes, network, used, "what is reserved now (broker)")
+        except BrokerError as error:
+            if not (broker_may_rest and error.code == "unreachable"):
+                tell(f"{error}; the network is taken as {'idle' if topology else 'the catalogs'}")
+    return Live(notes, topology)
+
+
+def ask_pool(collector: str) -> dict[str, SitePool]:
+    """Every site of the pool now. Raises AdonError where HTCondor cannot be asked.
+
+    In a process of its own: the bindings read their configuration once, and wait as long as they
+    like for a collector that does not answer.
+    """
+    where = f"HTCondor at {collector}" if collector else "HTCondor"
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "condor_plugins.collector",
+        *([collector] * bool(collector)),
+    ]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=_POOL_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise AdonError(f"{where} did not answer within {_POOL_TIMEOUT_S:g} s") from None
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise AdonError(f"{where} did not answer: {why.rstrip('.')}")
+    site_pools = pool_from_json(done.stdout)
+    if not any(site.slots for site in site_pools.values()):
+        raise AdonError(
+            f"{where} has no slot that names its site (AdonSite or PegasusSite of its startd)"
+        )
+    return site_pools
+
+
+def ask_network(broker: BrokerClient) -> tuple[Topology, dict[tuple[str, str], float]]:
+    """The broker's network, and what is reserved on each directed link now in bits per second.
+
+    Raises BrokerError.
+    """
+    data = broker.topology()
+    try:
+        return network_from_broker(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BrokerError(
+            f"the broker at {broker.url} sent an answer that is not a topology "
+            f"({type(error).__name__} {error}): is it an ADON broker of this version?",
+            "bad_answer",
+        ) from None
+
+
+def network_from_broker(
+    data: Mapping[str, Any],
+) -> tuple[Topology, dict[tuple[str, str], float]]:
+    """What ``GET /v1/topology`` answers, as a topology and what is reserved on its links.
+
+    Raises InputError where the network is none, KeyError, TypeError or ValueError where the answer
+    is something else.
+    """
+    links = [
+        Link(
+            str(item["a"]),
+            str(item["b"]),
+            float(item["capacity_bps"]),
+            float(item["delay_s"]),
+            float(item["loss"]),
+            str(item["layer"]),
+        )
+        for item in data["links"]
+    ]
+    nodes = [Node(str(item["name"]), str(item["kind"])) for item in data["nodes"]]
+    used = {
+        (str(load["from"]), str(load["to"])): float(load["reserved_bps"])
+        for item in data["links"]
+        for load in item["load"]
+    }
+    return Topology(nodes, links), used

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from network_provisioner.base.detached import detached
-from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.explain.describe import describe
+from site_selector.estimates.world import World, estimates_dict
 from site_selector.inputs import Inputs
+from site_selector.mapping.describe import describe
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.narrow import worthwhile_sites
 from site_selector.mapping.placement import Forecast, Mapping, write_placements
@@ -22,7 +22,7 @@ from site_selector.problem import Problem
 _LONGEST_S = 300.0
 
 
-def told(
+def placement_reasons(
     inputs: Inputs,
     world: World,
     problem: Problem,
@@ -42,7 +42,7 @@ def told(
         schedule.makespan_s,
         {},
         placements,
-        beliefs_dict(world, {problem.places[place] for place in places}),
+        estimates_dict(world, {problem.places[place] for place in places}),
         forecast=forecast,
     )
 

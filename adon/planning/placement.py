@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from adon.config.adon_yml import load_config
-from adon.planning.holdings import read_holdings
-from adon.planning.live import BROKER_TIMEOUT_S, Say, ask
+from adon.planning.holdings import BROKER_TIMEOUT_S, Say, ask, read_holdings
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive.asked import AskedEstimates, of_archive
-from monitors.archive.asked import ask as estimates
+from monitors.archive.estimate_sources import AskedEstimates, of_archive
+from monitors.archive.estimate_sources import ask as estimates
 from network_provisioner.base.database_url import place as at
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.broker import BrokerClient
@@ -27,10 +26,10 @@ from pegasus_hooks.planner.submitfile import CONFIGURATION
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.sources import Sources
-from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
-from site_selector.estimates.believe import believe, believe_sites, subjects
+from site_selector.estimates.estimating import estimate_sites, estimate_world, subjects
 from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
+from site_selector.estimates.world import MeasurementSource, NoMeasurements, World
 from site_selector.inputs import Inputs, known_site, read_inputs, size_note
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
@@ -78,13 +77,13 @@ def place(
     an idle site is little and not nothing: ``idle`` counts where waits of this pool were measured.
     """
     at = time.time() if now is None else now
-    told = live or Live(topology=topology)
+    note = live or Live(topology=topology)
     measured = source or NoMeasurements()
-    if told.pool is None and pool is not None:
+    if note.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
-        told = replace(told, pool=counted(pool, (idle or {}) if known else {}, at))
+        note = replace(note, pool=counted(pool, (idle or {}) if known else {}, at))
     inputs = with_history(inputs, measured, at)
-    world = believe(inputs, measured, now=at, live=told, output_site=output_site)
+    world = estimate_world(inputs, measured, now=at, live=note, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
 
@@ -144,10 +143,10 @@ class PlacementInputs:
             raise InputError("found no workflow, expected one to place")
         # Where no pegasus-plan is found, the embedded planner plans, as it alone can.
         default = DATA_CONFIGURATION if pegasus_plan.find_planner() else CONFIGURATION
-        found = read_inputs(self.sources(), self.execution_sites, default)
-        for line in found.notes:
+        read = read_inputs(self.sources(), self.execution_sites, default)
+        for line in read.notes:
             (say or _ignore)(line)
-        return replace(found, by_level=self.order == "pegasus")
+        return replace(read, by_level=self.order == "pegasus")
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
@@ -186,7 +185,7 @@ def place_files(
     return placed
 
 
-def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
+def estimate_files(files: PlacementInputs, say: Say | None = None) -> World:
     """What is believed for a workflow, without mapping it; without a workflow: of the site catalog
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:
@@ -194,11 +193,13 @@ def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
         measured, live = files.asked(say, *subjects(inputs, files.output_site))
         inputs = with_history(inputs, measured, time.time())
         _tell_sizes(inputs, say)
-        gather: Callable[..., World] = partial(believe, inputs, output_site=files.output_site)
+        gather: Callable[..., World] = partial(
+            estimate_world, inputs, output_site=files.output_site
+        )
     elif files.sites is not None:
         everywhere = all_sites(None, files.sources(), say or _ignore)
         catalog = {name: site for name, site in everywhere.items() if site.declared}
-        gather = partial(believe_sites, catalog)
+        gather = partial(estimate_sites, catalog)
         measured, live = files.asked(say, catalog)
     else:
         raise InputError("found neither a workflow nor --sites, expected one of them to show")

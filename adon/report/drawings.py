@@ -12,7 +12,7 @@ from typing import Any, Self
 from adon.report.link_loads import FINEST, Load, Rate, coarser_steps, end_of, reserved_steps
 from adon.report.messages import short_name
 from adon.report.run_facts import Bar, DagJob, RunFacts
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate, format_size
 

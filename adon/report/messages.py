@@ -9,7 +9,7 @@ from typing import Any
 
 from monitors.workflows.report import Failure
 from network_provisioner.base.units import format_rate, format_size
-from site_selector.explain.reasons import seconds
+from site_selector.mapping.reasons import seconds
 
 INFINITE = "∞"
 # What the first word of a belief's name stands for, for readers who have not read the papers.
@@ -74,6 +74,6 @@ def failure_words(failure: Failure) -> str:
     return f"{failure.job}{where}: {how}{tries}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, noun: str, many: str = "") -> str:
     """``1 job``, ``2 jobs``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"

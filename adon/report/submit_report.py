@@ -10,17 +10,17 @@ from typing import Any
 
 from adon.report.messages import clock_text, short_name
 from adon.report.run_facts import NO_MAPPING, Bar, DagJob, RunFacts
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.jobs.jobs import Outcome
 from monitors.workflows.facts.plan import placement_facts
 from monitors.workflows.facts.transfers import transfers_of
 from monitors.workflows.followed import FollowedWorkflow
+from monitors.workflows.logs.status import Status, WorkflowState, for_people
 from monitors.workflows.overview import held_jobs
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.dag import Node, read_dag
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
-from monitors.workflows.status import Status, WorkflowState, for_people
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import (
     AgreedRequest,

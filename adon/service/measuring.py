@@ -10,33 +10,29 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from adon.config.sections import MonitoringConfig
+from adon.config.monitoring import agents_of, candidate_paths_of, registry_of
 from adon.service.parts import MonitoringPart, PartContext
-from monitors.background import Background
-from monitors.rules import rules_from_list
+from monitors.base.background import Background
 from network_provisioner.access import Role
 from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError, InputError
-from network_provisioner.base.fields import known_keys
 from network_provisioner.base.private import open_lock
-from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import News
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from monitors.measurements.agent_registry import RegisteredAgent
     from monitors.measurements.coordinator import Coordinator
-    from monitors.measurements.registry import TaskRegistry
 
 
 _SWEEP_S = 1.0
 _MEMORY = ":memory:"
+EARLIER = "adon-measuring.sqlite"
+"""What the file was called for every broker of a folder."""
 _log = logging.getLogger(__name__)
 
 
@@ -58,14 +54,14 @@ class Sweeper:
         self._close()
 
     def _run(self) -> None:
-        said = ""
+        reported = ""
         while not self._stop.wait(_SWEEP_S):
             try:
                 self._sweep()
-                said = ""
+                reported = ""
             except AdonError as error:  # a full disk: tried again until it works, and said once
-                if str(error) != said:
-                    said = str(error)
+                if str(error) != reported:
+                    reported = str(error)
                     _log.error("measurements are not followed: %s", error)
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("measurements are not followed")
@@ -93,15 +89,15 @@ class AgentWatch:
         news = [self._known[name] for name in self._known.keys() - before.keys()]
         ended = before.keys() - self._known.keys()
         news += [replace(before[name], at=self._clock()) for name in ended]
-        for one in news:
-            _log.warning("%s", one)
+        for new in news:
+            _log.warning("%s", new)
             for take in self._listeners:
-                take(one)
+                take(new)
 
     def _now(self) -> dict[str, News]:
-        found = self._silent_agents().items()
+        silent = self._silent_agents().items()
         why = "is silent: it has not asked again when it should"
-        return {name: News(f"agent {name!r}", why, at) for name, at in found}
+        return {name: News(f"agent {name!r}", why, at) for name, at in silent}
 
 
 def make(around: PartContext) -> MonitoringPart:
@@ -117,13 +113,13 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.measurements.tasks import Infeasible
 
     settings, topology = around.settings, around.topology
-    registry = _registry(settings, topology)
+    registry = registry_of(settings, topology)
     _need_keys(around)
     store = MeasuringStore(_file(around))
     try:
         coordinator = Coordinator(
-            AgentRegistry(members_of(settings).values()), registry, store, around.archive,
-            around.rules, around.clock, around.broker, _paths(settings),
+            AgentRegistry(agents_of(settings).values()), registry, store, around.archive,
+            around.rules, around.clock, around.broker, candidate_paths_of(settings),
         )  # fmt: skip
     except Infeasible as error:
         store.close()
@@ -157,23 +153,6 @@ def _follow(coordinator: Coordinator, watch: AgentWatch) -> None:
     coordinator.hold_paths()
 
 
-def _paths(settings: MonitoringConfig) -> dict[str, Any] | None:
-    """How candidate paths are measured, None for not at all. Raises InputError."""
-    if not settings.agents or settings.paths is False:
-        return None
-    given = settings.paths if isinstance(settings.paths, dict) else {}
-    keys = ("tool", "every", "for", "within", "load", "options")
-    known_keys(given, keys, "monitoring.paths")
-    return given
-
-
-def check(settings: MonitoringConfig, topology: Topology) -> None:
-    """Raises InputError for what cannot be meant."""
-    rules_from_list(settings.access, topology)
-    _registry(settings, topology)
-    _paths(settings)
-
-
 def described() -> list[APIRouter]:
     """The part's routes without anything behind them: for the description of the service."""
     from monitors.api import agents
@@ -184,47 +163,6 @@ def described() -> list[APIRouter]:
         agents.router(nothing, nothing, nothing, nothing),
         measuring_api.router(nothing, nothing, nothing, nothing),
     ]
-
-
-def members_of(settings: MonitoringConfig) -> dict[str, RegisteredAgent]:
-    """The agents, by name. Raises InputError for one that is there twice, an address that is none,
-    and ports that are none."""
-    from monitors.measurements.agent_registry import RegisteredAgent
-
-    found: dict[str, RegisteredAgent] = {}
-    for number, agent in enumerate(settings.agents):
-        where = f"monitoring.agents.{number}"
-        if agent.name in found:
-            raise InputError(f"{where}: found {agent.name!r} twice, expected each agent once")
-        try:
-            ip_address(agent.address)
-        except ValueError:
-            raise InputError(
-                f"{where}.address: found {agent.address!r:.100}, expected an IP address"
-            ) from None
-        first, last = agent.ports
-        if not 0 < first <= last < 65536:
-            raise InputError(
-                f"{where}.ports: found {first} to {last}, expected the first and the last of some "
-                "from 1 to 65535"
-            )
-        found[agent.name] = RegisteredAgent(agent.name, agent.address, (first, last))
-    return found
-
-
-def _registry(settings: MonitoringConfig, topology: Topology) -> TaskRegistry:
-    from monitors.measurements.registry import TaskRegistry
-    from monitors.measurements.task_data import agreement_from_dict
-
-    members = members_of(settings)
-    for member in members.values():
-        if member.site not in topology.sites:
-            raise InputError(
-                f"monitoring.agents: {member.name!r} is at {member.site!r}, expected a site of the "
-                f"topology: {', '.join(topology.sites)}"
-            )
-    agreement = agreement_from_dict(settings.agreement, topology)
-    return TaskRegistry(members, topology, agreement, settings.tasks)
 
 
 def _need_keys(around: PartContext) -> None:
@@ -253,10 +191,6 @@ def _file(around: PartContext) -> str:
             f"{path.with_name(EARLIER)} cannot be given the name {path.name}: {error}"
         ) from None
     return str(path)
-
-
-EARLIER = "adon-measuring.sqlite"
-"""What it was called for every broker of a folder."""
 
 
 def measuring_file(state: str, folder: Path) -> Path:

@@ -1,23 +1,28 @@
-"""The parts of the broker's process that monitor, started and stopped together."""
+"""The parts of the broker's process that monitor, started and stopped together.
+
+Measuring and notices have modules of their own; the other parts are here.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from adon.config.sections import MonitoringConfig
-from adon.service import anomalies, archive, dashboard, measuring, notices, perfsonar, workflows
+from adon.service import measuring, notices
 from adon.service.parts import BackgroundService, MonitoringPart, PartContext
-from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector
 
+    from monitors.archive.archive import Archive
+    from monitors.rules import Rules
+    from network_provisioner.base.model import Transit
+
 _log = logging.getLogger(__name__)
-_PARTS = (archive, workflows, measuring, anomalies, notices, perfsonar, dashboard)
 
 
 @dataclass
@@ -64,15 +69,131 @@ class Monitoring:
 
 def make_monitoring(around: PartContext) -> Monitoring:
     """All parts, not started. Raises InputError for what the configuration has wrong."""
-    return Monitoring([part.make(around) for part in _PARTS])
-
-
-def check(settings: MonitoringConfig, topology: Topology) -> None:
-    """Whether the section can be used, before anything is opened. Raises InputError."""
-    for part in _PARTS:
-        part.check(settings, topology)
+    parts = (
+        archive_part, workflows_part, measuring.make, anomalies_part, notices.make,
+        perfsonar_part, dashboard_part,
+    )  # fmt: skip
+    return Monitoring([make(around) for make in parts])
 
 
 def described() -> list[APIRouter]:
-    """The routes of all parts without anything behind them."""
-    return [router for part in _PARTS for router in part.described()]
+    """The routes of all parts without anything behind them: for the description of the service."""
+    from adon.dashboard.routes import router as dashboard
+    from monitors.api import anomalies, perfsonar, workflows
+
+    nobody: Any = None
+    return [
+        *archive_routers(nobody, nobody, time.time),
+        workflows.refresh_router(nobody, nobody),
+        workflows.router(nobody),
+        *measuring.described(),
+        anomalies.router(nobody, nobody, nobody),
+        perfsonar.router(nobody, nobody, nobody),
+        dashboard(nobody, nobody, nobody, nobody),
+    ]
+
+
+def archive_part(around: PartContext) -> MonitoringPart:
+    """Measurements over HTTP, their retention, and metrics for Prometheus. Raises InputError."""
+    from monitors.archive.prometheus import ArchiveMetrics
+    from monitors.archive.retaining import RetentionService
+    from monitors.archive.retention.horizons import retention_from_dict
+
+    archive, clock = around.archive, around.clock
+    retention = retention_from_dict(around.settings.retention)
+    # The log has its words, which not everybody may read.
+    around.broker.other_problems.append(
+        lambda: "the archive cannot be written" if archive.problem else ""
+    )
+    return MonitoringPart(
+        routers=archive_routers(archive, around.rules, clock),
+        collectors=[ArchiveMetrics(archive, around.rules, clock)],
+        services=[around.outbox, RetentionService(archive, retention, clock)],
+    )
+
+
+def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[APIRouter]:
+    """The routes of the archive."""
+    from monitors.api import archive as measurements
+    from monitors.api import knowledge, streams
+    from monitors.archive.feed import Feed
+
+    return [
+        knowledge.router(archive, rules, clock),
+        measurements.router(archive, rules, clock),
+        streams.router(Feed(archive), rules),
+    ]
+
+
+def workflows_part(around: PartContext) -> MonitoringPart:
+    """Workflows over HTTP, and those that the broker itself follows. Raises InputError."""
+    from monitors.api import workflows
+    from monitors.api.visible import Visible
+    from monitors.workflows.service import FollowService, Refresher
+
+    settings = around.settings
+    # It answers requests of the archive too, which another broker may have been sent.
+    follows = FollowService(around.archive, settings.workflows, around.clock)
+    refresher = Refresher(around.archive, around.clock, follows)
+
+    def transits_of(workflow: str) -> Sequence[Transit]:
+        return around.broker.list(workflow=workflow)
+
+    seen = Visible(around.archive, around.rules, around.workflows, transits_of)
+    # What ends in a word of its own before what takes any name.
+    return MonitoringPart(
+        (workflows.refresh_router(seen, refresher), workflows.router(seen)), services=(follows,)
+    )
+
+
+def anomalies_part(around: PartContext) -> MonitoringPart:
+    """Detection of anomalies in what is measured. Raises InputError."""
+    from monitors.alerts.anomalies.service import AnomalyService
+    from monitors.alerts.anomalies.settings import watch_from_dict
+    from monitors.api import anomalies
+
+    watch = watch_from_dict(around.settings.anomalies)
+    service = AnomalyService(around.archive, watch, around.notifier.tell, around.clock)
+    return MonitoringPart(
+        routers=[anomalies.router(around.archive, around.rules, service.limits)],
+        services=[service],
+    )
+
+
+def perfsonar_part(around: PartContext) -> MonitoringPart:
+    """What perfSONAR measures: results that are posted, and archives that are read. Raises
+    InputError."""
+    from monitors.api import perfsonar
+    from monitors.measurements.perfsonar.reader import Reader, Readers, fetch_of
+    from monitors.measurements.perfsonar.settings import settings_from_list
+
+    settings = settings_from_list(around.settings.perfsonar, around.topology, around.folder)
+    readers = [
+        Reader(remote, settings.hosts, around.archive, fetch_of(remote))
+        for remote in settings.remotes
+    ]
+    return MonitoringPart(
+        routers=[perfsonar.router(around.archive, settings.hosts, around.clock)],
+        services=[Readers(readers, around.clock)] if readers else [],
+    )
+
+
+def dashboard_part(around: PartContext) -> MonitoringPart:
+    """The dashboard: its pages, the routes that are its own, and the size of the pool over time.
+    Where adon.yml names no pool, none is sampled. Raises InputError."""
+    from adon.dashboard.routes import PATHS, pages_router, router
+    from adon.service.poolsize import PoolSize, ResidentPool
+
+    sampled = (
+        []
+        if around.collector is None
+        else [PoolSize(ResidentPool(around.collector), around.outbox, around.clock)]
+    )
+    return MonitoringPart(
+        routers=[
+            pages_router(),
+            router(around.broker, around.archive, around.rules, around.topology),
+        ],
+        services=sampled,
+        pages=PATHS,
+    )

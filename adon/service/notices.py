@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 
 from adon.config.sections import MonitoringConfig
 from adon.service.parts import MonitoringPart, Notifier, PartContext
-from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
-
     from monitors.alerts.notices.service import NoticeService
     from monitors.alerts.notices.workflows import WorkflowNotices
     from monitors.archive.archive import Archive
@@ -72,15 +69,3 @@ def _tell_of_network(notifier: Notifier, news: News) -> None:
     """Once that something is wrong with a link or switch, and once that it is not any more."""
     again = ":again" if news.at else ""
     notifier.tell("link", f"{news.what}:{news.since:.3f}{again}", f"The {news}", asdict(news))
-
-
-def check(settings: MonitoringConfig, topology: Topology) -> None:
-    """Raises InputError for what cannot be meant."""
-    from monitors.alerts.notices.targets import check_targets
-
-    check_targets(settings.notices)
-
-
-def described() -> list[APIRouter]:
-    """The part's routes without anything behind them: for the description of the service."""
-    return []

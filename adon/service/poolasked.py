@@ -27,8 +27,8 @@ def main(words: Sequence[str]) -> int:
     pool = HTCondorPool(*words[:1])
     for _ in sys.stdin:
         try:
-            found = {site: state.as_dict() for site, state in size_now(pool).items()}
-            print(json.dumps(found), flush=True)
+            sites = {site: state.as_dict() for site, state in size_now(pool).items()}
+            print(json.dumps(sites), flush=True)
         except AdonError as error:
             print("!" + " ".join(str(error).split()), flush=True)
     return 0

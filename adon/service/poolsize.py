@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
-from monitors.archive.measurement import Measurement
 from monitors.archive.outbox import Outbox
-from monitors.background import Background
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError
 
 EVERY_S = 5.0
@@ -52,20 +52,20 @@ class SampledPool(Protocol):
 
 def size_of(sites: Mapping[str, SitePool]) -> dict[tuple[str, str], float]:
     """The three metrics of every site and of the whole pool; no demand where no schedd told."""
-    found: dict[tuple[str, str], float] = {}
+    sizes: dict[tuple[str, str], float] = {}
     for name, site in sites.items():
         busy = max(0, site.slots - site.idle_slots)
         values = {"pool_slots": float(site.slots), "pool_busy": float(busy)}
         if site.ahead is not None:
             values["pool_demand"] = busy + site.ahead
         for metric, value in values.items():
-            found[metric, name] = value
+            sizes[metric, name] = value
     # Of a pool of which some sites are not known the sum is not known either.
     for metric in ("pool_slots", "pool_busy", "pool_demand"):
-        parts = [found.get((metric, name)) for name in sites]
+        parts = [sizes.get((metric, name)) for name in sites]
         if parts and None not in parts:
-            found[metric, ""] = sum(part for part in parts if part is not None)
-    return found
+            sizes[metric, ""] = sum(part for part in parts if part is not None)
+    return sizes
 
 
 class PoolChanges:
@@ -78,7 +78,7 @@ class PoolChanges:
         """What is another than before or was recorded :data:`SAME_S` ago. A site that has left the
         pool has none of anything."""
         gone = {key: 0.0 for key, (value, _) in self._last.items() if key not in size and value}
-        found = []
+        measurements = []
         for (metric, subject), value in {**gone, **size}.items():
             known = self._last.get((metric, subject))
             if known is not None and known[0] == value and now - known[1] < SAME_S:
@@ -86,8 +86,8 @@ class PoolChanges:
             self._last[metric, subject] = (value, now)
             # Several brokers on one archive sample one pool: of one instant one sample is enough.
             key = f"{metric}:{subject}:{int(now // EVERY_S)}"
-            found.append(Measurement(key, metric, subject, value, "1", now, "condor"))
-        return found
+            measurements.append(Measurement(key, metric, subject, value, "1", now, "condor"))
+        return measurements
 
 
 class PoolSize:

@@ -47,8 +47,10 @@ def listening_socket(address: str) -> socket.socket:
     """
     host, port = split_address(address, "broker.listen")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-        family, *_, place = min(found, key=lambda one: one[0] != socket.AF_INET)
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, *_, place = min(
+            addresses, key=lambda address_info: address_info[0] != socket.AF_INET
+        )
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,10 +84,10 @@ def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
     controller.start(SWITCHES_CONNECT_S)
     try:
         controller.clear()
-        found = controller.switches() if isinstance(controller, WatchesSwitches) else ()
-        for switch in found:
+        transits = controller.switches() if isinstance(controller, WatchesSwitches) else ()
+        for switch in transits:
             say(f"{switch.label}: {'cleared' if switch.connected else 'is not connected'}")
-        return int(any(not switch.connected for switch in found))
+        return int(any(not switch.connected for switch in transits))
     finally:
         controller.stop()
 

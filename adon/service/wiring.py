@@ -198,7 +198,7 @@ def measured_paths(
 ) -> Callable[[NetworkPath, str], dict[str, Metric]]:
     """Look up what was measured of a path, by a user's own transfers and by those that all believe,
     as it was up to :data:`_KNOWN_S` ago."""
-    from monitors.archive.believed import BelievedBy
+    from monitors.archive.estimate_sources import BelievedBy
     from monitors.archive.knowledge import Known, Listed, path_metrics
     from network_provisioner.controllers.routes import default_path
     from network_provisioner.selection.transit import Metric
@@ -222,7 +222,10 @@ def measured_paths(
             known = kept[path.nodes, user] = path_metrics(
                 source, path.nodes, usual is not None and usual.nodes == path.nodes, now
             )
-        return {name: Metric(one.value, "measured", one.age_s(now)) for name, one in known.items()}
+        return {
+            name: Metric(measurement.value, "measured", measurement.age_s(now))
+            for name, measurement in known.items()
+        }
 
     return lookup
 
@@ -231,7 +234,7 @@ def measured_figures(
     archive: Archive, topology: Topology, clock: Callable[[], float] = time.time
 ) -> FiguresOf:
     """Look up what transfers over a path are tuned by, as it was up to :data:`_KNOWN_S` ago."""
-    from monitors.archive.believed import BelievedBy
+    from monitors.archive.estimate_sources import BelievedBy
     from monitors.archive.knowledge import Listed
     from monitors.archive.tuning import figures
     from network_provisioner.controllers.routes import default_path
@@ -251,14 +254,14 @@ def measured_best_effort(
     """Look up what transfers without a path of their own reached between two sites, a user's own
     and those that all believe: bit/s and the age in seconds, or None."""
 
-    from monitors.archive.believed import BelievedBy
+    from monitors.archive.estimate_sources import BelievedBy
     from monitors.archive.knowledge import path_throughput
     from monitors.archive.transfers import BEST_EFFORT
 
     def lookup(src: str, dst: str, user: str) -> tuple[float, float] | None:
         now = clock()
-        found = path_throughput(BelievedBy(archive, {user}), src, dst, BEST_EFFORT, now)
-        return (found.value, now - found.at) if found else None
+        estimate = path_throughput(BelievedBy(archive, {user}), src, dst, BEST_EFFORT, now)
+        return (estimate.value, now - estimate.at) if estimate else None
 
     return lookup
 
@@ -270,8 +273,8 @@ def known_disks(
     from monitors.archive.knowledge import disk_rate
 
     def lookup(site: str, way: str, application: str) -> float | None:
-        found = disk_rate(archive.estimate, site, way, application, clock())
-        return found.value if found else None
+        rate = disk_rate(archive.estimate, site, way, application, clock())
+        return rate.value if rate else None
 
     return lookup
 

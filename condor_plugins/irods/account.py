@@ -73,10 +73,10 @@ def session(
 ) -> iRODSSession:
     """A session for what the URL names, which connects with its first call; ``folder`` is the
     job's. Raises InputError where nothing says as whom."""
-    return opened(account(url, env, folder), silence_s)
+    return open_session(account(url, env, folder), silence_s)
 
 
-def opened(settings: Mapping[str, Any], silence_s: float = SILENCE_S) -> iRODSSession:
+def open_session(settings: Mapping[str, Any], silence_s: float = SILENCE_S) -> iRODSSession:
     """A session by what ``account`` found."""
     return iRODSSession(connection_timeout=silence_s, application_name="adon", **settings)
 
@@ -89,8 +89,8 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
     file = next((f for f in files if f.is_file()), None)
     settings = {"irods_port": _PORT, "irods_zone_name": url.zone}
     settings |= _environment(file) if file else {}
-    told = {"irods_host": url.host, "irods_port": url.port, "irods_user_name": url.user}
-    settings |= {name: value for name, value in told.items() if value}
+    url_settings = {"irods_host": url.host, "irods_port": url.port, "irods_user_name": url.user}
+    settings |= {name: value for name, value in url_settings.items() if value}
     for name in ("irods_host", "irods_user_name"):
         if not settings.get(name):
             where = file or f"no {ENVIRONMENT} in {folder} or {home}"

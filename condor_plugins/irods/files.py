@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from condor_plugins.irods import account, messages, tuning
-from condor_plugins.irods.results import Result
+from condor_plugins.irods import account, messages
+from condor_plugins.irods.results import MOST, Result, streams
 from condor_plugins.irods.transfer import LIMITS, Limits, Moved, Sessions, Way, get, put
 from condor_plugins.jobs import jobad
 
@@ -25,7 +25,7 @@ def move(files: Sequence[tuple[str, str]], upload: bool, limits: Limits = LIMITS
     """Results as HTCondor wants them. After one that failed no other is begun."""
     call = _Call(upload, limits)
     results = [call.one(*file) for file in files[:1]]  # whoever may not log in tries once
-    with ThreadPoolExecutor(tuning.MOST) as pool:
+    with ThreadPoolExecutor(MOST) as pool:
         results += pool.map(lambda file: call.one(*file), files[1:])
     call.close()
     return [result for result in results if result]
@@ -35,7 +35,7 @@ class _Call:
     def __init__(self, upload: bool, limits: Limits) -> None:
         file = os.environ.get("_CONDOR_JOB_AD")
         ad = jobad.parse(Path(file).read_text(errors="replace").splitlines()) if file else {}
-        self._streams = partial(tuning.streams, ad, window=_window(upload))
+        self._streams = partial(streams, ad, window=_window(upload))
         self._upload, self._limits, self._turn = upload, limits, threading.Lock()
         self._places: dict[account.IrodsUrl, tuple[Mapping[str, Any], Way]] = {}
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class _Call:
         with self._lock:
             if place not in self._places:
                 settings = account.account(place, os.environ, Path.cwd())
-                sessions = Sessions(partial(account.opened, settings, self._limits.silence_s))
+                sessions = Sessions(partial(account.open_session, settings, self._limits.silence_s))
                 way = Way(sessions, self._streams, self._turn, self._limits)
                 self._places[place] = settings, way
             return self._places[place]

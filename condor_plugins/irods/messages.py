@@ -73,5 +73,5 @@ def sentence(error: Exception, url: IrodsUrl, settings: Mapping[str, Any]) -> st
         form = "iRODS says {name}" if isinstance(error, iRODSException) else "{name}: {error}"
     host = f"{settings['irods_host']}:{settings['irods_port']}"
     user = settings["irods_user_name"]
-    told = form.format(user=user, zone=url.zone, host=host, error=error, name=names[0])
-    return f"{url.path}: {told}"
+    message = form.format(user=user, zone=url.zone, host=host, error=error, name=names[0])
+    return f"{url.path}: {message}"

@@ -27,11 +27,11 @@ def main(argv: list[str]) -> int:
         from condor_plugins.irods.files import move  # noqa: PLC0415
     except ImportError as error:
         why = f"{error}, expected python-irodsclient for {sys.executable}"
-        told = [failed(url, why) for url, _ in files]
+        reports = [failed(url, why) for url, _ in files]
     else:
-        told = move(files, "-upload" in argv)
-    results.write_text("".join(map(text, told)))
-    return 0 if all(result["TransferSuccess"] for result in told) else 1
+        reports = move(files, "-upload" in argv)
+    results.write_text("".join(map(text, reports)))
+    return 0 if all(result["TransferSuccess"] for result in reports) else 1
 
 
 if __name__ == "__main__":

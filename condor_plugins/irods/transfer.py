@@ -40,7 +40,7 @@ from irods.session import iRODSSession
 
 from condor_plugins.irods.account import SILENCE_S
 from condor_plugins.irods.messages import broken
-from condor_plugins.irods.tuning import BLOCK, CHUNK
+from condor_plugins.irods.results import BLOCK, CHUNK
 from network_provisioner.base.errors import InputError
 
 _GOOD = "1"
@@ -156,9 +156,9 @@ def put(way: Way, path: str, source: Path, moved: Moved) -> None:
 
     def checksum(session: iRODSSession) -> str:
         session.connection_timeout = way.limits.silence_s + moved.size / _READ_BACK
-        found: str = session.data_objects.chksum(path, **{kw.FORCE_CHKSUM_KW: ""})
+        server_checksum: str = session.data_objects.chksum(path, **{kw.FORCE_CHKSUM_KW: ""})
         session.connection_timeout = way.limits.silence_s
-        return found
+        return server_checksum
 
     with source.open("rb") as file:
         moved.size = os.fstat(file.fileno()).st_size
@@ -182,19 +182,22 @@ def _catalogue(session: iRODSSession, path: str) -> tuple[int, str]:
     return best[columns[0]], best[columns[1]] or ""
 
 
-def _verified(path: str, file: Path, told: str) -> str:
+def _verified(path: str, file: Path, server_checksum: str) -> str:
     """By what kind of checksum, or why by none. Raises InputError for another one."""
-    if not told:
+    if not server_checksum:
         return "none is registered"
-    kind, colon, value = told.partition(":")
+    kind, colon, value = server_checksum.partition(":")
     kind = kind if colon else "md5"
     if kind not in _HASHES:
         return f"{kind} is not known here"
     with file.open("rb") as data:
         digest = hashlib.file_digest(data, _HASHES[kind])
-    found = base64.b64encode(digest.digest()).decode() if colon else digest.hexdigest()
-    if found != (value if colon else told):
-        raise InputError(f"{path}: found the {kind} checksum {found} here, the zone's is {told}")
+    own_checksum = base64.b64encode(digest.digest()).decode() if colon else digest.hexdigest()
+    if own_checksum != (value if colon else server_checksum):
+        raise InputError(
+            f"{path}: found the {kind} checksum {own_checksum} here, the zone's is "
+            f"{server_checksum}"
+        )
     return kind
 
 

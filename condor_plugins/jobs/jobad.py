@@ -18,6 +18,25 @@ _TRUTH = {"true": True, "false": False}
 _NO_VALUES = ("undefined", "error")
 _MOST_DIGITS = 20
 _HUGE = 1e18
+_WITH_TRANSFER = (5, 10, 13)  # universes: vanilla (containers, too), java, vm
+_PEGASUS_OWN = "pegasus::"  # transfer, cleanup, dirmanager, …
+CLUSTERS = ("pegasus::seqexec", "pegasus::mpiexec")
+"""What runs several of a user's jobs as one."""
+_MOST_FILES = 2000  # looked at: about 10 ms on a local disk
+_NOTHING = ("", "/dev/null")
+Size = Callable[[str], int]
+MACHINE_ATTRIBUTES = ("AdonSite", "PegasusSite", "FileSystemDomain")
+"""Of a slot, kept in the ad of the job that gets it (``SYSTEM_JOB_MACHINE_ATTRS``)."""
+EVENT_ATTRIBUTES = (
+    "GlobalJobId", "NumShadowStarts", "RemoteHost", "ProcId",
+    *(f"MachineAttr{name}0" for name in MACHINE_ATTRIBUTES),
+    "Owner", "JobUniverse", "ShouldTransferFiles", "FileSystemDomain", "Cmd", "DiskUsage",
+    "DAGNodeName", "JobBatchName", "ProjectName", "AcctGroup", "AccountingGroup", "AdonSite",
+    "AdonApplication", "pegasus_site", "pegasus_wf_uuid", "pegasus_wf_name", "pegasus_wf_app",
+    "pegasus_wf_xformation", "AdonInId", "AdonInState", "AdonInReason", "AdonInBytes", "AdonInTold",
+    "AdonUrlPaths",
+)  # fmt: skip
+"""Of a job, written with each of its events (``EVENT_LOG_JOB_AD_INFORMATION_ATTRS``)."""
 
 
 def parse(lines: Iterable[str]) -> dict[str, Value]:
@@ -74,12 +93,6 @@ def number(ad: JobAd, name: str) -> float | None:
     return float(value) if abs(value) < _HUGE else None  # neither infinite nor no number
 
 
-_WITH_TRANSFER = (5, 10, 13)  # universes: vanilla (containers, too), java, vm
-_PEGASUS_OWN = "pegasus::"  # transfer, cleanup, dirmanager, …
-CLUSTERS = ("pegasus::seqexec", "pegasus::mpiexec")
-"""What runs several of a user's jobs as one."""
-
-
 def no_transfer(ad: JobAd) -> str:
     """Why nothing that needs a path moves between access point and slot; empty where it may."""
     universe = ad.get("JobUniverse")
@@ -95,12 +108,6 @@ def no_transfer(ad: JobAd) -> str:
     if program.startswith(_PEGASUS_OWN) and program not in CLUSTERS:
         return "Pegasus's own job: the paths of its transfers are asked for by PRE"
     return ""
-
-
-_MOST_FILES = 2000  # looked at: about 10 ms on a local disk
-_NOTHING = ("", "/dev/null")
-
-Size = Callable[[str], int]
 
 
 def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
@@ -126,8 +133,8 @@ def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
 
 def urls(ad: JobAd) -> list[str]:
     """Those of what is sent that come from elsewhere, each once."""
-    found = (name for name in _inputs(ad) if "://" in name and not name.startswith("file:"))
-    return list(dict.fromkeys(found))
+    names = (name for name in _inputs(ad) if "://" in name and not name.startswith("file:"))
+    return list(dict.fromkeys(names))
 
 
 def is_common(ad: JobAd) -> bool:
@@ -186,23 +193,8 @@ class _Sizes:
         self._left -= 1
         if self._left < 0:
             raise OSError("too many files")
-        found = os.stat(path)  # noqa: PTH116 - see bytes_sent
-        if not stat.S_ISDIR(found.st_mode):
-            return found.st_size
+        status = os.stat(path)  # noqa: PTH116 - see bytes_sent
+        if not stat.S_ISDIR(status.st_mode):
+            return status.st_size
         with os.scandir(path) as entries:
             return sum(self(entry.path) for entry in entries)
-
-
-MACHINE_ATTRIBUTES = ("AdonSite", "PegasusSite", "FileSystemDomain")
-"""Of a slot, kept in the ad of the job that gets it (``SYSTEM_JOB_MACHINE_ATTRS``)."""
-
-EVENT_ATTRIBUTES = (
-    "GlobalJobId", "NumShadowStarts", "RemoteHost", "ProcId",
-    *(f"MachineAttr{name}0" for name in MACHINE_ATTRIBUTES),
-    "Owner", "JobUniverse", "ShouldTransferFiles", "FileSystemDomain", "Cmd", "DiskUsage",
-    "DAGNodeName", "JobBatchName", "ProjectName", "AcctGroup", "AccountingGroup", "AdonSite",
-    "AdonApplication", "pegasus_site", "pegasus_wf_uuid", "pegasus_wf_name", "pegasus_wf_app",
-    "pegasus_wf_xformation", "AdonInId", "AdonInState", "AdonInReason", "AdonInBytes", "AdonInTold",
-    "AdonUrlPaths",
-)  # fmt: skip
-"""Of a job, written with each of its events (``EVENT_LOG_JOB_AD_INFORMATION_ATTRS``)."""

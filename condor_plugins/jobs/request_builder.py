@@ -30,6 +30,7 @@ _JOB = re.compile(
     r"(?P<schedd>[!-~]+)-(?P<cluster>[0-9]+)\.(?P<proc>[0-9]+)-[0-9]+(?:\.common(?P<shadow>[0-9]+))?\Z"
 )
 _COMMON = re.compile(r"\.common[0-9]+\Z")
+_LONGEST = 200  # characters of a name that is passed on
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,34 +79,31 @@ def run_of(ad: Mapping[str, Any]) -> Run | None:
 
 def parsed(transit_id: str) -> tuple[Run, Direction] | None:
     """Whose transit it is; None where it is no run's."""
-    found = _ID.match(transit_id)
-    if found is None:
+    match = _ID.match(transit_id)
+    if match is None:
         return None
-    way: Direction = "in" if found["way"] == "in" else "out"
-    return Run(found["job"], int(found["starts"])), way
+    way: Direction = "in" if match["way"] == "in" else "out"
+    return Run(match["job"], int(match["starts"])), way
 
 
 def is_url(transit_id: str) -> bool:
     """Whether a run's transit is for what URLs name."""
-    found = _ID.match(transit_id)
-    return found is not None and found["site"] is not None
+    match = _ID.match(transit_id)
+    return match is not None and match["site"] is not None
 
 
 def queue_number(job: str) -> tuple[str, int, int] | None:
     """Schedd, cluster and process in a job's name; None where it is not of that shape."""
-    found = _JOB.match(job)
-    return found and (found["schedd"], int(found["cluster"]), int(found["proc"]))
+    match = _JOB.match(job)
+    return match and (match["schedd"], int(match["cluster"]), int(match["proc"]))
 
 
 def shadow_number(job: str) -> tuple[int, int] | None:
     """Cluster and process as the job's shadow is started with them; None as above."""
-    found = _JOB.match(job)
-    if found is None:
+    match = _JOB.match(job)
+    if match is None:
         return None
-    return int(found["cluster"]), -int(found["shadow"]) if found["shadow"] else int(found["proc"])
-
-
-_LONGEST = 200  # characters of a name that is passed on
+    return int(match["cluster"]), -int(match["shadow"]) if match["shadow"] else int(match["proc"])
 
 
 def ends(ad: JobAd, home: str, direction: Direction) -> tuple[str, str]:
@@ -171,6 +169,6 @@ def _number(run: Run) -> str:
     return f"{known[1]}.{known[2]}" if known else run.job
 
 
-def _name(said: str | None) -> str:
+def _name(name: str | None) -> str:
     """What the broker takes as a name: printable, and no longer than a name should be."""
-    return "".join(c for c in said or "" if c.isprintable())[:_LONGEST]
+    return "".join(c for c in name or "" if c.isprintable())[:_LONGEST]

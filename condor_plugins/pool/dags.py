@@ -117,20 +117,20 @@ class FollowedDags:
             if above and isinstance(node, str):
                 queue.setdefault((schedd, above), {})[node] = ad
         self._followed = {key: dag for key, dag in self._followed.items() if key in dagmans}
-        self._failed = {key: told for key, told in self._failed.items() if key in dagmans}
-        found: dict[_Dagman, FollowedDag] = {}
+        self._failed = {key: failure for key, failure in self._failed.items() if key in dagmans}
+        followed_dags: dict[_Dagman, FollowedDag] = {}
         # What a DAG submitted has a higher number than its own DAGMan.
         for key in sorted(dagmans, key=lambda key: key[1], reverse=True):
             if (dag := self._dag(key, dagmans[key], now)) is not None:
                 inside = {
-                    node: _left_s(found[sub].state, now)
+                    node: _left_s(followed_dags[sub].state, now)
                     for node, ad in queue.get(key, {}).items()
-                    if (sub := (key[0], int(ad["ClusterId"]))) in found
+                    if (sub := (key[0], int(ad["ClusterId"]))) in followed_dags
                 }
                 state = dag.state(queue.get(key, {}), inside, now)
                 user, workflow = str(dagmans[key].get("User", "")), dag.workflow
-                found[key] = FollowedDag(*key, user, workflow, state, dag.requests)
-        return list(found.values())[::-1]
+                followed_dags[key] = FollowedDag(*key, user, workflow, state, dag.requests)
+        return list(followed_dags.values())[::-1]
 
     def take_warnings(self) -> list[str]:
         """What went wrong since it was last called, a line each; what goes on is told once."""
@@ -140,7 +140,7 @@ class FollowedDags:
     def _dag(self, key: _Dagman, ad: Ad, now: float) -> _Dag | None:
         """None where it is no DAGMan, or its files cannot be read."""
         name = dag_of(str(ad.get("Arguments", "")))
-        since, told = self._failed.get(key, (-math.inf, ""))
+        since, reason = self._failed.get(key, (-math.inf, ""))
         if not name or now - since < _AGAIN_S:
             return None
         try:
@@ -151,7 +151,7 @@ class FollowedDags:
         except (InputError, OSError, ValueError, RuntimeError) as error:
             self._followed.pop(key, None)
             self._failed[key] = (now, str(error))
-            if str(error) != told:
+            if str(error) != reason:
                 self._warnings.append(f"DAG {key[1]} of {key[0]} is not followed: {error}")
             return None
         self._failed.pop(key, None)
@@ -172,7 +172,7 @@ class _Dag:
             text = text_of(place.dag)
             rescues = sorted(place.dag.parent.glob(f"{place.dag.name}.rescue[0-9][0-9][0-9]"))
             text += "\n" + (text_of(rescues[-1]) if rescues else "")
-        self._done_before = {one or other for one, other in _DONE.findall(text)}
+        self._done_before = {quoted or other for quoted, other in _DONE.findall(text)}
         self._aside = frozenset(_ASIDE.findall(text))
         # What the workflow's own log has beside it is of earlier DAGMans.
         self._owned, self._events = place.as_owner, JobEvents(place.nodes_log, None)
@@ -216,14 +216,14 @@ class _Dag:
 
     def _learn(self) -> None:
         self._done, self._ended = set(self._done_before), {}
-        for one in self._attempts.all:
-            if one.outcome is not Outcome.DONE:
-                self._done.discard(one.job.name)
+        for attempt in self._attempts.all:
+            if attempt.outcome is not Outcome.DONE:
+                self._done.discard(attempt.job.name)
                 continue
-            self._done.add(one.job.name)
-            if one.start and one.job.name in self._kinds:
-                count, seconds = self._ended.get(kind := self._kinds[one.job.name], (0, 0.0))
-                self._ended[kind] = count + 1, seconds + one.end - one.start
+            self._done.add(attempt.job.name)
+            if attempt.start and attempt.job.name in self._kinds:
+                count, seconds = self._ended.get(kind := self._kinds[attempt.job.name], (0, 0.0))
+                self._ended[kind] = count + 1, seconds + attempt.end - attempt.start
 
     def state(self, queue: Mapping[str, Ad], inside: Mapping[str, float], now: float) -> DagState:
         """Where it stands. ``inside``: in how many seconds sub-workflows that run will end."""
@@ -267,7 +267,7 @@ class _Dag:
             return False
         if not tries[-1].end:  # it has left the queue, and the log does not say how
             return True
-        return sum(one.outcome is not Outcome.DONE for one in tries) > node.retries
+        return sum(attempt.outcome is not Outcome.DONE for attempt in tries) > node.retries
 
     def _is_overdue(self, node: Node, last: Attempt | None, now: float) -> bool:
         """Whether DAGMan could have submitted it long ago."""
@@ -369,7 +369,7 @@ def _set(ad: classad2.ClassAd, name: str, value: str) -> None:
 def _amount(resource: str, value: str) -> str:
     """Memory in MB and disk in KB, as ads have them; anything else as it is."""
     unit = {"Memory": 2**20, "Disk": 2**10}.get(resource)
-    found = _AMOUNT.fullmatch(value)
-    if unit is None or found is None or not found[2]:
+    match = _AMOUNT.fullmatch(value)
+    if unit is None or match is None or not match[2]:
         return value
-    return str(math.ceil(float(found[1]) * _UNITS[found[2].lower()] / unit))
+    return str(math.ceil(float(match[1]) * _UNITS[match[2].lower()] / unit))

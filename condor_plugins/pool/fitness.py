@@ -78,17 +78,17 @@ class Runs:
 
     def by_place(self) -> dict[str, list[Run]]:
         """The oldest first."""
-        found: dict[str, list[Run]] = {}
+        runs: dict[str, list[Run]] = {}
         for run in sorted(self._seen, key=lambda run: run.began):
-            found.setdefault(run.place, []).append(run)
-        return found
+            runs.setdefault(run.place, []).append(run)
+        return runs
 
 
 def black_holes(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     """Places where the last few jobs died at once, with why. Where jobs alike die at once at
     another place, too, and do well nowhere, it is the jobs."""
-    well = {run.kind for found in runs.values() for run in found if run.good}
-    found: dict[str, str] = {}
+    well = {run.kind for reasons in runs.values() for run in reasons if run.good}
+    reasons: dict[str, str] = {}
     for place, there in runs.items():
         last = there[-DEATHS:]
         kinds = {run.kind for run in last}
@@ -96,8 +96,8 @@ def black_holes(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
         if len(last) < DEATHS or any(run.good for run in last):
             continue
         if kinds & well or not elsewhere:
-            found[place] = f"the last {DEATHS} jobs died there within {SOON_S:.0f} s"
-    return found
+            reasons[place] = f"the last {DEATHS} jobs died there within {SOON_S:.0f} s"
+    return reasons
 
 
 class Life(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_size
 
@@ -54,9 +54,9 @@ def leases_of(measurements: Iterable[Measurement], now: float) -> list[Lease]:
     """Those that count at the Unix second ``now``, by name; of several at the same time the last.
     What is no lease is left out."""
     newest: dict[str, Measurement] = {}
-    for found in measurements:
-        if found.subject not in newest or found.at >= newest[found.subject].at:
-            newest[found.subject] = found
+    for measurement in measurements:
+        if measurement.subject not in newest or measurement.at >= newest[measurement.subject].at:
+            newest[measurement.subject] = measurement
     leases = (_lease(newest[name]) for name in sorted(newest))
     return [lease for lease in leases if lease and lease.slots and lease.until > now]
 
@@ -71,17 +71,17 @@ def measurement_of(lease: Lease, now: float) -> Measurement:
     return Measurement(key, METRIC, name, float(slots), "1", now, "adon pool", workflow, details)
 
 
-def _lease(found: Measurement) -> Lease | None:
-    told = found.details
+def _lease(measurement: Measurement) -> Lease | None:
+    details = measurement.details
     try:
         return Lease(
-            found.subject,
-            int(found.value),
-            float(told["until"]),
-            int(told.get("cores", 1)),
-            int(told.get("memory_mb", 0)),
-            int(told.get("bytes", 0)),
-            str(told.get("reason", "")),
+            measurement.subject,
+            int(measurement.value),
+            float(details["until"]),
+            int(details.get("cores", 1)),
+            int(details.get("memory_mb", 0)),
+            int(details.get("bytes", 0)),
+            str(details.get("reason", "")),
         )
     except (InputError, KeyError, TypeError, ValueError, OverflowError):
         return None

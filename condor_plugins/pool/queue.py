@@ -119,8 +119,8 @@ class Matching:
 
 def amount(ad: classad2.ClassAd, name: str, default: int) -> int:
     """A number that an ad may give as an expression."""
-    found = ad.eval(name) if name in ad else None
-    return int(found) if _is_number(found) and found >= 0 else default
+    value = ad.eval(name) if name in ad else None
+    return int(value) if _is_number(value) and value >= 0 else default
 
 
 def asks_alike(job: Mapping[str, Any]) -> object:
@@ -141,8 +141,8 @@ def waits_for_a_slot(job: Mapping[str, Any]) -> bool:
 
 def number(ad: Mapping[str, Any], name: str) -> float:
     """0 where an ad has none: what is undefined is a number to Python."""
-    found = ad.get(name)
-    return float(found) if _is_number(found) else 0.0
+    value = ad.get(name)
+    return float(value) if _is_number(value) else 0.0
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -180,42 +180,42 @@ def slot_of(remote_host: str) -> str:
 def address_of(ad: Mapping[str, Any], name: str) -> str:
     """Where a daemon listens, as HTCondor writes it: ``192.0.2.7:9618?addrs=…``, "" where the ad
     does not say. ``MyAddress`` of a slot and ``PublicClaimId`` of a job that runs name a startd."""
-    found = ad.get(name)
-    return found.partition(">")[0].lstrip("<") if isinstance(found, str) else ""
+    address = ad.get(name)
+    return address.partition(">")[0].lstrip("<") if isinstance(address, str) else ""
 
 
 def whole(slot: classad2.ClassAd) -> classad2.ClassAd:
     """A copy of a slot as it is when nothing runs in it."""
-    found = classad2.ClassAd(str(slot))
+    ad = classad2.ClassAd(str(slot))
     for attribute, total in _WHOLE.items():
         if slot.get("PartitionableSlot") is True and total in slot:
-            found[attribute] = slot[total]
-    return found
+            ad[attribute] = slot[total]
+    return ad
 
 
 def told_by(config: Mapping[str, str]) -> dict[str, Any]:
     """What machines will advertise because HTCondor's settings for them say so: their domains, and
     what ``STARTD_ATTRS`` names."""
-    found: dict[str, Any] = {
+    reported: dict[str, Any] = {
         name: config[setting] for name, setting in _DOMAINS.items() if setting in config
     }
     for name in _SETTING.findall(config.get("STARTD_ATTRS", "")):
         with suppress(classad2.ClassAdException, KeyError):
-            found[name] = classad2.ExprTree(config[name])
-    return found
+            reported[name] = classad2.ExprTree(config[name])
+    return reported
 
 
 def offline_ad(
     flavour: Flavour,
-    told: Mapping[str, Any],
+    reported: Mapping[str, Any],
     version: str,
     like: classad2.ClassAd | None = None,
     pool: str = "",
 ) -> classad2.ClassAd:
     """What machines of a flavour will advertise: as one that was seen does (``like``), else as such
-    machines usually do, with what they are ``told``. ``version`` is HTCondor's, which jobs ask
+    machines usually do, with the values ``reported``. ``version`` is HTCondor's, which jobs ask
     for; ``pool`` is whose machines they are."""
-    ad = classad2.ClassAd({**_USUAL, **told}) if like is None else whole(like)
+    ad = classad2.ClassAd({**_USUAL, **reported}) if like is None else whole(like)
     for name in _ONES_OWN:
         ad.pop(name, None)
     name = f"{flavour.name}.{pool or 'adon'}"

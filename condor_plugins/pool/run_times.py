@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Protocol
 
 from condor_plugins.pool.sites import Ad, site_of_job
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from monitors.workflows.facts.attempts import runtime_subject
 from network_provisioner.base.errors import AdonError
 
@@ -54,7 +54,7 @@ class RunTimes:
             good = ad.get("JobStatus") == _COMPLETED and ad.get("ExitCode") == 0
             if good and isinstance(seconds, int | float) and seconds > 0:
                 took.setdefault(_program(ad), []).append(seconds)
-        self._programs = {program: fmean(found) for program, found in took.items()}
+        self._programs = {program: fmean(durations) for program, durations in took.items()}
 
     def of_job(self, ad: Ad, tasks: Sequence[str] = ()) -> float:
         """Estimated for a job with this ad, before anything of its own workflow is known; ``tasks``
@@ -81,7 +81,7 @@ class RunTimes:
         if self._archive is None or now < max(asked_at + _KEPT_S, self._silent_until):
             return seconds
         try:
-            found = self._archive.estimate("runtime", subject, now)
+            estimate = self._archive.estimate("runtime", subject, now)
         except (AdonError, OSError) as error:
             # One that does not answer must not be waited for once for each transformation.
             self._silent_until = now + _KEPT_S
@@ -90,7 +90,7 @@ class RunTimes:
                 self._warnings.append(f"run times are not read from the archive: {error}")
             return seconds
         self._told = ""
-        seconds = None if found is None else max(0.0, found.value)
+        seconds = None if estimate is None else max(0.0, estimate.value)
         self._known[subject] = (now, seconds)
         return seconds
 

@@ -360,8 +360,10 @@ class _Planner:
             if job.shape in shapes and (not demand.sure or job.ready_s <= boot_s)
         ]
         sooner = [
-            one._replace(busy=[(n, end_s * SOONER, shape) for n, end_s, shape in one.busy])
-            for one in supply
+            supplied._replace(
+                busy=[(n, end_s * SOONER, shape) for n, end_s, shape in supplied.busy]
+            )
+            for supplied in supply
         ]
         boots = [machine.state is MachineState.BOOTING for machine in self.machines]
         boots += [True] * (len(supply) - len(boots))
@@ -385,11 +387,11 @@ class _Planner:
 
     def _worthwhile(self, flavour: int, due: _Due, supply: Sequence[Supply], count: int) -> int:
         """The number up to ``count`` that costs least, with waiting as it counts."""
-        found: dict[int, float] = {}
+        gains: dict[int, float] = {}
 
         def cost(number: int) -> float:
             """Core-seconds."""
-            if number not in found:
+            if number not in gains:
                 new = self._new({flavour: number})
                 played = play(due.jobs, self.shapes, self.users, [*supply, *new])
                 waited = sum(
@@ -397,8 +399,8 @@ class _Planner:
                     * self.sizes[due.jobs[n].shape].cores
                     for n in due.due
                 )
-                found[number] = self.limits.worth * waited + self._idle(played, len(supply), new)
-            return found[number]
+                gains[number] = self.limits.worth * waited + self._idle(played, len(supply), new)
+            return gains[number]
 
         low, high = 0, count
         exact = count // _ROUGH

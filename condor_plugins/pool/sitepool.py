@@ -113,8 +113,8 @@ def summarise(
     out = {}
     for site, row in counts.items():
         share = row.get("slots", 0) / all_slots if all_slots else 0.0
-        told = past.get(site, _Past())
-        held = told.held or elapsed.get(site, [])
+        site_past = past.get(site, _Past())
+        held = site_past.held or elapsed.get(site, [])
         out[site] = SitePool(
             site,
             at,
@@ -127,8 +127,10 @@ def summarise(
             mips=median(speeds[site]) if site in speeds else None,
             ahead=None if jobs is None else row.get("ahead", 0) + round(anywhere * share, 3),
             run_s=fmean(held) if held else None,
-            start_s=_lower_quartile(told.waited),
-            runtimes={name: (median(found), len(found)) for name, found in told.runs.items()},
+            start_s=_lower_quartile(site_past.waited),
+            runtimes={
+                name: (median(seconds), len(seconds)) for name, seconds in site_past.runs.items()
+            },
         )
     return out
 
@@ -193,9 +195,9 @@ def pool_from_json(text: str) -> dict[str, SitePool]:
     """What :func:`main` printed. Raises AdonError where it is something else."""
     try:
         return {
-            site: SitePool(**{**row, "runtimes": {n: (s, k) for n, (s, k) in told.items()}})
+            site: SitePool(**{**row, "runtimes": {n: (s, k) for n, (s, k) in runtimes.items()}})
             for site, row in json.loads(text).items()
-            for told in [row.get("runtimes", {})]
+            for runtimes in [row.get("runtimes", {})]
         }
     except (ValueError, TypeError, AttributeError) as error:
         raise AdonError(f"found {text[:60]!r}, expected sites of a pool as JSON: {error}") from None

@@ -23,8 +23,8 @@ def site_of_job(ad: Ad) -> str:
     requirements ask for one; empty where it may run anywhere."""
     if named := _text(ad, "AdonSite", "pegasus_site"):
         return named
-    found = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
-    return found.group(1) if found else ""
+    match = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
+    return match.group(1) if match else ""
 
 
 def site_of_match(ad: Ad) -> str:

@@ -104,21 +104,21 @@ def sustained(before: Counters, now: Counters) -> Counters:
 
 def attributes(before: Counters, now: Counters) -> Counters:
     """ClassAd attributes of the time between two readings (each with ``at`` in Unix seconds)."""
-    found: Counters = {}
+    counters: Counters = {}
     waited = _io_wait(before, now)
     if waited is not None:
-        found["AdonIoWaitFraction"] = found["AdonIoWait"] = waited
+        counters["AdonIoWaitFraction"] = counters["AdonIoWait"] = waited
     if "io_wait_sustained" in now:
-        found["AdonIoWaitSustainedFraction"] = now["io_wait_sustained"]
+        counters["AdonIoWaitSustainedFraction"] = now["io_wait_sustained"]
     seconds = _grown(before, now, "at")
     for name, counter in _RATES.items():
         n_bytes = _grown(before, now, counter)
         if seconds and n_bytes is not None:
-            found[name] = 8 * n_bytes / seconds
+            counters[name] = 8 * n_bytes / seconds
     if "load" in now:
-        found["AdonLoad"] = now["load"]
-    found["AdonMetricsAt"] = now["at"]
-    return found
+        counters["AdonLoad"] = now["load"]
+    counters["AdonMetricsAt"] = now["at"]
+    return counters
 
 
 def render(values: Counters) -> str:

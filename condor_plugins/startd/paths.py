@@ -67,14 +67,16 @@ def available(network: Mapping[str, Any], site: str) -> dict[str, float]:
         ((str(link["a"]), str(link["b"]), float(link["delay_s"])) for link in links),
         sites,
     )
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for other in sites:
         for way, src, dst in (("From", other, site), ("To", site, other)):
             for layer, left in _best(finder.k_shortest(src, dst, _CANDIDATES), routed, free):
                 name = f"AdonAvail{layer}{way}_{site_word(other)}_Bps"
-                known = next((one for one in found if one.lower() == name.lower()), name)
-                found[known] = min(left, found.get(known, left))
-    return found
+                known = next(
+                    (candidate for candidate in rates if candidate.lower() == name.lower()), name
+                )
+                rates[known] = min(left, rates.get(known, left))
+    return rates
 
 
 def _best(
@@ -88,7 +90,7 @@ def _best(
     return best.items()
 
 
-def asked(config: Path) -> dict[str, float]:
+def path_attributes(config: Path) -> dict[str, float]:
     """What the broker tells a slot of the configuration's site. Raises AdonError."""
     settings = hookconfig.load(config)
     if not settings.site:
@@ -109,12 +111,14 @@ def main(words: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     options = parser.parse_args(words)
     time.sleep(random.uniform(0, options.spread))
-    found: dict[str, float] = {}
+    attributes: dict[str, float] = {}
     try:
-        found = {**asked(options.config), "AdonPathsAt": time.time()}
+        attributes = {**path_attributes(options.config), "AdonPathsAt": time.time()}
     except AdonError as error:
         print(error, file=sys.stderr)
-    print("\n".join([*(f"{name} = {value:.0f}" for name, value in sorted(found.items())), "-"]))
+    print(
+        "\n".join([*(f"{name} = {value:.0f}" for name, value in sorted(attributes.items())), "-"])
+    )
     return 0
 
 

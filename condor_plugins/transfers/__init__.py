@@ -5,7 +5,7 @@
 
 Both go by the same words: a *run* is one start of a job's shadow, and holds at most one path in
 and one path out, whose ids name it. What is known of a run comes from the job's ad
-(:mod:`condor_plugins.jobs`), from HTCondor's event log (``events``, ``run_state``) and from its
-queue (``schedd``); ``decide`` says what is to be done, and is pure. The
-watcher is made of :mod:`monitors.watcher`'s pending actions and loop.
+(:mod:`condor_plugins.jobs`), from HTCondor's event log (``run_state``) and from its queue
+(``schedd``); ``decide`` says what is to be done, and is pure. The watcher is made of
+:mod:`monitors.watcher`'s pending actions and loop.
 """

@@ -4,15 +4,22 @@ path of their output.
 A hook asks for the path of a run's input and ends. Everything after that is done here: whoever is
 killed, and whenever, a run's paths are given back within seconds of the end of what they were for.
 What the broker holds is asked of the broker, so a watcher that was killed goes on where it stopped.
+
+The TCP connections of shadows: by their ports the switches know whose packets are whose.
+
+A shadow serves one run, and its name is among the words it was started with. All shadows of an
+access point may be reached at one port (``USE_SHARED_PORT``), so both ends count.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -34,11 +41,9 @@ from condor_plugins.transfers.decide import (
     settling,
     transferring,
 )
-from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.run_state import RunStates
-from condor_plugins.transfers.shadow_ports import Number, open_ports
-from condor_plugins.urls.moved import Ad, UsualRates
-from monitors.watcher.connections import Ends, flows
+from condor_plugins.transfers.run_state import RunEvent, RunStates
+from condor_plugins.urls.transfer_history import Ad, UsualRates
+from monitors.watcher.connections import Ends, Tables, flows, processes
 from monitors.watcher.pending import AWAY, Later, PendingActions
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitRequest, TransitState
@@ -55,6 +60,27 @@ _KEPT_S, _KEPT_UNTOLD_S = 60.0, 900.0
 _KEPT_MARKS_S = 2 * _KEPT_UNTOLD_S
 _MOST_AT_ONCE = 200  # requests in one call
 _MOST_LOOKS = 20  # in the schedd's history for one run
+
+_SHADOW = "condor_shadow"
+_JOB = re.compile(r"(\d+)\.(-?\d+)")
+Number = tuple[int, int]
+
+
+def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
+    """The connections of these jobs' shadows on this machine, as far as we may look at them."""
+    ends: dict[Number, tuple[Ends, ...]] = {}
+    tables = Tables()
+    for process in processes():
+        with suppress(OSError):  # it has ended
+            if (process / "comm").read_text() != f"{_SHADOW}\n":
+                continue
+            words = (process / "cmdline").read_text().split("\0")
+            job = next(((int(m[1]), int(m[2])) for m in map(_JOB.fullmatch, words) if m), None)
+            if job is not None and job in jobs:
+                ends[job] = tuple(
+                    sorted(connection.ends for connection in tables.connections(process))
+                )
+    return ends
 
 
 class Events(Protocol):
@@ -169,11 +195,11 @@ class AccessPoint:
         if not runs:
             return
         try:
-            found = self._schedd.input_history(runs)
+            transfers = self._schedd.input_history(runs)
             self._looks.update(runs)
-            for run, ad in found.items():
-                asked = fetched(recent[run], ad, self.config, self._rates, self._schedd.disk_waits)
-                for report in asked:
+            for run, ad in transfers.items():
+                paths = fetched(recent[run], ad, self.config, self._rates, self._schedd.disk_waits)
+                for report in paths:
                     self._carry_out(report, broker)
                 self._looks[run] = _MOST_LOOKS
         except AdonError as error:
@@ -210,18 +236,18 @@ class AccessPoint:
     def _live(self, broker: BrokerClient) -> tuple[list[Transit], Mapping[str, QueuedJob] | None]:
         """What the broker holds for runs of this access point, and what became of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
-        found = {t.id: t for state in states for t in broker.list(state=state)}
-        if not any(parsed(name) for name in found):
+        transits = {t.id: t for state in states for t in broker.list(state=state)}
+        if not any(parsed(name) for name in transits):
             return [], {}
         try:
-            mine = of_schedd(found.values(), self._schedd.name())
+            mine = of_schedd(transits.values(), self._schedd.name())
             runs = [whose[0] for t in mine if (whose := parsed(t.id))]
             queue = self._schedd.jobs({run.job for run in runs}) if runs else {}
             self._logged.pop("schedd", None)
         except AdonError as error:
             self._log_once("schedd", error)
             known = {state.run for state in self._runs}
-            whose_runs = ((t, parsed(t.id)) for t in found.values())
+            whose_runs = ((t, parsed(t.id)) for t in transits.values())
             return [t for t, whose in whose_runs if whose and whose[0] in known], None
         return mine, queue
 
@@ -256,9 +282,9 @@ class AccessPoint:
         soon."""
         moving = transferring(live, self._runs)
         self._ports = {name: ends for name, ends in self._ports.items() if name in moving}
-        found = self._ports_of({number for number, _ in moving.values()}) if moving else {}
+        ports = self._ports_of({number for number, _ in moving.values()}) if moving else {}
         for name, (number, direction) in moving.items():
-            ends = found.get(number, ())
+            ends = ports.get(number, ())
             if ends in ((), self._ports.get(name)):
                 continue
             try:
@@ -275,3 +301,6 @@ class AccessPoint:
         if self._logged.get(what) != str(error):
             self._logged[what] = str(error)
             log.warning("%s: %s", what, error)
+
+
+"""Cluster and process; the latter is below 0 where common files are sent."""

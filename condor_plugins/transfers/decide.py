@@ -25,8 +25,8 @@ from condor_plugins.jobs.request_builder import (
 )
 from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers.run_state import RunState, RunStates
-from condor_plugins.urls.moved import Ad, UsualRates, moved, plugins_s, slow
 from condor_plugins.urls.sources import paths_of, url_request
+from condor_plugins.urls.transfer_history import Ad, UsualRates, plugins_s, slow, url_transfers
 from monitors.jobs.executions import Phase
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.units import goodput
@@ -40,6 +40,13 @@ _WITH_OUTPUT = ("success", "evicted")  # ends of a run before which output may b
 _RENEW_BELOW_S, RENEWED_S = 60.0, 180.0
 _HOLDING = (2, 6, 7)  # JobStatus of a job that has a slot: running, sending output, suspended
 _BLOCKED = 9  # the same, of one that waits for common files
+_LAST, _KINDS = 7, 1000  # runs remembered of each kind of job, and kinds of jobs
+# Output that takes less is sent before somebody who hears of it can ask for a path.
+_QUICK_S = 1.0
+_LEAD_S = 5.0  # between two looks, and for the path to be there
+RECENT_S = 3600.0  # what happened earlier is nobody's business any more
+_TOO_LATE = "best effort: output had been sent before a path could be asked for"
+_SILENT = "best effort: the hook before the transfer did not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ def of_schedd(transits: Iterable[Transit], schedd: str) -> list[Transit]:
 
 def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Renew]:
     """What becomes of the live transits of our schedd: each is kept, renewed or given back."""
-    found: list[Release | Renew] = []
+    actions: list[Release | Renew] = []
     for transit in live:
         whose = parsed(transit.id)
         if whose is None:
@@ -102,10 +109,10 @@ def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Rene
         state = known.runs.get(run)
         over = _over(transit, run, way, state, known)
         if over:
-            found.append(_release(transit, way, state, over))
+            actions.append(_release(transit, way, state, over))
         elif _runs_out(transit, known.now) and _is_sure(run, state, known):
-            found.append(Renew(transit.id, RENEWED_S))
-    return found
+            actions.append(Renew(transit.id, RENEWED_S))
+    return actions
 
 
 def settling(runs: RunStates, now: float) -> bool:
@@ -117,7 +124,7 @@ def transferring(
     live: Iterable[Transit], runs: RunStates
 ) -> dict[str, tuple[tuple[int, int], Direction]]:
     """The transits whose transfers run now: cluster and process of the job, and which way."""
-    found = {}
+    moving = {}
     for transit in live:
         run, way = parsed(transit.id) or (None, None)
         if run is None or way is None or transit.state not in ON_SWITCHES or is_url(transit.id):
@@ -127,8 +134,8 @@ def transferring(
             continue
         phase, span = (Phase.INPUT, state.input) if way == "in" else (Phase.OUTPUT, state.output)
         if state.phase is phase and span.start:  # before, its connection is not open
-            found[transit.id] = number, way
-    return found
+            moving[transit.id] = number, way
+    return moving
 
 
 def begun(runs: RunStates, now: float) -> bool:
@@ -204,9 +211,9 @@ def _release(transit: Transit, way: Direction, state: RunState | None, outcome: 
     if state is None or outcome != "success" or (way == "in" and _has_parts(state)):
         return Release(transit.id, 0, 0.0, outcome)
     span = state.input if way == "in" else state.output
-    moved = transit.request.size_bytes if way == "in" else state.sent_bytes
+    url_transfers = transit.request.size_bytes if way == "in" else state.sent_bytes
     # A rate needs both figures: seconds without bytes would look like a transfer of nothing.
-    return Release(transit.id, moved or 0, span.seconds if moved else 0.0, outcome)
+    return Release(transit.id, url_transfers or 0, span.seconds if url_transfers else 0.0, outcome)
 
 
 def _runs_out(transit: Transit, now: float) -> bool:
@@ -219,12 +226,6 @@ def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:
     if job is not None:
         return job.status == _BLOCKED if run.common else _has_slot(job, run)
     return state is not None and state.phase in (Phase.INPUT, Phase.OUTPUT)
-
-
-_LAST, _KINDS = 7, 1000  # runs remembered of each kind of job, and kinds of jobs
-# Output that takes less is sent before somebody who hears of it can ask for a path.
-_QUICK_S = 1.0
-_LEAD_S = 5.0  # between two looks, and for the path to be there
 
 
 class OutputHistory:
@@ -250,7 +251,7 @@ class OutputHistory:
         """The median of what its like sent; else what its sandbox holds beyond its input, the most
         it can send; None where neither is known."""
         if seen := self._seen.get(_kind(ad)):
-            return int(median(one.n_bytes for one in seen))
+            return int(median(output.n_bytes for output in seen))
         used, got = number(ad, "DiskUsage"), number(ad, "AdonInBytes")
         return None if used is None else max(0, int(used * 1024 - (got or 0)))
 
@@ -258,9 +259,11 @@ class OutputHistory:
         """What a job will send that has run for ``ran_s`` seconds, where that will be too quick to
         be asked for as it is sent and may begin any moment; else None."""
         seen = self._seen.get(_kind(ad), ())
-        if not seen or median(one.seconds for one in seen) >= _QUICK_S:
+        if not seen or median(output.seconds for output in seen) >= _QUICK_S:
             return None
-        return self.expected(ad) if ran_s >= min(one.ran_s for one in seen) - _LEAD_S else None
+        return (
+            self.expected(ad) if ran_s >= min(output.ran_s for output in seen) - _LEAD_S else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +280,6 @@ def _kind(ad: JobAd) -> tuple[str, str]:
     if program in CLUSTERS:  # merge_t-run-1_0_PID1_ID1
         program = text(ad, "DAGNodeName").partition("_PID")[0]
     return text(ad, "Owner"), program
-
-
-RECENT_S = 3600.0  # what happened earlier is nobody's business any more
-_TOO_LATE = "best effort: output had been sent before a path could be asked for"
-_SILENT = "best effort: the hook before the transfer did not answer"
 
 
 def due_requests(
@@ -365,17 +363,17 @@ def fetched(
     """What the input of a run came to, by HTCondor's history of it. ``disk_waits`` says whether a
     machine has stood still for its disk since a time in Unix seconds."""
     paths, took_s = paths_of(state.ad), state.input.seconds
-    came = moved(history, {**config.sources, **{path.host: path.site for path in paths}})
+    came = url_transfers(history, {**config.sources, **{path.host: path.site for path in paths}})
     machine = text(state.ad, "RemoteHost").rpartition("@")[2]
     for path in paths:
-        one = came.get(path.site)
-        if one is None or not one.n_bytes:
+        transfer = came.get(path.site)
+        if transfer is None or not transfer.n_bytes:
             continue
         pair = path.site, site_of_match(state.ad)
-        waits = partial(disk_waits, machine, one.start)
-        note = slow(one, took_s, path.granted_bps, rates.usual(*pair), waits)
-        rates.learn(*pair, goodput(one.n_bytes, one.seconds(took_s)))
-        yield Release(path.id, one.n_bytes, one.seconds(took_s), "success", note)
+        waits = partial(disk_waits, machine, transfer.start)
+        note = slow(transfer, took_s, path.granted_bps, rates.usual(*pair), waits)
+        rates.learn(*pair, goodput(transfer.n_bytes, transfer.seconds(took_s)))
+        yield Release(path.id, transfer.n_bytes, transfer.seconds(took_s), "success", note)
     own_s = took_s - plugins_s(history)
     if state.ad.get("AdonInState") != "none" and own_s >= _SETTLES_S:
         yield _input_report(state, own_s)

@@ -16,7 +16,7 @@ from condor_plugins.jobs.request_builder import (
     shadow_number,
 )
 from condor_plugins.transfers.decide import QueuedJob
-from condor_plugins.urls.moved import Ad, disk_waits
+from condor_plugins.urls.transfer_history import Ad, disk_waits
 from network_provisioner.base.errors import AdonError
 
 _AT_ONCE = 200  # jobs in one question
@@ -36,20 +36,20 @@ class LocalSchedd:
         """See watcher.Schedd."""
         if not self._name:
             try:
-                found = htcondor2.Collector().locate(htcondor2.DaemonType.Schedd)
+                ad = htcondor2.Collector().locate(htcondor2.DaemonType.Schedd)
             except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
                 raise AdonError(f"HTCondor's schedd: {error}") from error
-            self._name = job_name(str(found["Name"]))
+            self._name = job_name(str(ad["Name"]))
         return self._name
 
     def jobs(self, names: Iterable[str]) -> dict[str, QueuedJob]:
         """See watcher.Schedd."""
         numbers = sorted({number[1:] for name in names if (number := queue_number(name))})
-        found: dict[str, QueuedJob] = {}
+        queued_jobs: dict[str, QueuedJob] = {}
         for first in range(0, len(numbers), _AT_ONCE):
             for ad in self._query(numbers[first : first + _AT_ONCE]):
-                found[job_name(str(ad.get("GlobalJobId", "")))] = queued(ad)
-        return found
+                queued_jobs[job_name(str(ad.get("GlobalJobId", "")))] = queued(ad)
+        return queued_jobs
 
     def input_history(self, runs: Collection[Run]) -> dict[Run, Ad]:
         """See access_point.JobQueue."""
@@ -59,10 +59,10 @@ class LocalSchedd:
         )
         try:
             # It is read from its end, and no further than to the last that is found.
-            found = htcondor2.Schedd().jobEpochHistory(
+            history = htcondor2.Schedd().jobEpochHistory(
                 f'TransferClass == "INPUT" && ({which})', [], len(numbers), ad_type="TRANSFER"
             )
-            return {run: ad for ad in defined(found) if (run := run_of(ad)) and run in runs}
+            return {run: ad for ad in defined(history) if (run := run_of(ad)) and run in runs}
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's history of transfers: {error}") from error
 
@@ -70,12 +70,12 @@ class LocalSchedd:
         """See access_point.JobQueue."""
         names = ["AdonIoWaitFraction", "AdonMetricsAt", "DetectedCpus"]
         try:
-            found = htcondor2.Collector().query(
+            ads = htcondor2.Collector().query(
                 htcondor2.AdType.Slot, f'Machine == "{machine}"', names
             )
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's collector: {error}") from error
-        return any(disk_waits(ad, since) for ad in defined(found))
+        return any(disk_waits(ad, since) for ad in defined(ads))
 
     def _query(self, numbers: Sequence[tuple[int, int]]) -> Sequence[Mapping[str, Any]]:
         which = " || ".join(f"(ClusterId == {c} && ProcId == {p})" for c, p in numbers)

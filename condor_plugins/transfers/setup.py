@@ -90,10 +90,10 @@ def other_hooks(files: Iterable[tuple[str, str]]) -> str:
     """Where somebody else's hooks are the ones that HTCondor runs, in words, empty where nowhere;
     ``files`` are names and contents."""
     for name, content in files:
-        for found in _SET.finditer(content):
-            if found[2] != KEYWORD:
-                number = content.count("\n", 0, found.start()) + 1
-                return f"{name}:{number}: found {found[1]} = {found[2]}"
+        for match in _SET.finditer(content):
+            if match[2] != KEYWORD:
+                number = content.count("\n", 0, match.start()) + 1
+                return f"{name}:{number}: found {match[1]} = {match[2]}"
     return ""
 
 

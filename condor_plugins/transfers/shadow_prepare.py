@@ -26,19 +26,20 @@ import sys
 _GONE_MS = 0
 # The shadow gives a hook 120 s (ADON_HOOK_SHADOW_PREPARE_JOB_TIMEOUT), then starts the job over.
 MOST_PATIENCE_S = 90.0
+_COLLECTOR_S = 5.0
 
 
 def main(argv: list[str]) -> int:
     """Run the hook. ``argv`` without the program's name."""
     sys.path.insert(0, __file__.rsplit("/", 3)[0])
     try:
-        said = prepare(argv, sys.stdin.buffer.read().decode(errors="replace"))
+        attributes = prepare(argv, sys.stdin.buffer.read().decode(errors="replace"))
     except Exception as error:  # the hook's promise: no failure of ours touches a job
-        said = {"AdonInState": "unasked", "AdonInReason": f"best effort: {_described(error)}"}
-        said |= {"AdonInTold": False}
+        attributes = {"AdonInState": "unasked", "AdonInReason": f"best effort: {_described(error)}"}
+        attributes |= {"AdonInTold": False}
     from condor_plugins.jobs.jobad import line  # noqa: PLC0415
 
-    sys.stdout.write("".join(line(name, value) for name, value in said.items()))
+    sys.stdout.write("".join(line(name, value) for name, value in attributes.items()))
     return 0
 
 
@@ -62,9 +63,6 @@ def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]"
     if is_common(ad):
         known |= _machine(ad)
     return known | _sent(argv, ad | known, size, elsewhere)
-
-
-_COLLECTOR_S = 5.0
 
 
 def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int | float | bool]":
@@ -151,16 +149,16 @@ def _sent(
     outcomes = ask(requests, patience, effects)
     answers = outcomes.answers
     reasons += [f"from {p.site}: {a.reason}" for p, a in zip(paths, answers[own:], strict=True)]
-    said: dict[str, str | int | float | bool] = {
+    attributes: dict[str, str | int | float | bool] = {
         "AdonInState": answers[0].state if own else "none",
         "AdonInReason": "; ".join([a.reason for a in answers[:own]] + reasons),
         "AdonInTold": all(answer.told for answer in answers),
     }
     if own:
-        said["AdonInId"] = answers[0].id
+        attributes["AdonInId"] = answers[0].id
     if paths:
-        said |= sources.granted(paths, answers[own:], outcomes.services[own:])
-    return said
+        attributes |= sources.granted(paths, answers[own:], outcomes.services[own:])
+    return attributes
 
 
 def _shadow_gone() -> str:

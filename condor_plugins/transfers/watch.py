@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from condor_plugins.transfers.access_point import AccessPoint
-from condor_plugins.transfers.events import ADS, RunEvent, run_events
+from condor_plugins.transfers.run_state import ADS, RunEvent, run_events
 from condor_plugins.transfers.schedd import LocalSchedd
 from monitors.watcher import watcher
 from monitors.watcher.watcher import Watcher

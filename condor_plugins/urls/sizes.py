@@ -120,11 +120,11 @@ def _ask_irods(urls: Sequence[str], folder: str, until: float, known: UrlFacts) 
     env = {**os.environ, "HOME": getpwuid(os.getuid()).pw_dir}
     with Popen(words, stdout=PIPE, stderr=DEVNULL, env=env, cwd="/") as process:
         try:
-            said, _ = process.communicate(timeout=until - time.monotonic())
+            output, _ = process.communicate(timeout=until - time.monotonic())
         except TimeoutExpired:
             process.kill()
-            said, _ = process.communicate()
-    known.sizes.update(json.loads(line) for line in said.splitlines() if line.endswith(b"]"))
+            output, _ = process.communicate()
+    known.sizes.update(json.loads(line) for line in output.splitlines() if line.endswith(b"]"))
 
 
 def _object(url: str) -> str:

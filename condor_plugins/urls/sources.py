@@ -51,14 +51,14 @@ def url_paths(
 ) -> tuple[list[UrlPath], str]:
     """One path for each site, and in words which servers are of no site that is known. ``served``
     has the URL at the cache where that is known."""
-    found: dict[str, list[str]] = {}
+    by_site: dict[str, list[str]] = {}
     for url in urls:
         at = served.get(url, url)
         site = site_of_url(at, config.sources) or site_of_url(url, config.sources)
-        found.setdefault(site, []).append(url)
-    unknown = sorted({host_of(url) or scheme_of(url) for url in found.pop("", [])})
+        by_site.setdefault(site, []).append(url)
+    unknown = sorted({host_of(url) or scheme_of(url) for url in by_site.pop("", [])})
     paths = []
-    for site, there in sorted(found.items()):
+    for site, there in sorted(by_site.items()):
         known = [sizes[url] for url in there if url in sizes]
         hosts = {host_of(served.get(url, url)) for url in there}
         paths.append(
@@ -79,8 +79,8 @@ def _some(names: list[str]) -> str:
 
 def url_request(ad: JobAd, run: Run, path: UrlPath, config: HookConfig) -> TransitRequest:
     """What is asked for."""
-    asked = request_builder.request(ad, run, "in", path.size_bytes, config)
-    return replace(asked, id=path.id, src=path.site, src_host=path.host)
+    request = request_builder.request(ad, run, "in", path.size_bytes, config)
+    return replace(request, id=path.id, src=path.site, src_host=path.host)
 
 
 def granted(
@@ -94,22 +94,22 @@ def granted(
         got = answer.transit
         rate_bps = got.grant.granted_bps if got and got.state in ON_SWITCHES else 0.0
         given.append(replace(path, id=answer.id, granted_bps=rate_bps))
-    said: dict[str, Value] = {"AdonUrlPaths": written(given)}
+    attributes: dict[str, Value] = {"AdonUrlPaths": written(given)}
     best = max(range(len(given)), key=lambda number: given[number].granted_bps)
     if services and services[best].threads > 0:
-        said["AdonStreams"] = services[best].threads
+        attributes["AdonStreams"] = services[best].threads
     if given[best].granted_bps:
-        said["AdonRateBps"] = given[best].granted_bps
+        attributes["AdonRateBps"] = given[best].granted_bps
         if rtt_s := _rtt_s(answers[best].transit):
-            said["AdonRttSeconds"] = rtt_s
-    return said
+            attributes["AdonRttSeconds"] = rtt_s
+    return attributes
 
 
 def _rtt_s(transit: Transit | None) -> float:
     """The round trip of its path, 0 where nobody knows it."""
-    for one in transit.grant.candidates if transit else ():
-        if transit and one["path"] == transit.grant.path and "delay" in one["scores"]:
-            return float(one["scores"]["delay"]["value"] or 0.0)
+    for candidate in transit.grant.candidates if transit else ():
+        if transit and candidate["path"] == transit.grant.path and "delay" in candidate["scores"]:
+            return float(candidate["scores"]["delay"]["value"] or 0.0)
     return 0.0
 
 
@@ -121,9 +121,9 @@ def written(paths: Iterable[UrlPath]) -> str:
 def paths_of(ad: JobAd) -> list[UrlPath]:
     """The inverse; empty where there are none. A job may say anything: what is not of its own run
     is left out."""
-    said, run = text(ad, "AdonUrlPaths"), request_builder.run_of(ad)
+    written_paths, run = text(ad, "AdonUrlPaths"), request_builder.run_of(ad)
     try:
-        paths = [_path(*fields) for fields in json.loads(said)] if said else []
+        paths = [_path(*fields) for fields in json.loads(written_paths)] if written_paths else []
         return [p for p in paths if run and parsed(p.id) == (run, "in") and is_url(p.id)]
     except (ValueError, TypeError, OverflowError, RecursionError):
         return []

@@ -14,12 +14,12 @@ import numpy as np
 
 from adon.planning.placement import counted
 from examples.demo.facts import AsPegasusComes
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.controllers.routes import default_paths
 from network_provisioner.topology.graph import Topology
-from site_selector.estimates.beliefs import MeasurementSource
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.running import Live
+from site_selector.estimates.world import MeasurementSource
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites
@@ -58,7 +58,7 @@ def as_pegasus_comes(
 ) -> AsPegasusComes:
     """What the model says with what was measured until ``now`` (Unix seconds); ``slots`` by site,
     all of them idle. Raises InputError."""
-    world = believe(
+    world = estimate_world(
         inputs,
         _BestEffort(source),
         now=now,

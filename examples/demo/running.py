@@ -23,8 +23,8 @@ from monitors.archive.archive import Archive
 from monitors.archive.outbox import Outbox
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.follower import Follower
+from monitors.workflows.logs.status import Status, WorkflowState, status_text
 from monitors.workflows.planned.submit_dir import SubmitDir
-from monitors.workflows.status import Status, WorkflowState, status_text
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow

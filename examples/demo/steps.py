@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 import yaml
 
-from adon.planning.kept_placements import told
+from adon.planning.kept_placements import placement_reasons
 from adon.planning.placement import PlacedWorkflow, place
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.scenario import Scenario
@@ -136,7 +136,7 @@ def as_pegasus(placed: PlacedWorkflow, selector: str, draw: int, say: Say) -> Pl
     else:
         sites = random_sites(problem, Random(draw))
     say(f"site selection: as Pegasus's {selector} has it")
-    return PlacedWorkflow(inputs, world, told(inputs, world, problem, sites, selector))
+    return PlacedWorkflow(inputs, world, placement_reasons(inputs, world, problem, sites, selector))
 
 
 def clock(start: float) -> Say:

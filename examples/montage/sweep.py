@@ -19,7 +19,7 @@ from statistics import fmean
 from adon.cli.main import main
 from adon.cli.parsing import CommandParser, whole
 from adon.cli.transfer import spread_of
-from adon.dashboard.plots import COLOURS, Panel, drawing
+from adon.dashboard.standalone import COLOURS, Panel, drawing
 from adon.machine import box, packages, syscalls
 from examples.demo import steps
 from examples.demo.demo_run import interruptible

@@ -31,10 +31,9 @@ from examples.testbed.disks import Disk
 from examples.testbed.layout import HUB, Layout, Link, Site
 from examples.testbed.testbed import Programs, Testbed
 from monitors.archive.archive import Archive
-from monitors.measurements.agent.beside import reporting
-from monitors.measurements.agent.disks import DiskReporter
+from monitors.measurements.agent.host_reports import DiskReporter, reporting
 from monitors.measurements.agent.settings import AgentSettings
-from monitors.measurements.disks.histograms import io_wait_histogram
+from monitors.measurements.disks.periods import io_wait_histogram
 from monitors.measurements.disks.reader import DiskReader
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError

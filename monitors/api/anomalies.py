@@ -8,8 +8,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
-from monitors.alerts.anomalies.records import METRIC, from_measurement, together
+from monitors.alerts.anomalies.model import (
+    METRIC,
+    Anomaly,
+    SeriesLimits,
+    from_measurement,
+    together,
+)
 from monitors.archive.archive import Archive, Selection
 from monitors.rules import Rules
 from network_provisioner.access import May
@@ -68,13 +73,14 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         caller.need(May.SEE)
         wanted = Selection((METRIC,), subject, since=since, until=until)
         rows = archive.page(wanted, newest=True, limit=_MOST_READ)
-        seen = [found for _, found in rows if rules.may_see(caller, found)]
+        seen = [measurement for _, measurement in rows if rules.may_see(caller, measurement)]
         chosen = [
-            one
-            for one in reversed(together(seen))
-            if (metric is None or one.metric == metric) and (kind is None or one.kind == kind)
+            anomaly
+            for anomaly in reversed(together(seen))
+            if (metric is None or anomaly.metric == metric)
+            and (kind is None or anomaly.kind == kind)
         ]
-        return answers.answer({"anomalies": [asdict(one) for one in chosen[:limit]]})
+        return answers.answer({"anomalies": [asdict(anomaly) for anomaly in chosen[:limit]]})
 
     @routes.get("/v1/anomalies/limits", response_model=ExplainAnswer)
     def explain_limits(
@@ -84,17 +90,17 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
     ) -> Response:
         """What measurements of a series are judged by now, and why."""
         caller.need(May.SEE)
-        found: Mapping[str, SeriesLimits] = {}
+        series_limits: Mapping[str, SeriesLimits] = {}
         if rules.may_see_series(caller, metric, subject):
-            found = limits_of(metric, subject)
-        if not found:
+            series_limits = limits_of(metric, subject)
+        if not series_limits:
             raise BrokerError(
                 f"no measurements of {metric!r:.200} of {subject!r:.200} are watched",
                 "unknown_measurement",
             )
         answer: dict[str, Any] = {"metric": metric, "subject": subject}
         answer["limits"] = [
-            {"source": source, **asdict(one)} for source, one in sorted(found.items())
+            {"source": source, **asdict(series)} for source, series in sorted(series_limits.items())
         ]
         return answers.answer(answer)
 
@@ -106,7 +112,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         if begun is None or from_measurement(begun) is None or not rules.may_see(caller, begun):
             raise BrokerError(f"unknown anomaly {anomaly_id!r:.200}", "unknown_anomaly")
         ended = archive.get(f"{anomaly_id}:end")
-        (one,) = together([begun] + ([ended] if ended is not None else []))
-        return answers.answer(asdict(one))
+        (anomaly,) = together([begun] + ([ended] if ended is not None else []))
+        return answers.answer(asdict(anomaly))
 
     return routes

@@ -16,7 +16,7 @@ from monitors.api.archive_shapes import (
     shown,
 )
 from monitors.archive.archive import Archive, Cursor, Measurement, Selection
-from monitors.archive.measurement import check_believable, check_sendable
+from monitors.base.measurement import check_believable, check_sendable
 from monitors.recording import own
 from monitors.rules import Rules
 from network_provisioner.access import May
@@ -43,10 +43,10 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         """Record measurements, each once however often it is sent: all of them, or none where one
         cannot be taken. An agent may record what it is an end of, a researcher what belongs to its
         own workflows."""
-        sent = [one.measurement() for one in body.measurements]
-        for one in sent:
-            check_sendable(one)
-            check_believable(one, clock())
+        sent = [measurement.measurement() for measurement in body.measurements]
+        for measurement in sent:
+            check_sendable(measurement)
+            check_believable(measurement, clock())
         recorded = archive.record_many(own(caller, sent, archive.get))
         return answers.answer({"recorded": recorded, "known": len(sent) - recorded})
 
@@ -69,15 +69,20 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         if not metric and workflow is None:  # every page would look through everything there is
             raise InputError("found no metric and no workflow, expected one of them")
         wanted = Selection(tuple(metric), subject, workflow, source, since, until)
-        found, following = _page(
+        measurements, following = _page(
             archive,
             wanted,
             _cursor(cursor),
             order == "newest",
             limit,
-            lambda one: rules.may_see(caller, one),
+            lambda measurement: rules.may_see(caller, measurement),
         )
-        return answers.answer({"measurements": [shown(one) for one in found], "next": following})
+        return answers.answer(
+            {
+                "measurements": [shown(measurement) for measurement in measurements],
+                "next": following,
+            }
+        )
 
     @routes.get("/v1/measurements/latest", response_model=LatestAnswer)
     def list_latest(
@@ -87,9 +92,13 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     ) -> Response:
         """The newest measurement of each subject, or of those named, by subject."""
         caller.need(May.SEE)
-        found = archive.latest(metric, subject or None)
-        visible = [one for _, one in sorted(found.items()) if rules.may_see(caller, one)]
-        return answers.answer({"measurements": [shown(one) for one in visible]})
+        latest = archive.latest(metric, subject or None)
+        visible = [
+            measurement
+            for _, measurement in sorted(latest.items())
+            if rules.may_see(caller, measurement)
+        ]
+        return answers.answer({"measurements": [shown(measurement) for measurement in visible]})
 
     @routes.get("/v1/measurements/series", response_model=SeriesListAnswer)
     def list_series(caller: Caller, metric: Names = []) -> Response:  # noqa: B006
@@ -106,11 +115,11 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     def get_measurement(measurement_id: str, caller: Caller) -> Response:
         """One measurement."""
         caller.need(May.SEE)
-        found = archive.get(measurement_id)
+        measurement = archive.get(measurement_id)
         # Whether there is one is for those alone who may see it.
-        if found is None or not rules.may_see(caller, found):
+        if measurement is None or not rules.may_see(caller, measurement):
             raise BrokerError(f"unknown measurement {measurement_id!r:.200}", "unknown_measurement")
-        return answers.answer(shown(found))
+        return answers.answer(shown(measurement))
 
     return routes
 
@@ -135,10 +144,10 @@ def _page(
     cursor = behind
     for _ in range(_LOOKS):
         looked = archive.page(wanted, cursor, newest=newest, limit=limit)
-        for place, found in looked:
+        for place, measurement in looked:
             cursor = place
-            if visible(found):
-                taken.append(found)
+            if visible(measurement):
+                taken.append(measurement)
                 if len(taken) == limit:
                     return taken, str(place)
         if len(looked) < limit:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.archive.estimates import Estimate
-from monitors.archive.measurement import LONGEST, MOST_DETAILS, Measurement
+from monitors.base.estimates import Estimate
+from monitors.base.measurement import LONGEST, MOST_DETAILS, Measurement
 from network_provisioner.api.shapes import MOST, Answer, Body
 
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
@@ -136,12 +136,14 @@ class RollUpsAnswer(Answer):
     rollups: list[RollUpAnswer]
 
 
-def shown(found: Measurement) -> dict[str, Any]:
+def shown(measurement: Measurement) -> dict[str, Any]:
     """JSON-ready."""
-    return {name: getattr(found, name) for name in _FIELDS} | {"details": dict(found.details)}
+    return {name: getattr(measurement, name) for name in _FIELDS} | {
+        "details": dict(measurement.details)
+    }
 
 
-def shown_estimate(metric: str, subject: str, found: Estimate, now: float) -> dict[str, Any]:
+def shown_estimate(metric: str, subject: str, estimate: Estimate, now: float) -> dict[str, Any]:
     """As :class:`EstimateAnswer`."""
-    known = {field.name: getattr(found, field.name) for field in fields(Estimate)}
-    return known | {"metric": metric, "subject": subject, "age_s": found.age_s(now)}
+    known = {field.name: getattr(estimate, field.name) for field in fields(Estimate)}
+    return known | {"metric": metric, "subject": subject, "age_s": estimate.age_s(now)}

@@ -22,7 +22,7 @@ from monitors.api.archive_shapes import (
 from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
-from monitors.archive.believed import BelievedBy
+from monitors.archive.estimate_sources import BelievedBy
 from monitors.archive.export import check_format, csv_parts, write_parquet
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
 from monitors.archive.retention.rollups import as_dict, roll_ups
@@ -58,10 +58,10 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
                 "forbidden",
             )
 
-    def answered(metric: str, subject: str, found: Estimate | None, now: float) -> Response:
-        if found is None:
+    def answered(metric: str, subject: str, estimate: Estimate | None, now: float) -> Response:
+        if estimate is None:
             raise BrokerError(f"nothing is known of {metric} of {subject}", "unknown_measurement")
-        return answers.answer(shown_estimate(metric, subject, found, now))
+        return answers.answer(shown_estimate(metric, subject, estimate, now))
 
     @routes.get("/v1/estimates", response_model=EstimateAnswer)
     def estimate(
@@ -99,8 +99,8 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         subject = f"{transformation}@{site}"
         need(caller, "compute_rate", subject)
         at = clock() if now is None else now
-        found = knowledge.gamma_c(archive, transformation, site, at)
-        return known("compute_rate", subject, found, at)
+        known_rate = knowledge.gamma_c(archive, transformation, site, at)
+        return known("compute_rate", subject, known_rate, at)
 
     @routes.get("/v1/estimates/t_q", response_model=EstimateAnswer)
     def queue_wait(caller: Caller, site: Site, now: Instant = None) -> Response:
@@ -109,10 +109,10 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         at = clock() if now is None else now
         return known("queue_wait", site, knowledge.queue_wait(archive, site, at), at)
 
-    def known(metric: str, subject: str, found: knowledge.Known | None, now: float) -> Response:
-        if found is not None:
-            metric, subject = found.metric, found.subject
-        return answered(metric, subject, found, now)
+    def known(metric: str, subject: str, estimate: knowledge.Known | None, now: float) -> Response:
+        if estimate is not None:
+            metric, subject = estimate.metric, estimate.subject
+        return answered(metric, subject, estimate, now)
 
     @routes.get("/v1/measurements/rollups", response_model=RollUpsAnswer)
     def list_rollups(
@@ -133,8 +133,8 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
                 f"since: found {(last - first) / _WIDTHS[by]:.0f} {by}s before until, expected "
                 f"{MOST_BUCKETS} at most"
             )
-        found = roll_ups(archive.engine, metric, subject, _WIDTHS[by], first, last)
-        return answers.answer({"rollups": [as_dict(one, QUANTILES) for one in found]})
+        rollups = roll_ups(archive.engine, metric, subject, _WIDTHS[by], first, last)
+        return answers.answer({"rollups": [as_dict(rollup, QUANTILES) for rollup in rollups]})
 
     @routes.get(
         "/v1/measurements/export",
@@ -163,11 +163,17 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         caller.need(May.SEE)
         check_format(format)
         wanted = Selection(tuple(metric), subject, workflow, source, since, until)
-        found = (one for one in archive.each(wanted) if rules.may_see(caller, one))
+        measurements = (
+            measurement
+            for measurement in archive.each(wanted)
+            if rules.may_see(caller, measurement)
+        )
         if format == "csv":
-            return _file(room, csv_parts(found), "text/csv; charset=utf-8", "measurements.csv")
+            return _file(
+                room, csv_parts(measurements), "text/csv; charset=utf-8", "measurements.csv"
+            )
         kind = "application/vnd.apache.parquet"
-        return _file(room, _parquet(found), kind, "measurements.parquet")
+        return _file(room, _parquet(measurements), kind, "measurements.parquet")
 
     _add_estimates(routes, archive, rules, clock)
     return routes
@@ -179,18 +185,18 @@ def _add_estimates(
     @routes.post("/v1/estimates", response_model=EstimatesAnswer)
     def estimates(body: EstimatesBody, caller: Caller) -> Response:
         """All that site selection reads of these sites, the paths between them and these
-        transformations, as far as the caller may see it: what :mod:`monitors.archive.asked` asks
-        once for a whole workflow."""
+        transformations, as far as the caller may see it: what
+        :mod:`monitors.archive.estimate_sources` asks once for a whole workflow."""
         caller.need(May.SEE)
         now, may_see = clock(), partial(rules.may_see_series, caller)
         sites, transformations = frozenset(body.sites), frozenset(body.transformations)
         source = _believed(archive, caller)
-        found = knowledge.known_estimates(source, sites, transformations, now, may_see)
+        known = knowledge.known_estimates(source, sites, transformations, now, may_see)
         return answers.answer(
             {
                 "estimates": [
-                    {**shown_estimate(*key, one, now), "note": getattr(one, "note", "")}
-                    for key, one in found.items()
+                    {**shown_estimate(*key, estimate, now), "note": getattr(estimate, "note", "")}
+                    for key, estimate in known.items()
                 ]
             }
         )
@@ -207,10 +213,10 @@ def _file(
     return Stream(room, parts, media_type=kind, headers=headers)
 
 
-def _parquet(found: Iterator[Measurement]) -> Iterator[bytes]:
+def _parquet(measurements: Iterator[Measurement]) -> Iterator[bytes]:
     """Its end says where all parts are, so there is nothing to send before it is whole."""
     with tempfile.TemporaryFile() as file:
-        write_parquet(found, file)
+        write_parquet(measurements, file)
         yield from _pieces(file)
 
 

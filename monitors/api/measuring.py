@@ -65,8 +65,8 @@ def router(
     def put_task(name: str, body: TaskBody, caller: Caller) -> Response:
         """Measure something regularly from now on. 201 for a new task; where it does not fit, it
         is refused and nothing changes."""
-        found, new = coordinator.put_task(name, body.task(), caller)
-        return answers.answer(found, 201 if new else 200)
+        task, new = coordinator.put_task(name, body.task(), caller)
+        return answers.answer(task, 201 if new else 200)
 
     @routes.delete("/v1/tasks/{name}", response_model=TaskAnswer)
     def delete_task(name: str, caller: Caller) -> Response:
@@ -90,8 +90,8 @@ def router(
         """The newest runs that begin from ``since`` to ``until``, oldest first; those to come too,
         as far as agents know of them."""
         caller.need(May.SEE)
-        found = coordinator.runs(round(since * 1000), round(until * 1000), task, limit)
-        return answers.answer({"now": clock(), "runs": [run.as_dict() for run in found]})
+        runs = coordinator.runs(round(since * 1000), round(until * 1000), task, limit)
+        return answers.answer({"now": clock(), "runs": [run.as_dict() for run in runs]})
 
     @routes.get("/v1/runs/{run_id}", response_model=RunAnswer)
     def get_run(run_id: str, caller: Caller) -> Response:

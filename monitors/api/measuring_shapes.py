@@ -36,13 +36,13 @@ class OnDemandBody(Body):
 
     def within_ms(self) -> int:
         """In milliseconds. Raises InputError."""
-        found = round(parse_duration(self.within, "within") * 1000)
-        if not 0 < found <= LONGEST_WAIT_MS:
+        within = round(parse_duration(self.within, "within") * 1000)
+        if not 0 < within <= LONGEST_WAIT_MS:
             raise InputError(
                 f"within: found {self.within!r}, expected more than 0 s and at most "
                 f"{LONGEST_WAIT_MS // 60_000} min"
             )
-        return found
+        return within
 
 
 class _MeasurementBody(Body):
@@ -83,8 +83,8 @@ class ResultsBody(Body):
 
 def _address(text: str) -> str:
     """An IPv4 address in IPv6's clothes (RFC 4291 §2.5.5.2) is that IPv4 address."""
-    found = ip_address(text)
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    address = ip_address(text)
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 Address = Annotated[Text, AfterValidator(_address)]
@@ -136,7 +136,9 @@ class DisksBody(Body):
     def report(self, received: float) -> DiskReport:
         """With instants by the clock that says when it was ``received``."""
         seconds = [DiskSample(received - age, *rest) for age, *rest in self.seconds]
-        return DiskReport(self.source, seconds, [ProcessSecond(*one) for one in self.processes])
+        return DiskReport(
+            self.source, seconds, [ProcessSecond(*process) for process in self.processes]
+        )
 
 
 class AgentNameAnswer(Answer):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import check_believable
+from monitors.base.measurement import check_believable
 from monitors.measurements.perfsonar.results import left_out, measurements_of, not_yet
 from monitors.measurements.perfsonar.settings import Hosts
 from monitors.recording import of_agent, own
@@ -60,8 +60,8 @@ def router(archive: Archive, hosts: Hosts, clock: Callable[[], float]) -> APIRou
         caller.need(May.RECORD)
         run = body.model_dump()
         measured = measurements_of(run, hosts)
-        for one in measured:
-            check_believable(one, clock())
+        for measurement in measured:
+            check_believable(measurement, clock())
         sent = own(caller, of_agent(caller, measured), archive.get)
         recorded = archive.record_many(not_yet(sent, archive))
         ignored = left_out(run, sent)

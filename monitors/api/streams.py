@@ -1,14 +1,34 @@
-"""Answers that go on for long: only so many at once, so that there are connections, and threads,
-for all others."""
+"""Answers that go on for long: ``/v1/feed``, what is recorded as it is recorded (server-sent
+events). Only so many at once, so that there are connections, and threads, for all others."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
+from monitors.api.archive import Names
+from monitors.api.archive_shapes import shown
+from monitors.archive.archive import Measurement
+from monitors.archive.feed import Feed, Numbered
+from monitors.archive.stores.base import check_texts
+from monitors.rules import Rules
+from network_provisioner.access import May
+from network_provisioner.api.callers import Caller, withdrawn
+from network_provisioner.api.connection import stopping
 from network_provisioner.api.gate import Message, Receive, Send
 from network_provisioner.base.errors import BrokerError
+
+HEARTBEAT_S = 15.0
+MOST_S = 3600.0  # then the client asks again
+_AGAIN_MS = 1000  # after which a client whose stream has ended asks again
+_TYPE = "text/event-stream"
+_LARGEST = 2**63 - 1
+MOST_FEEDS = 200  # of the 500 connections there may be: transits need some too
 
 
 class AnswerLimit:
@@ -46,3 +66,63 @@ class Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._room.leave()
+
+
+def router(feed: Feed, rules: Rules) -> APIRouter:
+    """The route."""
+    routes = APIRouter(tags=["measurements"])
+    room = AnswerLimit(MOST_FEEDS, "feeds")
+
+    @routes.get(
+        "/v1/feed",
+        response_class=StreamingResponse,
+        responses={200: {"content": {_TYPE: {"schema": {"type": "string"}}}}},
+    )
+    async def follow(
+        request: Request,
+        caller: Caller,
+        after: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
+        metrics: Names = [],  # noqa: B006  # pydantic copies it
+        last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+    ) -> StreamingResponse:
+        """What is recorded after number ``after`` or, without, from now on; of ``metrics`` alone
+        where some are named, and as far as the caller may see it. One event for each, its number as
+        ``id``. A client that comes back with ``Last-Event-ID`` misses nothing. Ends after an
+        hour, and with the caller's token. Where too many follow already, ``busy``."""
+        caller.need(May.SEE)
+        check_texts(metrics)  # once it has begun, an answer can refuse nothing
+        began = time.monotonic()
+
+        def ended() -> bool:
+            late = time.monotonic() > began + MOST_S
+            return late or stopping(request.app) or withdrawn(request)
+
+        def visible(measurement: Measurement) -> bool:
+            return rules.may_see(caller, measurement)
+
+        events = feed.follow(
+            _number(last_event_id, after), tuple(metrics), visible, HEARTBEAT_S, ended
+        )
+        return Stream(
+            room, _events(events), media_type=_TYPE, headers={"Cache-Control": "no-store"}
+        )
+
+    return routes
+
+
+def _number(last_event_id: str | None, after: int | None) -> int | None:
+    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
+        return min(int(last_event_id), _LARGEST)
+    return after
+
+
+async def _events(batches: AsyncIterator[tuple[int, Numbered]]) -> AsyncIterator[str]:
+    yield f"retry: {_AGAIN_MS}\n\n"
+    async for reached, batch in batches:
+        parts = [
+            f"id: {number}\nevent: measurement\n"
+            f"data: {json.dumps({'seq': number, **shown(measurement)}, separators=(',', ':'))}\n\n"
+            for number, measurement in batch
+        ]
+        # An id without data moves the client on beside what is not for it.
+        yield "".join(parts) + f": reached {reached}\nid: {reached}\n\n"

@@ -48,20 +48,20 @@ class Visible:
         """Every workflow that ``caller`` may see, the one that changed last first. Raises
         BrokerError ``forbidden``, ArchiveError."""
         caller.need(May.SEE)
-        return self.known.all(lambda found: self._rules.may_see(caller, found))
+        return self.known.all(lambda measurement: self._rules.may_see(caller, measurement))
 
     def one(self, caller: Principal, workflow: str) -> tuple[Overview, dict[str, Overview]]:
         """A workflow, and :meth:`all`. Raises BrokerError ``unknown_workflow``: whether there is
         one is for those alone who may see it."""
-        found = self.all(caller)
-        if workflow not in found:
+        overviews = self.all(caller)
+        if workflow not in overviews:
             raise BrokerError(f"unknown workflow {workflow!r:.200}", "unknown_workflow")
-        return found[workflow], found
+        return overviews[workflow], overviews
 
     def of(self, caller: Principal, metric: str, ids: Sequence[str]) -> list[Measurement]:
         """What was measured of these workflows, oldest first. Raises ArchiveError."""
-        found = [m for key in ids for m in self.archive.query(metric, workflow=key)]
-        return [m for m in found if self._may_see(caller, m)]
+        measurements = [m for key in ids for m in self.archive.query(metric, workflow=key)]
+        return [m for m in measurements if self._may_see(caller, m)]
 
     def some(
         self,
@@ -76,15 +76,15 @@ class Visible:
         """What was measured of a workflow and is ``wanted``, oldest or ``newest`` first, after
         ``offset`` others at most ``limit``. No more is read than that takes. Raises ArchiveError"""
         selection, cursor = Selection((metric,), workflow=workflow), None
-        found: list[Measurement] = []
+        measurements: list[Measurement] = []
         most = offset + limit
-        while len(found) < most:
+        while len(measurements) < most:
             page = self.archive.page(selection, cursor, newest=newest, limit=min(most, _PAGE))
-            found += (m for _, m in page if wanted(m) and self._may_see(caller, m))
+            measurements += (m for _, m in page if wanted(m) and self._may_see(caller, m))
             if len(page) < min(most, _PAGE):
                 break
             cursor = page[-1][0]
-        return found[offset:most]
+        return measurements[offset:most]
 
     def placements(
         self, caller: Principal, workflow: str, jobs: Collection[str]
@@ -92,27 +92,29 @@ class Visible:
         """Why these jobs of a workflow are where they are, or tasks of what it was planned from.
         Raises ArchiveError."""
         keys = {placement_id(workflow, job): job for job in jobs}
-        found = self.archive.those(list(keys))
+        measurements = self.archive.those(list(keys))
         return {
             keys[key]: m
-            for key, m in found.items()
+            for key, m in measurements.items()
             # Ids are what somebody recorded, and names may hold what parts them.
             if (m.metric, m.workflow) == ("placement", workflow) and self._may_see(caller, m)
         }
 
-    def _may_see(self, caller: Principal, found: Measurement) -> bool:
-        return 0 <= found.value < MOST and self._rules.may_see(caller, found)
+    def _may_see(self, caller: Principal, measurement: Measurement) -> bool:
+        return 0 <= measurement.value < MOST and self._rules.may_see(caller, measurement)
 
     def transfers(self, caller: Principal, ids: Sequence[str]) -> list[Measurement]:
         """What jobs of these workflows moved, oldest first, with all paths that are known. Raises
         ArchiveError, StoreError."""
         return self.with_paths(self.of(caller, "job_transfer", ids))
 
-    def with_paths(self, found: Sequence[Measurement]) -> list[Measurement]:
+    def with_paths(self, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Transfers with all paths that are known. Raises StoreError."""
-        unknown = {m.workflow for m in found if _may_have_path(m)}
+        unknown = {m.workflow for m in measurements if _may_have_path(m)}
         transits = {workflow: self._transits_of(workflow) for workflow in unknown}
-        return [_with_path(m, transits[m.workflow]) if _may_have_path(m) else m for m in found]
+        return [
+            _with_path(m, transits[m.workflow]) if _may_have_path(m) else m for m in measurements
+        ]
 
 
 def _may_have_path(moved: Measurement) -> bool:

@@ -1,31 +1,36 @@
 """``/v1/workflows``: all workflows, the latest status and the analysis of each (the thesis's
-Figures 13 to 15)."""
+Figures 13 to 15), and ``POST …/refresh``, the thesis's remote trigger.
+
+Times are seconds, instants Unix seconds, sizes bytes."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.visible import Visible
-from monitors.api.workflow_shapes import (
-    AnalysisAnswer,
-    WorkflowAnswer,
-    WorkflowDetailsAnswer,
-)
-from monitors.archive.measurement import Measurement
-from monitors.workflows.analysis import analyse, text
+from monitors.base.measurement import Measurement
+from monitors.workflows.analysis import Analysis, analyse, text
 from monitors.workflows.overview import (
+    HeldJob,
     JobRow,
     TransferRow,
     job_row,
     placed_as,
     transfer_row,
 )
+from monitors.workflows.service import KIND, LOOK_S, Refresher, RefreshRequest
+from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.shapes import MOST
+from network_provisioner.api.connection import stopping
+from network_provisioner.api.shapes import MOST, Answer
 
 MOST_LISTED = 10_000
 MOST_CHANGES = 10_000
@@ -38,6 +43,11 @@ Kind = Literal[
 Outcome = Literal["done", "failed", "removed"]
 Limit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Offset = Annotated[int, Query(ge=0, le=2**53)]
+
+MOST_WAIT_S = 10.0
+EVERY_S = 1.0  # a workflow is measured at most so often
+
+Wait = Annotated[float, Query(ge=0, le=MOST_WAIT_S)]
 
 
 def router(seen: Visible) -> APIRouter:
@@ -55,7 +65,7 @@ def router(seen: Visible) -> APIRouter:
         limit: Limit = 1000,
     ) -> Response:
         """All workflows that the caller may see, the one that changed last first."""
-        found = [
+        overviews = [
             known.as_dict()
             for known in seen.all(caller).values()
             if (user is None or known.user == user)
@@ -63,16 +73,16 @@ def router(seen: Visible) -> APIRouter:
             and known.at >= since
             and not (roots and known.parent)
         ]
-        return answers.answer(found[:limit])
+        return answers.answer(overviews[:limit])
 
     @routes.get("/v1/workflows/{workflow:path}/analysis", response_model=AnalysisAnswer)
     def get_analysis(workflow: str, caller: Caller, whole: bool = False) -> Response:
         """Statistics and failures of a workflow, or with ``whole`` of it and all inside it."""
-        found, all_of_them = seen.one(caller, workflow)
+        overview, all_of_them = seen.one(caller, workflow)
         ids = seen.known.inside(workflow, all_of_them) if whole else [workflow]
         runs = seen.of(caller, "job", ids) + seen.of(caller, "task", ids)
         made = analyse(runs + seen.transfers(caller, ids))
-        head = {"workflow": workflow, "state": found.state, "workflows": ids}
+        head = {"workflow": workflow, "state": overview.state, "workflows": ids}
         return answers.answer(head | asdict(made))
 
     @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobRow])
@@ -116,9 +126,229 @@ def router(seen: Visible) -> APIRouter:
         history: Annotated[int, Query(ge=0, le=MOST_CHANGES)] = 100,
     ) -> Response:
         """A workflow: who it is, where it stands, and its latest changes."""
-        found, _ = seen.one(caller, workflow)
+        overview, _ = seen.one(caller, workflow)
         changes = seen.known.changes(workflow, history)
-        details = {"source": found.source, "children": list(found.children), "history": changes}
-        return answers.answer(found.as_dict() | details)
+        details = {
+            "source": overview.source,
+            "children": list(overview.children),
+            "history": changes,
+        }
+        return answers.answer(overview.as_dict() | details)
+
+    return routes
+
+
+class CountsAnswer(Answer):
+    """The eight fields of the thesis's Figure 16, how many jobs there are, and how many of them can
+    never run because one before them failed."""
+
+    unready: int
+    ready: int
+    pre: int
+    in_queue: int
+    post: int
+    done: int
+    fail: int
+    percent_done: float
+    total: int
+    futile: int
+
+
+class TotalsAnswer(Answer):
+    """Jobs of a workflow and of all workflows inside it."""
+
+    done: int
+    fail: int
+    total: int
+    percent_done: float
+
+
+class WorkflowAnswer(Answer):
+    """A workflow: who it is and where it stands. ``at`` is when that was; ``stuck`` says why it
+    does not go on, "" where it does; ``held`` are its jobs on hold; ``reason`` is why it failed
+    where no job did, or how it is known to have ended where its DAGMan did not say so."""
+
+    id: str
+    name: str
+    user: str
+    submit_dir: str
+    host: str
+    root: str
+    parent: str
+    planned_at: float | None
+    state: str
+    stuck: str
+    held: list[HeldJob]
+    reason: str
+    at: float
+    percent_done: float
+    status: CountsAnswer
+    totals: TotalsAnswer
+
+
+class ChangeAnswer(CountsAnswer):
+    """One change of a workflow's status."""
+
+    at: float
+    state: str
+    source: str
+
+
+class WorkflowDetailsAnswer(WorkflowAnswer):
+    """The same with the workflows inside it, who said the last, and its latest changes, oldest
+    first."""
+
+    source: str
+    children: list[str]
+    history: list[ChangeAnswer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisAnswer(Analysis):
+    """Statistics and failures of a workflow, or of several."""
+
+    workflow: str
+    state: str
+    workflows: Sequence[str]
+
+
+class RefreshAnswer(Answer):
+    """Whether a workflow was measured at once, and where it stands; ``request`` is the number under
+    which it was asked."""
+
+    refreshed: bool
+    request: int
+    workflow: WorkflowAnswer
+
+
+class RefreshRequestAnswer(Answer):
+    """A request to measure a workflow at once."""
+
+    request: int
+    workflow: str
+    at: float
+
+
+@dataclass(frozen=True)
+class _Refresh:
+    """One measurement, ``began`` in steady seconds: ``asking`` for it, and whether it was
+    ``answered``, which goes on for as long as anybody may wait."""
+
+    began: float
+    asking: asyncio.Task[RefreshRequest]
+    answered: asyncio.Task[bool]
+
+
+class _Shared:
+    """Measurements of workflows, of each one at a time and one a second: who asks meanwhile gets
+    the same answer. For one event loop."""
+
+    def __init__(self, refresher: Refresher) -> None:
+        self._refresher = refresher
+        self._refreshes: dict[str, _Refresh] = {}
+
+    def of(self, workflow: str, begin: Callable[[], RefreshRequest], app: FastAPI) -> _Refresh:
+        """The measurement of a workflow that is under way, or a second old at most, else one that
+        begins now with ``begin`` in a thread."""
+        now = time.monotonic()
+        self._refreshes = {
+            key: refresh for key, refresh in self._refreshes.items() if _is_of_now(refresh, now)
+        }
+        if workflow not in self._refreshes:
+            asking = asyncio.ensure_future(run_in_threadpool(begin))
+            answered = asyncio.ensure_future(self._answered(asking, app))
+            # A fault is told to those who wait; where nobody does any more it is nobody's.
+            answered.add_done_callback(_failed)
+            self._refreshes[workflow] = _Refresh(now, asking, answered)
+        return self._refreshes[workflow]
+
+    async def _answered(self, asking: asyncio.Task[RefreshRequest], app: FastAPI) -> bool:
+        accepted = await asking
+        until = time.monotonic() + MOST_WAIT_S
+        while not await run_in_threadpool(self._refresher.answered, accepted):
+            if time.monotonic() >= until or stopping(app):
+                return False
+            await asyncio.sleep(LOOK_S / 2)
+        return True
+
+
+def _is_of_now(refresh: _Refresh, now: float) -> bool:
+    if not refresh.answered.done():
+        return refresh.answered.get_loop() is asyncio.get_running_loop()
+    # What nobody answered is asked anew.
+    return (
+        not _failed(refresh.answered)
+        and refresh.answered.result()
+        and now < refresh.began + EVERY_S
+    )
+
+
+def _failed(ended: asyncio.Task[bool]) -> bool:
+    return ended.cancelled() or ended.exception() is not None
+
+
+def refresh_router(seen: Visible, refresher: Refresher) -> APIRouter:
+    """The routes. Every one raises BrokerError for what it refuses, ArchiveError where the archive
+    cannot be read or written just now."""
+    routes = APIRouter(tags=["workflows"])
+    shared = _Shared(refresher)
+
+    def asked_of(caller: Principal, after: int) -> list[dict[str, object]]:
+        return [
+            {"request": number, "workflow": workflow, "at": at}
+            for number, workflow, at in seen.archive.asked(KIND, after)
+            if seen.known.may_answer(caller, workflow)
+        ]
+
+    @routes.post(
+        "/v1/workflows/{workflow:path}/refresh",
+        response_model=RefreshAnswer,
+        responses={202: {"model": RefreshAnswer, "description": "not measured yet"}},
+    )
+    async def refresh_workflow(
+        workflow: str, request: Request, caller: Caller, wait_s: Wait = 2.0
+    ) -> Response:
+        """Measure a workflow at once: whoever follows it reads its files now. 202 where nobody did
+        so in time; the request stays. Who asks while it is measured, or within the same second,
+        gets the same answer."""
+
+        def begin() -> RefreshRequest:
+            return refresher.ask(workflow, seen.known.facts(workflow))
+
+        until = time.monotonic() + wait_s
+        await run_in_threadpool(seen.one, caller, workflow)
+        while True:
+            refresh = shared.of(workflow, begin, request.app)
+            accepted = await asyncio.shield(refresh.asking)  # others wait for it as well
+            left = max(0.0, until - time.monotonic())
+            await asyncio.wait({refresh.answered}, timeout=left)
+            refreshed = accepted.here or (refresh.answered.done() and refresh.answered.result())
+            if refreshed or time.monotonic() >= until or stopping(request.app):
+                break
+        overview, _ = await run_in_threadpool(seen.one, caller, workflow)
+        shown = {
+            "refreshed": refreshed, "request": accepted.request, "workflow": overview.as_dict(),
+        }  # fmt: skip
+        return answers.answer(shown, 200 if refreshed else 202)
+
+    @routes.get("/v1/refreshes", response_model=list[RefreshRequestAnswer])
+    async def list_refreshes(
+        request: Request,
+        caller: Caller,
+        after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+        wait_s: Wait = 0.0,
+    ) -> Response:
+        """Requests to measure workflows at once with numbers above ``after``, for who follows them
+        elsewhere and records them here; waits up to ``wait_s`` for one. What answers request N of
+        workflow W is a measurement ``status`` with the id ``status:W:refresh:N:AT``."""
+        caller.need(May.RECORD)
+        until = time.monotonic() + wait_s
+        while True:
+            # A thread for the look, and none for the wait.
+            requests = await run_in_threadpool(asked_of, caller, after)
+            left = until - time.monotonic()
+            if requests or left <= 0 or stopping(request.app):
+                return answers.answer(requests)
+            await asyncio.sleep(min(LOOK_S, left))
 
     return routes

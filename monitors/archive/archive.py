@@ -8,7 +8,7 @@
 Append-only: a measurement is never changed, and its ``id``, chosen by whoever measured, is taken
 exactly once. A monitor that is killed and started again may therefore record everything again:
 what is there stays, what was missing is added. Only retention
-(:mod:`~.retention.service`) takes measurements away, and of what is older than it keeps
+(:mod:`~.retaining`) takes measurements away, and of what is older than it keeps
 nothing is taken again.
 
 Two places, with the same promises: a file (SQLite, for the processes of one machine) or
@@ -24,13 +24,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from monitors.archive.estimates import Estimate
-from monitors.archive.estimating import estimated
-from monitors.archive.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
+from monitors.archive.retention.rollups import estimated
 from monitors.archive.stores import selection as statements
 from monitors.archive.stores.base import ArchiveError, Engine, Row
 from monitors.archive.stores.selection import Cursor, Selection
 from monitors.archive.stores.sqlite import SqliteEngine
+from monitors.base.estimates import Estimate
+from monitors.base.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
 from network_provisioner.base.database_url import is_database_url
 
 __all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measurement", "Selection"]
@@ -128,11 +128,11 @@ class Archive:
         """
         with self._engine.write() as writing:
             writing.run("DELETE FROM request WHERE at < ?", [at - _REQUESTS_KEPT_S])
-            found = writing.rows(
+            newest = writing.rows(
                 "INSERT INTO request (kind, subject, at) VALUES (?, ?, ?) RETURNING id",
                 [kind, subject, at],
             )
-        return int(found[0][0])
+        return int(newest[0][0])
 
     # ---------------------------------------------------------------- reading
 
@@ -157,7 +157,7 @@ class Archive:
         """Measurements of a metric with ``since <= at <= until``, oldest (or ``newest``) first, at
         most ``limit``."""
         wanted = Selection((metric,), subject, workflow, since=since, until=until)
-        return [found for _, found in self.page(wanted, newest=newest, limit=limit)]
+        return [measurement for _, measurement in self.page(wanted, newest=newest, limit=limit)]
 
     def page(
         self,
@@ -172,25 +172,25 @@ class Archive:
         Pages that follow one another have each measurement once, whatever is recorded meanwhile,
         unless it belongs before what was read already.
         """
-        found: list[tuple[Cursor, Measurement]] = []
-        while limit is None or len(found) < limit:
+        measurements: list[tuple[Cursor, Measurement]] = []
+        while limit is None or len(measurements) < limit:
             # No answer of a database is large, however much is wanted.
-            most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            most = _PAGE if limit is None else min(_PAGE, limit - len(measurements))
             rows = self._engine.rows(*statements.page(selection, cursor, newest, most))
-            found += [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
+            measurements += [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
             if len(rows) < most:
                 break
-            cursor = found[-1][0]
-        return found
+            cursor = measurements[-1][0]
+        return measurements
 
     def each(self, selection: Selection) -> Iterator[Measurement]:
         """All that is selected, by metric, oldest first; a page in memory at a time."""
         for metric in selection.metrics or self.metrics():
             cursor = None
             wanted = replace(selection, metrics=(metric,))
-            while found := self.page(wanted, cursor, limit=_PAGE):
-                yield from (measurement for _, measurement in found)
-                cursor = found[-1][0]
+            while page := self.page(wanted, cursor, limit=_PAGE):
+                yield from (measurement for _, measurement in page)
+                cursor = page[-1][0]
 
     def get(self, key: str) -> Measurement | None:
         """The measurement with this id."""
@@ -199,13 +199,13 @@ class Archive:
 
     def those(self, keys: Sequence[str]) -> dict[str, Measurement]:
         """The measurements with these ids, by id."""
-        found: list[Row] = []
+        rows: list[Row] = []
         for i in range(0, len(keys), _ASKED):
             some = list(keys[i : i + _ASKED])
             marks = ", ".join("?" * len(some))
             wanted = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
-            found += self._engine.rows(wanted, some)
-        return {measurement.id: measurement for measurement in map(from_row, found)}
+            rows += self._engine.rows(wanted, some)
+        return {measurement.id: measurement for measurement in map(from_row, rows)}
 
     def latest(self, metric: str, subjects: Iterable[str] | None = None) -> dict[str, Measurement]:
         """The newest measurement of each subject, or of those named that have one; of two at the
@@ -218,7 +218,7 @@ class Archive:
                 for subject in subjects
                 for row in self._engine.rows(statements.LATEST_OF, [metric, subject])
             ]
-        return {found.subject: found for found in map(from_row, rows)}
+        return {measurement.subject: measurement for measurement in map(from_row, rows)}
 
     def metrics(self) -> list[str]:
         """All metrics there are measurements of, in alphabetical order."""
@@ -277,13 +277,13 @@ class Archive:
         top = self.latest_seq()
         if top <= seq:
             return [], seq
-        found: list[Row] = []
-        while seq < top and len(found) < limit:
-            most, until = limit - len(found), self._window(seq, top)
+        read_rows: list[Row] = []
+        while seq < top and len(read_rows) < limit:
+            most, until = limit - len(read_rows), self._window(seq, top)
             rows = self._engine.rows(*statements.by_number(metrics, seq, until, most))
-            found += rows
+            read_rows += rows
             seq = rows[-1][0] if len(rows) == most else until
-        return [(row[0], from_row(row[1:])) for row in found], seq
+        return [(row[0], from_row(row[1:])) for row in read_rows], seq
 
     def _window(self, seq: int, top: int) -> int:
         """How far to look at once, so that nobody waits long for who has much to read."""

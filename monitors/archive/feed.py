@@ -46,23 +46,25 @@ class Feed:
         seq = await asyncio.to_thread(self._archive.latest_seq) if after is None else after
         loop = asyncio.get_running_loop()
         yield seq, []
-        told = loop.time()
+        sent_at = loop.time()
         while not await asyncio.to_thread(ended):
             moment = self._moment
             with suppress(ArchiveError):
-                found, reached = await asyncio.to_thread(self._read, seq, metrics, wanted)
+                batch, reached = await asyncio.to_thread(self._read, seq, metrics, wanted)
                 more = reached != seq
                 seq = reached
-                if found or loop.time() - told >= silent_s:
-                    told = loop.time()
-                    yield seq, found
+                if batch or loop.time() - sent_at >= silent_s:
+                    sent_at = loop.time()
+                    yield seq, batch
                 if more:
                     continue
             await self._wait(moment, silent_s)
 
     def _read(self, seq: int, metrics: Sequence[str], wanted: Wanted) -> tuple[Numbered, int]:
         rows, reached = self._archive.read_on(seq, metrics, _LIMIT)
-        return [(number, found) for number, found in rows if wanted(found)], reached
+        return [
+            (number, measurement) for number, measurement in rows if wanted(measurement)
+        ], reached
 
     async def _wait(self, moment: object, most_s: float) -> None:
         """Until the archive is not as it was at ``moment``; at most so long, and a second."""

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Protocol
 
-from monitors.archive.estimates import WINDOW, Estimate
-from monitors.archive.measurement import Measurement, number_in
-from monitors.archive.transfer_times import Moved, transfer_times
-from monitors.archive.transfers import BEST_EFFORT, disk_subject
+from monitors.archive.transfers import BEST_EFFORT, Moved, disk_subject, transfer_times
+from monitors.base.estimates import WINDOW, Estimate
+from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
 
 FRESH_S = 86400.0
@@ -35,6 +34,12 @@ _OF_NO_PLACE = frozenset({"belief_error"})
 _MOST_PAIRS = 1024  # of sites whose terms are kept
 _TRANSFERS = ("job_transfer", "throughput")
 _MADE_OF = dict.fromkeys(_TERMS, _TRANSFERS)
+_OF_A_PATH = {"throughput": _PROBES, "delay": "rtt", "jitter": "jitter", "loss": "loss"}
+_FOR_MAPPING = (
+    "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
+    "dag_overhead", _DISKS, *sorted(_OF_NO_PLACE),
+    *_TERMS, *sorted(_OF_PATHS), _PROBES,
+)  # fmt: skip
 
 
 class Source(Protocol):
@@ -79,20 +84,20 @@ def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, 
     for metric in _TRANSFERS:
         rows = source.query(metric, subject, until=now, newest=True, limit=WINDOW)
         moved = _moved(rows)
-        found = transfer_times(moved)
-        if found is not None and rows[0].at >= now - FRESH_S:
+        times = transfer_times(moved)
+        if times is not None and rows[0].at >= now - FRESH_S:
             break
     else:
         return {}
     newest = rows[0]
     terms = (
-        (TRANSFER_RATE, found.rate_bps, "bit/s"),
-        (TRANSFER_START, found.setup_s, "s"),
-        (FILE_START, found.start_s, "s"),
+        (TRANSFER_RATE, times.rate_bps, "bit/s"),
+        (TRANSFER_START, times.setup_s, "s"),
+        (FILE_START, times.start_s, "s"),
     )
     return {
         metric: Known(
-            value, found.spread * value, len(moved), newest.at, newest.source, unit,
+            value, times.spread * value, len(moved), newest.at, newest.source, unit,
             metric, subject, "told apart by transfers of different sizes",
         )
         for metric, value, unit in terms
@@ -101,15 +106,15 @@ def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, 
 
 def _moved(newest_first: Sequence[Measurement]) -> list[Moved]:
     """Of one tool and protocol; not what the tool's log tells of short ones, with waiting in it."""
-    found = []
+    transfers = []
     for row in newest_first:
         known = row.details
         n_bytes, seconds = number_in(known.get("bytes")), number_in(known.get("seconds"))
         if _tool(row) == _tool(newest_first[0]) and n_bytes and seconds:
             files = number_in(known.get("files")) or 1.0
             if known.get("goodput_bps", True) is not None:
-                found.append(Moved(n_bytes, seconds, files))
-    return found
+                transfers.append(Moved(n_bytes, seconds, files))
+    return transfers
 
 
 def _tool(row: Measurement) -> tuple[object, object]:
@@ -140,26 +145,27 @@ def path_metrics(
     src, dst = nodes[0], nodes[-1]
     way = way_of(nodes)
     moved = _lately(source, "path_throughput", f"{src}>{dst}/{way}", now)
-    found = {"throughput": moved or path_throughput(source, src, dst, way, now)}
+    metrics = {"throughput": moved or path_throughput(source, src, dst, way, now)}
     for name, metric in _OF_A_PATH.items():
-        asked = [path_subject(nodes)]
+        subjects = [path_subject(nodes)]
         if metric == "rtt":
-            asked.append(path_subject(nodes[::-1]))
+            subjects.append(path_subject(nodes[::-1]))
         if is_default:
-            asked.append(f"{src}>{dst}")
-        known = [_lately(source, metric, subject, now) for subject in asked]
+            subjects.append(f"{src}>{dst}")
+        known = [_lately(source, metric, subject, now) for subject in subjects]
         if is_default and not any(known):
             best = max if metric == _PROBES else min
             known.append(_of_hosts(source, metric, src, dst, now, best, LIVE_S))
-        found[name] = _newest([found.get(name), *known])
-    return {name: known for name, known in found.items() if known is not None}
+        metrics[name] = _newest([metrics.get(name), *known])
+    return {name: known for name, known in metrics.items() if known is not None}
 
 
-_OF_A_PATH = {"throughput": _PROBES, "delay": "rtt", "jitter": "jitter", "loss": "loss"}
-
-
-def _newest(found: Sequence[Known | None]) -> Known | None:
-    return max((one for one in found if one is not None), key=lambda one: one.at, default=None)
+def _newest(candidates: Sequence[Known | None]) -> Known | None:
+    return max(
+        (known for known in candidates if known is not None),
+        key=lambda known: known.at,
+        default=None,
+    )
 
 
 def _lately(source: Source, metric: str, subject: str, now: float) -> Known | None:
@@ -213,32 +219,25 @@ class Knowledge:
         self, metric: str, subject: str, now: float, max_age_s: float | None = None
     ) -> Estimate | None:
         """The estimate at ``now`` (Unix seconds), of nothing later."""
-        found: Estimate | None
+        known: Estimate | None
         src, pair, dst = subject.partition(">")
         if pair and metric == "throughput":
-            found = gamma_a(self._source, src, dst, now)
+            known = gamma_a(self._source, src, dst, now)
         elif pair and metric == "path_throughput":
-            found = path_throughput(self._source, src, *dst.rpartition("/")[::2], now)
+            known = path_throughput(self._source, src, *dst.rpartition("/")[::2], now)
         elif pair and metric in _TERMS:
-            found = self._terms(src, dst, now).get(metric)
+            known = self._terms(src, dst, now).get(metric)
         elif pair and metric in _OF_PATHS:
-            found = path_state(self._source, metric, src, dst, now)
+            known = path_state(self._source, metric, src, dst, now)
         else:
             return self._source.estimate(metric, subject, now, max_age_s)
-        if max_age_s is None or found is None or found.age_s(now) <= max_age_s:
-            return found
+        if max_age_s is None or known is None or known.age_s(now) <= max_age_s:
+            return known
         return None
 
     def subjects(self, metric: str) -> Sequence[str]:
         """The archive's."""
         return self._source.subjects(metric)
-
-
-_FOR_MAPPING = (
-    "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
-    "dag_overhead", _DISKS, *sorted(_OF_NO_PLACE),
-    *_TERMS, *sorted(_OF_PATHS), _PROBES,
-)  # fmt: skip
 
 
 class Listed:
@@ -269,25 +268,27 @@ def known_estimates(
     """All that site selection reads of these sites, the paths between them, and transformations, by
     metric and subject, as :class:`Knowledge` has it; without what somebody may not see."""
     seen = Knowledge(Listed(source))
-    found: dict[tuple[str, str], Estimate] = {}
+    estimates: dict[tuple[str, str], Estimate] = {}
     for metric in _FOR_MAPPING:
         made_of = _MADE_OF.get(metric, (metric,))
-        for subject in dict.fromkeys(s for one in made_of for s in source.subjects(one)):
+        for subject in dict.fromkeys(
+            s for made_metric in made_of for s in source.subjects(made_metric)
+        ):
             name, _, site = subject.rpartition("@")
-            asked = subject in transformations or (name in transformations and site in sites)
+            wanted = subject in transformations or (name in transformations and site in sites)
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)
             if all(end in sites for end in ends):  # hosts speak for their sites
                 if metric != _DISKS:  # which says more than its site
                     key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
-            elif not asked and metric not in _OF_NO_PLACE:
+            elif not wanted and metric not in _OF_NO_PLACE:
                 continue
-            if key not in found and may_see(*key):
+            if key not in estimates and may_see(*key):
                 # What has only measurements of the future is told too: who reads it says so.
                 known = seen.estimate(*key, now) or seen.estimate(*key, math.inf)
                 if known is not None:
-                    found[key] = known
-    return found
+                    estimates[key] = known
+    return estimates
 
 
 def _known(
@@ -298,12 +299,12 @@ def _known(
     note: str = "",
     max_age_s: float | None = None,
 ) -> Known | None:
-    found = source.estimate(metric, subject, now, max_age_s)
-    if found is None:
+    estimate = source.estimate(metric, subject, now, max_age_s)
+    if estimate is None:
         return None
     return Known(
-        found.value, found.spread, found.count, found.at, found.source, found.unit,
-        metric, subject, note,
+        estimate.value, estimate.spread, estimate.count, estimate.at, estimate.source,
+        estimate.unit, metric, subject, note,
     )  # fmt: skip
 
 
@@ -328,15 +329,15 @@ def _of_hosts(
 ) -> Known | None:
     """The best of the pairs of hosts at two sites, of those measured a day before the newest or
     later."""
-    found = []
+    rates = []
     for subject in source.subjects(metric):
         ends = tuple(end.partition("/")[0] for end in subject.split(">"))
         if ends == (src, dst):
             known = _known(source, metric, subject, now, f"by {metric} of {subject}", max_age_s)
             if known is not None:
-                found.append(known)
-    if not found:
+                rates.append(known)
+    if not rates:
         return None
-    newest = max(known.at for known in found)
+    newest = max(known.at for known in rates)
     # Subjects come in alphabetical order, and the first of equals is taken.
-    return best((k for k in found if k.at >= newest - FRESH_S), key=lambda known: known.value)
+    return best((k for k in rates if k.at >= newest - FRESH_S), key=lambda known: known.value)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement, to_row
-from monitors.background import Background
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement, to_row
 from network_provisioner.base.errors import AdonError
 
 _log = logging.getLogger(__name__)
@@ -50,16 +50,16 @@ class Outbox:
     def record_many(self, measurements: Iterable[Measurement]) -> int:
         """Take them; how many are in the archive now that were not there before. Raises InputError
         as :meth:`~.Archive.record`, and nothing where the archive fails."""
-        found = list(measurements)
-        for one in found:
-            to_row(one)
+        taken = list(measurements)
+        for measurement in taken:
+            to_row(measurement)
         with self._adding:
             room = self._most - len(self._waiting)
-            self._waiting += found[:room]
-            if len(found) > room:
+            self._waiting += taken[:room]
+            if len(taken) > room:
                 if not self._lost:
                     _log.error("too many measurements wait for the archive: later ones are lost")
-                self._lost += len(found) - room
+                self._lost += len(taken) - room
         # Where the archive fails, nobody but the thread waits for it.
         return self.retry() if self._due == -math.inf else 0
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.archive.measurement import without_user
+from monitors.base.measurement import without_user
 from monitors.rules import Rules
 from network_provisioner.api.metrics import SCRAPING
 
@@ -48,12 +48,12 @@ class ArchiveMetrics:
     def collect(self) -> Iterator[Metric]:
         """Called by the library. ``adon_archive_up`` is 0 where the archive cannot be read now."""
         up = GaugeMetricFamily("adon_archive_up", "Whether the archive of measurements answers.")
-        found: list[Metric] = []
+        metrics: list[Metric] = []
         with suppress(ArchiveError):
-            found = [*self._newest(), *self._workflows(), self._recorded()]
-        up.add_metric([], 1.0 if found else 0.0)
+            metrics = [*self._newest(), *self._workflows(), self._recorded()]
+        up.add_metric([], 1.0 if metrics else 0.0)
         yield up
-        yield from found
+        yield from metrics
 
     def _recorded(self) -> Metric:
         return CounterMetricFamily(
@@ -75,16 +75,27 @@ class ArchiveMetrics:
             if metric not in SHOWN and not metric.startswith(_CUSTOM):
                 continue
             newest = self._archive.latest(metric).values()
-            shown = [one for one in newest if one.at >= oldest and self._may_see(one)]
-            for one in shown[:MOST_SUBJECTS]:
-                names = [one.metric, one.subject, one.unit, without_user(one.source)]
-                value.add_metric(names, one.value)
-                at.add_metric(names, one.at)
+            shown = [
+                measurement
+                for measurement in newest
+                if measurement.at >= oldest and self._may_see(measurement)
+            ]
+            for measurement in shown[:MOST_SUBJECTS]:
+                names = [
+                    measurement.metric,
+                    measurement.subject,
+                    measurement.unit,
+                    without_user(measurement.source),
+                ]
+                value.add_metric(names, measurement.value)
+                at.add_metric(names, measurement.at)
         return [value, at]
 
-    def _may_see(self, found: Measurement) -> bool:
+    def _may_see(self, measurement: Measurement) -> bool:
         who = SCRAPING.get()
-        return who is None or self._rules.may_see_series(who, found.metric, found.subject)
+        return who is None or self._rules.may_see_series(
+            who, measurement.metric, measurement.subject
+        )
 
     def _workflows(self) -> list[Metric]:
         states = GaugeMetricFamily(
@@ -92,13 +103,13 @@ class ArchiveMetrics:
         )
         oldest = self._clock() - self._recent_s
         counts: dict[str, int] = {}
-        for one in self._archive.latest("status").values():
-            if one.at >= oldest:
-                counts[_state(one)] = counts.get(_state(one), 0) + 1
+        for measurement in self._archive.latest("status").values():
+            if measurement.at >= oldest:
+                counts[_state(measurement)] = counts.get(_state(measurement), 0) + 1
         for state, count in sorted(counts.items()):
             states.add_metric([state], count)
         return [states]
 
 
-def _state(found: Measurement) -> str:
-    return str(found.details.get("state", "unknown"))
+def _state(measurement: Measurement) -> str:
+    return str(measurement.details.get("state", "unknown"))

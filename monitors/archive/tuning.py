@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from monitors.archive.estimates import WINDOW
 from monitors.archive.knowledge import FRESH_S, LIVE_S, Source, path_metrics, path_state
-from monitors.archive.measurement import Measurement, number_in
+from monitors.base.estimates import WINDOW
+from monitors.base.measurement import Measurement, number_in
 from network_provisioner.base.errors import printable
 from network_provisioner.templates.advice import HostTcp, PathFigures, Tried
 from network_provisioner.topology.graph import Path, way_of
@@ -21,11 +21,13 @@ def figures(source: Source, path: Path, is_default: bool, now: float) -> PathFig
     loss = known.get("loss")
 
     def hosts(site: str, *metrics: str) -> list[Measurement]:
-        return [found for metric in metrics for found in _newest(source, metric, site, now)]
+        return [
+            measurement for metric in metrics for measurement in _newest(source, metric, site, now)
+        ]
 
     def busiest(*metrics: str) -> float:
-        found = hosts(src, *metrics) + hosts(dst, *metrics)
-        return max((one.value for one in found if one.at >= now - LIVE_S), default=0.0)
+        loads = hosts(src, *metrics) + hosts(dst, *metrics)
+        return max((load.value for load in loads if load.at >= now - LIVE_S), default=0.0)
 
     return PathFigures(
         path.capacity_bps,
@@ -40,12 +42,12 @@ def figures(source: Source, path: Path, is_default: bool, now: float) -> PathFig
     )
 
 
-def host_tcp(told: Any) -> HostTcp | None:
+def host_tcp(details: Any) -> HostTcp | None:
     """What an agent, or this machine, says of its TCP; None where it says something else."""
     try:
-        (a, b, c), (d, e, f) = (map(int, told[name]) for name in ("rmem", "wmem"))
-        most = [int(told[name]) for name in ("core_rmem_max", "core_wmem_max")]
-        congestion = printable(str(told["congestion"]))[:16]
+        (a, b, c), (d, e, f) = (map(int, details[name]) for name in ("rmem", "wmem"))
+        most = [int(details[name]) for name in ("core_rmem_max", "core_wmem_max")]
+        congestion = printable(str(details["congestion"]))[:16]
         return HostTcp((a, b, c), (d, e, f), most[0], most[1], congestion)
     except (KeyError, TypeError, ValueError):
         return None
@@ -53,8 +55,8 @@ def host_tcp(told: Any) -> HostTcp | None:
 
 def _least(hosts: list[Measurement]) -> HostTcp | None:
     """Of several hosts of a site, the one with the smallest buffers; None where nobody says."""
-    said = [tcp for m in hosts if (tcp := host_tcp(m.details.get("tcp")))]
-    return min(said, key=lambda host: min(host.rmem[2], host.wmem[2]), default=None)
+    settings = [tcp for m in hosts if (tcp := host_tcp(m.details.get("tcp")))]
+    return min(settings, key=lambda host: min(host.rmem[2], host.wmem[2]), default=None)
 
 
 def _newest(source: Source, metric: str, site: str, now: float) -> Iterator[Measurement]:

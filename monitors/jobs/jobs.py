@@ -177,8 +177,8 @@ class Job:
             return  # a late event of an earlier submission
         self._left = 0 if attempt.last is Kind.POST_SCRIPT_TERMINATED else self._left - ended
         if ended and self._left:
-            others = (one for one in reversed(self.attempts) if not one.is_over)
-            attempt = next((one for one in others if one.cluster == attempt.cluster), attempt)
+            others = (other for other in reversed(self.attempts) if not other.is_over)
+            attempt = next((other for other in others if other.cluster == attempt.cluster), attempt)
         self.current = attempt
 
 

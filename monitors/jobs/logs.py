@@ -170,11 +170,11 @@ class JobEvents:
         POST scripts ended; of those before, what it said comes with the rest."""
         before, self._before = self._before, []
         other, self._other = self._other, []
-        told, self._last = self._last | _last_of(before), {}
+        reported, self._last = self._last | _last_of(before), {}
         first = min(_submissions(self._waiting), default=None)
         later: set[Job] = set()
         lost: list[JobEvent] = []
-        for event in _after(other, told):
+        for event in _after(other, reported):
             job = (event.cluster, event.proc)
             if event.kind is Kind.SUBMIT:
                 later.discard(job)
@@ -196,16 +196,16 @@ def _last_of(events: Iterable[JobEvent]) -> dict[Job, Moment]:
     }
 
 
-def _after(events: Sequence[JobEvent], told: Mapping[Job, Moment]) -> list[JobEvent]:
+def _after(events: Sequence[JobEvent], reported: Mapping[Job, Moment]) -> list[JobEvent]:
     """Those that came after what was told of their jobs: both logs have a job's events in the same
     order. Of a job whose told ones are not among them, all."""
-    found: set[Job] = set()
+    jobs: set[Job] = set()
     rest: list[JobEvent] = []
     for event in reversed(events):
         job = (event.cluster, event.proc)
-        if job not in found:
-            if told.get(job) == _moment(event):
-                found.add(job)
+        if job not in jobs:
+            if reported.get(job) == _moment(event):
+                jobs.add(job)
             else:
                 rest.append(event)
     return rest[::-1]

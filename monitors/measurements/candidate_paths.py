@@ -45,14 +45,14 @@ class PathHolder(Protocol):
 
 def used_pairs(archive: Archive, sites: Collection[str], now: float) -> list[tuple[str, str]]:
     """The pairs of sites between which something was transferred within a week."""
-    found = []
+    pairs = []
     for subject in archive.subjects("throughput"):
         src, _, dst = subject.partition(">")
         if src in sites and dst in sites and src != dst:
             latest = archive.query("throughput", subject, until=now, newest=True, limit=1)
             if latest and latest[0].at >= now - USED_S:
-                found.append((src, dst))
-    return found
+                pairs.append((src, dst))
+    return pairs
 
 
 def wanted_tasks(
@@ -64,7 +64,7 @@ def wanted_tasks(
     """By name, the tasks that measure the candidate paths of these pairs, where both sites have an
     agent at the site's own address, and there is more than one path."""
     by_address = {member.address: name for name, member in members.items()}
-    found: dict[str, dict[str, Any]] = {}
+    tasks: dict[str, dict[str, Any]] = {}
     for src, dst in pairs:
         ends = [by_address.get(topology.nodes[site].address) for site in (src, dst)]
         paths = topology.candidate_paths(src, dst, MOST_PATHS)
@@ -73,8 +73,8 @@ def wanted_tasks(
         for number, path in enumerate(paths, 1):
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{src}-{dst}")[:80]
             body = {"from": ends[0], "to": ends[1], "via": list(path.nodes[1:-1])}
-            found[f"path:{name}:{number}"] = {**USUAL, **given, **body}
-    return found
+            tasks[f"path:{name}:{number}"] = {**USUAL, **given, **body}
+    return tasks
 
 
 class HeldPaths:

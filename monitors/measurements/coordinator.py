@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport
 from monitors.measurements.candidate_paths import (
     BY,
@@ -237,9 +237,9 @@ class Coordinator:
         with self._lock:
             entry, now = self._registry.get(name), self._now()
             counts = {name: self._store.counts(name)}
-            found = task_view(entry, self._planner.following(now)(name), counts)
+            view = task_view(entry, self._planner.following(now)(name), counts)
             runs = self._store.runs(0, now + 1, name, _RECENT)
-            return {**found, "runs": [run.as_dict() for run in runs]}
+            return {**view, "runs": [run.as_dict() for run in runs]}
 
     def put_task(
         self, name: str, body: Mapping[str, Any], who: Principal
@@ -252,8 +252,8 @@ class Coordinator:
         with self._lock:
             definition = self._registry.define(name, body)
             before = self._registry.find(name)
-            for one in (definition, *([before.definition] if before is not None else ())):
-                self.need_start(who, one)
+            for task in (definition, *([before.definition] if before is not None else ())):
+                self.need_start(who, task)
             kept = KeptTask(body, who.name, self._clock())
             with self._registry.all_or_nothing():
                 change = self._registry.put(definition, kept)
@@ -309,10 +309,10 @@ class Coordinator:
     def run(self, run_id: str) -> Run:
         """One run. Raises BrokerError ``unknown_measurement``."""
         with self._lock:
-            found = self._planner.run_store.get(run_id)
-        if found is None:
+            stored = self._planner.run_store.get(run_id)
+        if stored is None:
             raise BrokerError(f"there is no run {run_id!r:.200}", "unknown_measurement")
-        return found
+        return stored
 
     def runs(self, since_ms: int, until_ms: int, task: str | None, limit: int) -> list[Run]:
         """The newest ``limit`` runs that begin in between, oldest first."""
@@ -326,10 +326,10 @@ class Coordinator:
 
     def counts(self) -> dict[str, int]:
         """How many runs that are kept are in each state, of all tasks together."""
-        found: Counter[str] = Counter()
+        counted: Counter[str] = Counter()
         for states in self._store.counts().values():
-            found.update(states)
-        return dict(found)
+            counted.update(states)
+        return dict(counted)
 
     # -- within ------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ def _blocked(tasks: Sequence[Task]) -> Iterator[LoadBound]:
         longest = sorted(members, key=lambda task: -task.duration_ms)[:2]
         best, pair = 0.0, None
         for task in members:
-            other = next((one for one in longest if one is not task), None)
+            other = next((candidate for candidate in longest if candidate is not task), None)
             if other is not None:
                 part = other.duration_ms + 2 * task.duration_ms
                 if part / (task.period_ms + task.deadline_ms) > best:
@@ -121,7 +121,7 @@ def _blocked(tasks: Sequence[Task]) -> Iterator[LoadBound]:
 
 def _resources(tasks: Sequence[Task]) -> Iterator[_Group]:
     for resource, members in on_each(tasks).items():
-        yield _Group(words(resource), 1, [(task, 1) for task in members])
+        yield _Group(resource_text(resource), 1, [(task, 1) for task in members])
 
 
 def _domains(tasks: Sequence[Task], agreement: Agreement) -> Iterator[_Group]:
@@ -137,11 +137,11 @@ def _domains(tasks: Sequence[Task], agreement: Agreement) -> Iterator[_Group]:
 
 def on_each(tasks: Iterable[Task]) -> Mapping[Resource, list[Task]]:
     """The tasks that need each host and link."""
-    found: defaultdict[Resource, list[Task]] = defaultdict(list)
+    on_resource: defaultdict[Resource, list[Task]] = defaultdict(list)
     for task in tasks:
         for resource in task.needs:
-            found[resource].append(task)
-    return found
+            on_resource[resource].append(task)
+    return on_resource
 
 
 def shares(tasks: Iterable[Task]) -> Mapping[Resource, float]:
@@ -152,7 +152,7 @@ def shares(tasks: Iterable[Task]) -> Mapping[Resource, float]:
     }
 
 
-def words(resource: Resource) -> str:
+def resource_text(resource: Resource) -> str:
     """A host or a link, for people."""
     return f"host {resource}" if isinstance(resource, str) else f"link {'-'.join(resource)}"
 
@@ -241,17 +241,17 @@ def usage(tasks: Iterable[Task], agreement: Agreement, schedule: Schedule) -> li
         )
         return _sums(changes, schedule.hyperperiod_ms, len(members))
 
-    found = [ResourceUse("host", name, *of(members)) for name, members in hosts.items()]
-    found += [
+    uses = [ResourceUse("host", name, *of(members)) for name, members in hosts.items()]
+    uses += [
         ResourceUse("link", "-".join(link), *of(members), 1, agreement.links.get(link))
         for link, members in links.items()
     ]
     for name, inside in agreement.domains.items():
         members = {task.name for task in by_name.values() if inside & task.links}
         at_once, most = agreement.at_once.get(name), agreement.domain_bps.get(name)
-        found.append(ResourceUse("domain", name, *of(members), at_once, most))
+        uses.append(ResourceUse("domain", name, *of(members), at_once, most))
     kinds = ("host", "link", "domain")
-    return sorted(found, key=lambda u: (kinds.index(u.kind), -u.share, u.name))
+    return sorted(uses, key=lambda u: (kinds.index(u.kind), -u.share, u.name))
 
 
 def _changes(begin: int, end: int, whole: int, load: float) -> Iterator[tuple[int, int, float]]:

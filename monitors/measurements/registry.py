@@ -17,7 +17,7 @@ from typing import Any
 from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.probes.tools import TOOLS
 from monitors.measurements.run_store import KeptTask
-from monitors.measurements.schedule import Recurring, arrive, leave, moved, plan
+from monitors.measurements.schedule import Recurring, arrive, leave, moved_tasks, plan
 from monitors.measurements.task_data import Definition, definition_of
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
 from network_provisioner.base.errors import BrokerError, InputError
@@ -49,7 +49,7 @@ class ScheduleChange:
 
     gone: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
-    moved: bool = False
+    moved_tasks: bool = False
 
 
 class TaskRegistry:
@@ -76,9 +76,9 @@ class TaskRegistry:
         there was none. What was added and no longer can be (its agent is gone, there is no room)
         stays in the registry with its problem. Raises Infeasible where those of the configuration
         do not fit all together, naming them."""
-        for name, one in kept.items():
+        for name, kept_task in kept.items():
             if name not in self._entries:
-                self._entries[name] = self._revived(name, one)
+                self._entries[name] = self._revived(name, kept_task)
         before = _saved_tasks(saved) if self._same_agreement(saved) else {}
         tasks = {task.name: task for task in self.tasks()}
         unchanged = {name for name in before if tasks.get(name) == before[name]}
@@ -86,7 +86,7 @@ class TaskRegistry:
         news = [task for name, task in tasks.items() if name not in unchanged]
         if not before or len(news) > _MOST_ARRIVALS:
             self._plan_all()
-            return ScheduleChange(gone, (), moved=saved is not None)
+            return ScheduleChange(gone, (), moved_tasks=saved is not None)
         schedule = _saved_schedule(saved)
         for name in gone:
             schedule = leave(schedule, name)
@@ -99,7 +99,7 @@ class TaskRegistry:
                 settled.append(task)
             except Infeasible:
                 self._plan_all()
-                return ScheduleChange(gone, (), moved=True)
+                return ScheduleChange(gone, (), moved_tasks=True)
         return ScheduleChange(gone, tuple(task.name for task in news), not kept_places)
 
     # -- reading -----------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class TaskRegistry:
             self._set(was)
             raise
         self._entries[name] = entry
-        return ScheduleChange(() if before is None else (name,), (name,), moved=not stays)
+        return ScheduleChange(() if before is None else (name,), (name,), moved_tasks=not stays)
 
     def delete(self, name: str) -> ScheduleChange:
         """Take a task away. Raises BrokerError ``unknown_task``, and ``conflict`` for one of the
@@ -199,14 +199,14 @@ class TaskRegistry:
             )
         return before
 
-    def _revived(self, name: str, one: KeptTask) -> RegisteredTask:
+    def _revived(self, name: str, kept_task: KeptTask) -> RegisteredTask:
         try:
-            return RegisteredTask(self.define(name, one.body), one.body, one)
+            return RegisteredTask(self.define(name, kept_task.body), kept_task.body, kept_task)
         except InputError as error:
-            tool = TOOLS.get(str(one.body.get("tool")), TOOLS["host"])
-            src, dst = (str(one.body.get(key) or "") for key in ("from", "to"))
+            tool = TOOLS.get(str(kept_task.body.get("tool")), TOOLS["host"])
+            src, dst = (str(kept_task.body.get(key) or "") for key in ("from", "to"))
             never = Definition(tool, src, dst, "", {}, Task(name, 1, 1, 1))
-            return RegisteredTask(never, one.body, one, str(error))
+            return RegisteredTask(never, kept_task.body, kept_task, str(error))
 
     def _plan_all(self) -> None:
         """All of the configuration, which fits; then what was added, one by one."""
@@ -229,7 +229,7 @@ class TaskRegistry:
         Infeasible; then the schedule stays."""
         before = self._schedule
         self._set(arrive(before, others, self.agreement, task))
-        return not moved(before, self._schedule)
+        return not moved_tasks(before, self._schedule)
 
     def _set(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -14,13 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.archive.measurement import (
-    UNITS,
-    Measurement,
-    check_believable,
-    check_sendable,
-    to_row,
-)
+from monitors.base.measurement import UNITS, Measurement, check_believable, check_sendable, to_row
 from monitors.measurements.probes.tools import gives
 from monitors.measurements.runs import AgentPart, Run, RunState
 from network_provisioner.base.errors import InputError
@@ -98,10 +92,10 @@ def _measurement(item: _Measured, run: Run, part: AgentPart) -> Measurement:
         f"agent:{part.agent}", "", item.details,
     )  # fmt: skip
     for key in ("unit", "id", "subject", "source", "workflow"):
-        said = getattr(item, key)
-        if said not in (None, getattr(right, key)):
+        reported = getattr(item, key)
+        if reported not in (None, getattr(right, key)):
             raise InputError(
-                f"{metric}: found {key} {shown(said)}, expected {getattr(right, key)!r}"
+                f"{metric}: found {key} {shown(reported)}, expected {getattr(right, key)!r}"
             )
     if metric in _SHARES and not 0 <= value <= 1:
         raise InputError(f"{metric}: found {value!r}, expected 0 to 1")

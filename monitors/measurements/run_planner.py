@@ -96,14 +96,14 @@ class RunPlanner:
             if (
                 run.at_ms > now_ms
                 if run.task in change.gone
-                else change.moved
+                else change.moved_tasks
                 and run.at_ms > soon
                 and not recurring.has(run.task, run.at_ms)
                 and self._can_be_told(run, now_ms)
             )
         }
         slots = recurring.between(soon, self.until_ms)
-        wanted = (slot for slot in slots if change.moved or slot.task in change.added)
+        wanted = (slot for slot in slots if change.moved_tasks or slot.task in change.added)
         runs = [*dropped.values(), *self._of_slots(wanted, now_ms, dropped, self.anew)]
         facts: dict[str, Any] = {"until_ms": self.until_ms, "schedule": self._registry.saved()}
         self.run_store.write(runs, facts=facts, tasks=tasks or {})

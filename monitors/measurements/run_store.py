@@ -82,11 +82,11 @@ class RunStore:
 
     def to_do(self, agent: str, now_ms: int) -> list[Run]:
         """What the agent has to do from now on, by start: what has begun and is not over, too."""
-        found = [self._runs[key] for key in self._of.get(agent, ())]
+        runs = [self._runs[key] for key in self._of.get(agent, ())]
         return sorted(
             (
                 run
-                for run in found
+                for run in runs
                 if run.end_ms > now_ms
                 and run.state is not RunState.DROPPED
                 and not any(p.agent == agent and p.reported for p in run.parts)
@@ -294,18 +294,18 @@ class MeasuringStore:
     def runs(self, since_ms: int, until_ms: int, task: str | None, limit: int) -> list[Run]:
         """The newest ``limit`` runs that begin in between, oldest first; of a task, or of all."""
         where = "WHERE at_ms >= ? AND at_ms < ? AND (? IS NULL OR task = ?)"
-        found = self._runs(
+        stored = self._runs(
             f"{where} ORDER BY at_ms DESC, id DESC LIMIT ?", since_ms, until_ms, task, task, limit
         )
-        return found[::-1]
+        return stored[::-1]
 
     def counts(self, task: str | None = None) -> Any:
         """How many runs that are kept are in each state: of a task, or of all by task."""
         sql = "SELECT task, state, count(*) FROM run WHERE ? IS NULL OR task = ? GROUP BY 1, 2"
-        found: dict[str, dict[str, int]] = {}
+        by_task: dict[str, dict[str, int]] = {}
         for name, state, count in self._rows(sql, task, task):
-            found.setdefault(name, {})[state] = count
-        return found if task is None else found.get(task, {})
+            by_task.setdefault(name, {})[state] = count
+        return by_task if task is None else by_task.get(task, {})
 
     def close(self) -> None:
         """Close the file. Harmless if done twice."""

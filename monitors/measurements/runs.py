@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.task_data import Definition
@@ -101,8 +101,8 @@ def after(run: Run, part: AgentPart, measurements: Sequence[Measurement]) -> Run
     """The run after one of its agents reported: ``part`` as it is then, and what was measured."""
     parts = tuple(part if p.agent == part.agent else p for p in run.parts)
     if not part.measures:
-        said = run.state is RunState.FAILED and part.error
-        error = f"{run.error}; {part.agent}: {part.error}" if said else run.error
+        failure = run.state is RunState.FAILED and part.error
+        error = f"{run.error}; {part.agent}: {part.error}" if failure else run.error
         return replace(run, parts=parts, error=error)
     if measurements:
         measured = tuple(m.metric for m in measurements)

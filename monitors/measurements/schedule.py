@@ -77,7 +77,7 @@ def arrive(schedule: Schedule, tasks: Iterable[Task], agreement: Agreement, task
     before = tuple(tasks)
     ordered = _checked((*before, task), agreement)
     whole_ms = hyperperiod(ordered, schedule.hyperperiod_ms)
-    table, by_name = Timetable(agreement), {found.name: found for found in ordered}
+    table, by_name = Timetable(agreement), {placed.name: placed for placed in ordered}
     kept = schedule.repeated(whole_ms).slots
     for slot in kept:
         table.take(by_name[slot.task], slot.start_ms)
@@ -97,7 +97,7 @@ def leave(schedule: Schedule, name: str) -> Schedule:
     return replace(schedule, slots=tuple(slot for slot in schedule.slots if slot.task != name))
 
 
-def moved(before: Schedule, after: Schedule) -> tuple[str, ...]:
+def moved_tasks(before: Schedule, after: Schedule) -> tuple[str, ...]:
     """The tasks of both schedules that have other instants in the second."""
     whole = math.lcm(before.hyperperiod_ms, after.hyperperiod_ms)
     old, new = (
@@ -185,13 +185,13 @@ class Recurring:
 
     def of_release(self, task: str, release_ms: int) -> Slot | None:
         """The slot of that release; None where the task is not released then."""
-        found = self.next_of(task, release_ms)  # no later release has a slot before it
-        return found if found is not None and found.release_ms == release_ms else None
+        slot = self.next_of(task, release_ms)  # no later release has a slot before it
+        return slot if slot is not None and slot.release_ms == release_ms else None
 
     def has(self, task: str, at_ms: int) -> bool:
         """Whether a slot of the task begins at that instant."""
-        found = self.next_of(task, at_ms)
-        return found is not None and found.start_ms == at_ms
+        slot = self.next_of(task, at_ms)
+        return slot is not None and slot.start_ms == at_ms
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -199,12 +199,12 @@ class Recurring:
 
     @cached_property
     def _by_task(self) -> dict[str, tuple[list[Slot], list[int]]]:
-        found: dict[str, tuple[list[Slot], list[int]]] = {}
+        by_task: dict[str, tuple[list[Slot], list[int]]] = {}
         for slot in self._slots:
-            slots, starts = found.setdefault(slot.task, ([], []))
+            slots, starts = by_task.setdefault(slot.task, ([], []))
             slots.append(slot)
             starts.append(slot.start_ms)
-        return found
+        return by_task
 
 
 class Timetable:
@@ -246,13 +246,13 @@ class Timetable:
 
     def _of(self, task: Task) -> tuple[list[_Stretches], list[_Level]]:
         key = task.hosts, task.links
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = (
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = (
                 [self._busy[resource] for resource in task.needs],
                 [level for links, level in self._domains if links & task.links],
             )
-        return found
+        return known
 
 
 class _Stretches:
@@ -292,14 +292,14 @@ class _Level:
 
     def without_room(self, load_bps: float) -> _Stretches:
         """When there is none for so much more load; it goes on changing with what runs."""
-        found = self._full.get(load_bps)
-        if found is None:
-            found = self._full[load_bps] = _Stretches()
+        stretches = self._full.get(load_bps)
+        if stretches is None:
+            stretches = self._full[load_bps] = _Stretches()
             ends = [*self._begins[1:], _EVER]
             for at, end, level in zip(self._begins, ends, self._levels, strict=True):
                 if self._is_full(level, load_bps):
-                    found.add(at, end)
-        return found
+                    stretches.add(at, end)
+        return stretches
 
     def add(self, start_ms: int, end_ms: int, load_bps: float) -> None:
         """One more runs then."""

@@ -299,11 +299,11 @@ def _check_held(
     if members is None:
         return
     for end in ends:
-        wanted, found = topology.nodes[site_of(end)].address, members[end].address
-        if wanted != found:
+        wanted, address = topology.nodes[site_of(end)].address, members[end].address
+        if wanted != address:
             raise InputError(
-                f"{what}: via: agent {end!r} has the address {found}, expected {wanted or 'one'}, "
-                "the site's own in the topology: rules are for that"
+                f"{what}: via: agent {end!r} has the address {address}, expected "
+                f"{wanted or 'one'}, the site's own in the topology: rules are for that"
             )
 
 

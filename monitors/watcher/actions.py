@@ -204,22 +204,22 @@ class ReportFlows(_OfDecision):
         """See PendingAction."""
         if not self.running():
             return
-        found = {
-            one
-            for one in self.open_now(self.watched.workflow, self.decision.job)
-            if not self.pair.far or one.far == self.pair.far
+        reports = {
+            connection
+            for connection in self.open_now(self.watched.workflow, self.decision.job)
+            if not self.pair.far or connection.far == self.pair.far
         }
-        last = found & self._before
-        if found and self._before and last != self._told:
+        last = reports & self._before
+        if reports and self._before and last != self._told:
             try:
-                named = flows((one.ends for one in last), self.pair.client == "src")
+                named = flows((connection.ends for connection in last), self.pair.client == "src")
                 broker.report_flows(self.pair.id, named)
             except BrokerError as error:
                 if error.code in AWAY:
                     raise
                 log.info("%s: %s", self.pair.id, error)  # others have these packets
             self._told = last
-        self._before = found
+        self._before = reports
         raise Later(_LOOK_S)
 
 
@@ -239,7 +239,7 @@ class Tell(_OfDecision):
         if _known(broker, self.pair.id) is not None:
             return  # only the answer was lost: its state says what it became
         request = without_path(self.watched, self.decision, self.pair, self.pair.reason)
-        refused = [one.error for one in broker.ask([request]) if one.error is not None]
+        refused = [answer.error for answer in broker.ask([request]) if answer.error is not None]
         event = "untold" if refused else "told"
         self.note(event, self.pair.id, reason=str(refused[0]) if refused else self.pair.reason)
 
@@ -271,11 +271,11 @@ class RequestAgain(_OfDecision):
         for request, answer in zip(requests, answers, strict=True):
             new = Pair(request.id, request.src, request.dst, size_bytes=request.size_bytes)
             pair = before.get((request.src, request.dst), new)
-            found = RequestOutcome(request.id, UNASKED, str(answer.error))
+            outcome = RequestOutcome(request.id, UNASKED, str(answer.error))
             if (got := answer.transit) is not None:
-                found = RequestOutcome(got.id, str(got.state), got.reason, True, got)
-            pairs.append(pair.answered(found))
-            self.note("asked_again", found.id, state=found.state, reason=found.reason)
+                outcome = RequestOutcome(got.id, str(got.state), got.reason, True, got)
+            pairs.append(pair.answered(outcome))
+            self.note("asked_again", outcome.id, state=outcome.state, reason=outcome.reason)
         decision = replace(self.decision, pairs=tuple(pairs))
         self.got(decision)
         for answer in answers:

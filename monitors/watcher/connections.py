@@ -61,15 +61,15 @@ class Tables:
 
 
 def _established(folder: Path) -> dict[str, Connection]:
-    found = {}
+    connections = {}
     for table in (folder / "tcp", folder / "tcp6"):
         if not table.exists():
             continue
         for row in (line.split() for line in table.read_text().splitlines()[1:]):
             if row[3] == _ESTABLISHED:
                 (_, here), (far, there) = _end(row[1]), _end(row[2])
-                found[f"socket:[{row[9]}]"] = Connection((here, there), far)
-    return found
+                connections[f"socket:[{row[9]}]"] = Connection((here, there), far)
+    return connections
 
 
 def flows(ends: Iterable[Ends], at_source: bool) -> list[Flow]:
@@ -93,11 +93,11 @@ class JobConnections:
         if (now := self._clock()) - self._at >= _FRESH_S:
             self._at, self._jobs, self._tables = now, _of_jobs(), Tables()
         mine = self._jobs.get((workflow, job), ())
-        return {one for process in mine for one in self._tables.connections(process)}
+        return {connection for process in mine for connection in self._tables.connections(process)}
 
 
 def _of_jobs() -> dict[tuple[str, str], list[Path]]:
-    found: dict[tuple[str, str], list[Path]] = {}
+    directories: dict[tuple[str, str], list[Path]] = {}
     for process in processes():
         with suppress(OSError):
             if process.stat().st_uid != os.geteuid():
@@ -105,8 +105,8 @@ def _of_jobs() -> dict[tuple[str, str], list[Path]]:
             words = os.fsdecode((process / "environ").read_bytes()).split("\0")
             given = dict(word.partition("=")[::2] for word in words)
             if WORKFLOW in given:
-                found.setdefault((given[WORKFLOW], given.get(JOB, "")), []).append(process)
-    return found
+                directories.setdefault((given[WORKFLOW], given.get(JOB, "")), []).append(process)
+    return directories
 
 
 def _open_files(folder: Path) -> Iterator[str]:
@@ -119,9 +119,7 @@ def _end(text: str) -> tuple[str, int]:
     """Address and port, as the kernel prints them: words of the machine's own byte order."""
     address, _, port = text.partition(":")
     words = f"{len(address) // 8}I"
-    found = ip_address(
-        struct.pack(f"={words}", *struct.unpack(f">{words}", bytes.fromhex(address)))
-    )
-    if isinstance(found, IPv6Address):
-        found = found.ipv4_mapped or found
-    return str(found), int(port, 16)
+    ip = ip_address(struct.pack(f"={words}", *struct.unpack(f">{words}", bytes.fromhex(address))))
+    if isinstance(ip, IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    return str(ip), int(port, 16)

@@ -169,13 +169,13 @@ class HeldPaths:
             del self._paused[file.file]
             self.add(self._again(file))
             return
-        found = rules.due(decision, last, rules.newest_of_dag(self._jobs), now)
-        if found is None:
+        actions = rules.due(decision, last, rules.newest_of_dag(self._jobs), now)
+        if actions is None:
             self._follow(file)
             return
-        killed = found.outcome == "pre_failed"
-        self._give_back(file, file.pairs, found.outcome, _KILLED if killed else "")
-        if found.pause:
+        killed = actions.outcome == "pre_failed"
+        self._give_back(file, file.pairs, actions.outcome, _KILLED if killed else "")
+        if actions.pause:
             self._paused.setdefault(file.file, file)
         else:
             self._paused.pop(file.file, None)

@@ -20,9 +20,9 @@ from monitors.watcher.registry import Registration
 from monitors.watcher.workflow_files import (
     DeletedFiles,
     Files,
-    elsewhere,
     is_deleted,
     process_alive,
+    remote_dagman,
 )
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
@@ -94,7 +94,7 @@ class RegisteredWorkflows:
         if is_deleted(entry.submit_dir):
             files = DeletedFiles(entry.submit_dir)
         else:
-            files = Files(entry.submit_dir, process_alive if here else elsewhere)
+            files = Files(entry.submit_dir, process_alive if here else remote_dagman)
         watched = Watched(entry.workflow, entry.submit_dir, files.dag, config)
         following = HeldPaths(
             watched=watched,

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.workflows.planned.owned import as_owner, read_text
+from monitors.workflows.planned.foreign_files import as_owner, read_text
 
 ENDING = ".json"
 LOCK = "lock"
@@ -134,12 +134,12 @@ def end(folder: Path, patience_s: float = 5.0) -> bool:
     while (lock := hold(folder)) is None:
         if time.monotonic() > deadline:
             return False
-        said = (folder / LOCK).read_text(encoding="ascii", errors="replace").strip()
+        pid_text = (folder / LOCK).read_text(encoding="ascii", errors="replace").strip()
         # The lock is held, so the process that wrote its number into it has not ended, unless
         # another has taken it since; what has it open is no stranger to whom the number went.
-        if said.isdecimal() and _has_open(int(said), folder / LOCK):
+        if pid_text.isdecimal() and _has_open(int(pid_text), folder / LOCK):
             with suppress(ProcessLookupError):
-                os.kill(int(said), signal.SIGTERM)
+                os.kill(int(pid_text), signal.SIGTERM)
         time.sleep(_POLL_S)
     os.close(lock)
     return True
@@ -147,15 +147,15 @@ def end(folder: Path, patience_s: float = 5.0) -> bool:
 
 def _has_open(pid: int, file: Path) -> bool:
     with suppress(OSError):
-        found = [fd for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.exists()]
-        return any(fd.samefile(file) for fd in found)
+        descriptors = [fd for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.exists()]
+        return any(fd.samefile(file) for fd in descriptors)
     return False
 
 
 def entries(folder: Path) -> Iterator[Registration]:
     """All that is registered. Files that are no entries are passed over."""
-    with suppress(OSError), os.scandir(folder) as found:
-        names = sorted(f.name for f in found)
+    with suppress(OSError), os.scandir(folder) as scan:
+        names = sorted(f.name for f in scan)
         for name in names:
             if name.endswith(ENDING) and not name.startswith("."):
                 entry = _read(folder / name)

@@ -104,18 +104,18 @@ def due(decision: DecisionTime, last: Fact | None, dag: Fact | None, now: float)
         return None
     if last is not None and not _counts(last, decision):
         last = None
-    found = _of_job(last, now) if last is not None else None
+    action = _of_job(last, now) if last is not None else None
     over = None
     if dag is not None and now - dag.read.at >= _DAG_WAITS_S.get(dag.what, math.inf):
         over = dag.what
     if over is DagmanState.ENDED:
-        if found is not None and not found.pause:
-            return found  # a failed PRE says more than the end that came of it
+        if action is not None and not action.pause:
+            return action  # a failed PRE says more than the end that came of it
         return Due(outcome_of(last) if last is not None and last.what in _OVER else DAG_ENDED)
     # Whatever was submitted runs on without its DAGMan.
     if over is DagmanState.GONE and (last is None or last.what is None):
-        return found or Due(DAGMAN_GONE)
-    return found
+        return action or Due(DAGMAN_GONE)
+    return action
 
 
 def runs(decision: DecisionTime, last: Fact | None) -> bool:

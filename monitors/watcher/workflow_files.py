@@ -51,7 +51,7 @@ def process_alive(pid: int) -> bool | None:
     return not command or b"-dag" in command.lower()
 
 
-def elsewhere(_pid: int) -> bool | None:
+def remote_dagman(_pid: int) -> bool | None:
     """For a DAGMan on another machine."""
     return None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.facts.transfers import transfers_of
 from network_provisioner.base.units import goodput
 
@@ -185,15 +185,15 @@ _LARGEST = 1e18  # seconds or bytes that anything can have had
 def analyse(measurements: Iterable[Measurement]) -> Analysis:
     """The analysis of all measurements of :data:`READ` among these, whatever their order."""
     known = (m for m in measurements if 0 <= m.value < _LARGEST)
-    found = sorted(known, key=lambda m: (m.at, m.id))
-    jobs = [m for m in found if m.metric == "job"]
-    moved = _transfers(found)
+    facts = sorted(known, key=lambda m: (m.at, m.id))
+    jobs = [m for m in facts if m.metric == "job"]
+    moved = _transfers(facts)
     if not jobs:
         return Analysis(transfers=moved)
     first = min(number(m, "submitted_at") or m.at for m in jobs)
     last = max(m.at for m in jobs)
     own = [m for m in jobs if text(m, "kind") in _OWN]
-    runs = _runs(jobs, [m for m in found if m.metric == "task"])
+    runs = _runs(jobs, [m for m in facts if m.metric == "task"])
     own_runs = [m for m in runs if text(m, "kind") in _OWN]
     return Analysis(
         first_at=first,
@@ -218,12 +218,14 @@ def submission(job: Measurement) -> object:
     return job.details.get("cluster") or job.id
 
 
-def hold_of(told: object, until: float) -> Hold | None:
+def hold_of(details: object, until: float) -> Hold | None:
     """What a measurement says of a hold that lasted ``until`` then (Unix seconds)."""
-    if not isinstance(told, Mapping) or not isinstance(since := told.get("since"), int | float):
+    if not isinstance(details, Mapping) or not isinstance(
+        since := details.get("since"), int | float
+    ):
         return None
-    reason, codes = told.get("reason"), (told.get("code"), told.get("subcode"))
-    code, subcode = (one if isinstance(one, int) else 0 for one in codes)
+    reason, codes = details.get("reason"), (details.get("code"), details.get("subcode"))
+    code, subcode = (hold_code if isinstance(hold_code, int) else 0 for hold_code in codes)
     shown = reason if isinstance(reason, str) else ""
     return Hold(since, max(0.0, until - since), shown, code, subcode)
 
@@ -252,7 +254,7 @@ def _runtimes(runs: Sequence[Measurement]) -> list[Runtimes]:
     by_kind = _grouped(runs, lambda m: (*split_subject(m.subject), text(m, "kind")))
     for (name, site, kind), group in by_kind:
         cpu = [number(m, "cpu_s") for m in group]
-        known = [one for one in cpu if one is not None]
+        known = [seconds for seconds in cpu if seconds is not None]
         done = [m.value for m in group if _done(m)]
         rows.append(
             Runtimes.of(
@@ -277,8 +279,8 @@ def _waits(own: Sequence[Measurement]) -> list[WaitTimes]:
     ]
 
 
-def _transfers(found: Sequence[Measurement]) -> list[TransferTotals]:
-    ways = [(src, dst, m) for src, dst, m in transfers_of(found)]
+def _transfers(measurements: Sequence[Measurement]) -> list[TransferTotals]:
+    ways = [(src, dst, m) for src, dst, m in transfers_of(measurements)]
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for src, dst, m in ways:
         groups[src, dst, text(m, "tool")].append(m)
@@ -292,7 +294,7 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
         if m.details.get("bytes") is not None and (seconds := number(m, "seconds") or 0.0) > 0
     ]
     rates = [goodput(int(n_bytes), seconds) for n_bytes, seconds in timed if n_bytes > 0]
-    seconds = sum(one for _, one in timed)
+    seconds = sum(duration for _, duration in timed)
     paths = Counter(
         tuple(str(node) for node in path)
         for m in group
@@ -366,12 +368,12 @@ def _first_cause(processes: Sequence[Measurement]) -> Measurement:
 def _of_pegasus_lite(code: int | None, stderr: str) -> str:
     """Why a job failed whose program did not: since Pegasus 5.1.3 its PegasusLite says so by an
     exit code of its own. "" for any other."""
-    found = _LITE_EXIT.search(stderr) if code == _LITE_FAILED else None
-    if found is None:
+    match = _LITE_EXIT.search(stderr) if code == _LITE_FAILED else None
+    if match is None:
         return ""
     return (
         f"exit code {code}: PegasusLite failed before or after the program,"
-        f" where a command had exit code {found[1]}"
+        f" where a command had exit code {match[1]}"
     )
 
 
@@ -380,16 +382,16 @@ def _failed_tasks(job: Measurement) -> list[FailedTask]:
     rows = [row for row in known if isinstance(row, dict)] if isinstance(known, list) else []
     tasks = [replace(job, details=row) for row in rows]
     return [
-        FailedTask(text(one, "task"), text(one, "transformation"), whole(one, "exitcode"))
-        for one in tasks
+        FailedTask(text(task, "task"), text(task, "transformation"), whole(task, "exitcode"))
+        for task in tasks
     ]
 
 
 def _grouped(
-    found: Iterable[Measurement], key: Callable[[Measurement], tuple[str, ...]]
+    measurements: Iterable[Measurement], key: Callable[[Measurement], tuple[str, ...]]
 ) -> list[tuple[tuple[str, ...], list[Measurement]]]:
     groups: dict[tuple[str, ...], list[Measurement]] = defaultdict(list)
-    for measurement in found:
+    for measurement in measurements:
         groups[key(measurement)].append(measurement)
     return sorted(groups.items())
 

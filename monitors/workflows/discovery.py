@@ -25,10 +25,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from monitors.workflows.condor import PATIENCE_S, Run, ads, printed
+from monitors.jobs.condor import PATIENCE_S, Run, ads, printed
 from monitors.workflows.logs.tail import state_of
 from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
-from monitors.workflows.planned.owned import as_owner, read_bytes, read_text
+from monitors.workflows.planned.foreign_files import as_owner, read_bytes, read_text
 from monitors.workflows.planned.sub_workflows import root_of
 from monitors.workflows.planned.submit_dir import dag_of
 
@@ -102,7 +102,7 @@ class Registry:
         except OSError:
             pass
         self._known = known
-        return [found for _, found in known.values() if found is not None]
+        return [workflow for _, workflow in known.values() if workflow is not None]
 
 
 def _entry(path: str) -> FoundWorkflow | None:
@@ -150,17 +150,17 @@ class PegasusDatabase:
         ]
 
     def _copy(self) -> None:
-        seen = [state_of(self._path.with_name(self._path.name + one)) for one in _ENDINGS]
+        seen = [state_of(self._path.with_name(self._path.name + ending)) for ending in _ENDINGS]
         if seen == self._seen:
             return
         settled = time.time() - self._path.stat().st_mtime > _SETTLED_S
         with tempfile.TemporaryDirectory(prefix="adon-") as folder, as_owner(self._owner):
             copy = Path(folder) / self._path.name
             # Not the journal: SQLite deletes the file that one names as its super-journal.
-            for one in ("", "-wal"):
+            for ending in ("", "-wal"):
                 with suppress(FileNotFoundError):
-                    data = read_bytes(self._path.with_name(self._path.name + one), _MOST_COPIED)
-                    copy.with_name(copy.name + one).write_bytes(data)
+                    data = read_bytes(self._path.with_name(self._path.name + ending), _MOST_COPIED)
+                    copy.with_name(copy.name + ending).write_bytes(data)
             self._rows = _listed(f"{copy.as_uri()}?mode=rw")
         self._seen = seen if settled else None
 
@@ -196,8 +196,8 @@ class CondorQueue:
             ["condor_q", "-allusers", "-constraint", constraint,
              "-json", "-attributes", "Iwd,Arguments"]
         )  # fmt: skip
-        found = [_of_job(job) for job in ads(answer) or ()]
-        return [one for one in found if one is not None]
+        workflows = [_of_job(job) for job in ads(answer) or ()]
+        return [workflow for workflow in workflows if workflow is not None]
 
 
 def _of_job(job: Mapping[str, Any]) -> FoundWorkflow | None:
@@ -221,41 +221,41 @@ def of_all(since: Callable[[], float]) -> list[WorkflowSource]:
     for home in sorted(homes):
         if home != Path("/") and os.access(home, os.X_OK) and home.is_dir():
             sources += _of_home(home, home.stat().st_uid, since)
-    if found := unread_homes():
-        _log.warning("workflows of all users: %s", cannot_read(found))
+    if closed := unread_homes():
+        _log.warning("workflows of all users: %s", cannot_read(closed))
     return sources
 
 
 def unread_homes() -> dict[str, Path]:
     """By the name of each user that can log in, what this process may not read of the places where
     that user's workflows are known."""
-    found = {}
+    homes = {}
     for user in pwd.getpwall():
         home = Path(user.pw_dir)
         if home == Path("/") or user.pw_shell.endswith(_NO_SHELLS):
             continue
         closed = (_closed(home, home / known) for known in (REGISTRY, DATABASE))
-        if (path := next((one for one in closed if one is not None), None)) is not None:
-            found[user.pw_name] = path
-    return found
+        if (path := next((folder for folder in closed if folder is not None), None)) is not None:
+            homes[user.pw_name] = path
+    return homes
 
 
-def cannot_read(found: Mapping[str, Path]) -> str:
+def cannot_read(homes: Mapping[str, Path]) -> str:
     """In words, of :func:`unread_homes`."""
-    shown = [f"{path} of {user}" for user, path in sorted(found.items())[:_MOST_SHOWN]]
-    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    shown = [f"{path} of {user}" for user, path in sorted(homes.items())[:_MOST_SHOWN]]
+    more = f" and {len(homes) - _MOST_SHOWN} more" if len(homes) > _MOST_SHOWN else ""
     return f"cannot read {', '.join(shown)}{more}; only what HTCondor's queue shows is found there"
 
 
 def _closed(home: Path, path: Path) -> Path | None:
     """The first on the way from ``home`` to ``path`` that is there and may not be looked into."""
-    between = [one for one in reversed(path.parents) if one.is_relative_to(home)]
-    for one in (*between, path):
-        if not os.access(one, os.F_OK, effective_ids=True):
+    between = [folder for folder in reversed(path.parents) if folder.is_relative_to(home)]
+    for folder in (*between, path):
+        if not os.access(folder, os.F_OK, effective_ids=True):
             return None
-        wanted = os.R_OK if one == path else os.X_OK
-        if not os.access(one, wanted, effective_ids=True):
-            return one
+        wanted = os.R_OK if folder == path else os.X_OK
+        if not os.access(folder, wanted, effective_ids=True):
+            return folder
     return None
 
 
@@ -309,12 +309,12 @@ class Discovery:
     def _look(self, sources: Iterable[WorkflowSource]) -> None:
         for source in sources:
             try:
-                found = source.look()
+                workflows = source.look()
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("workflows are not found")
                 continue
             with self._lock:
-                self._found |= set(found)
+                self._found |= set(workflows)
 
     def _run(self) -> None:
         looked = time.monotonic()

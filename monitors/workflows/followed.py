@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
+from monitors.jobs.condor import Dagman, Gone
 from monitors.jobs.jobs import Jobs
 from monitors.jobs.logs import WorkflowLogs
-from monitors.workflows.condor import Dagman, Gone
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
@@ -25,9 +25,9 @@ from monitors.workflows.logs.dagman import DagmanStep, StatusChange, StepKind, l
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.stamps import LogTimes
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState
 from monitors.workflows.logs.tail import state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 _YEAR_S = 363 * 86400.0  # less than one, with the grace that clocks have
@@ -296,17 +296,17 @@ class FollowedWorkflow:
     def _read_out_once(self) -> None:
         reading = self._reading
         known = reading.runs.taken + reading.runs.waiting
-        for told in reading.logs.steps():
-            if isinstance(told, StatusChange):
-                self._take_events(told.status.at)
-                self._change(told.key, told.status)
-            elif told.step is StepKind.STARTED:
-                self._take_events(told.at)
-                self._next_run(told)
-            elif told.step is StepKind.SUBMITTED:
-                reading.jobs.attempts.names[told.cluster] = told.node
-            elif told.step is StepKind.POST_ENDED:
-                reading.jobs.post_script_ended(told)
+        for step in reading.logs.steps():
+            if isinstance(step, StatusChange):
+                self._take_events(step.status.at)
+                self._change(step.key, step.status)
+            elif step.step is StepKind.STARTED:
+                self._take_events(step.at)
+                self._next_run(step)
+            elif step.step is StepKind.SUBMITTED:
+                reading.jobs.attempts.names[step.cluster] = step.node
+            elif step.step is StepKind.POST_ENDED:
+                reading.jobs.post_script_ended(step)
         while reading.runs.taken < known:
             self._take_event()
 

@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from monitors.archive.archive import ArchiveError
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.discovery import Discovery
-from monitors.workflows.family import Family, FamilyMember
 from monitors.workflows.inquiries import Inquiries
+from monitors.workflows.logs.status import NOT_STARTED, Status
 from monitors.workflows.logs.watch import FileWatch, open_watch
 from monitors.workflows.planned.submit_dir import SubmitDir, submit_dir_of
 from monitors.workflows.sink import (
@@ -31,7 +31,7 @@ from monitors.workflows.sink import (
     known_user,
     record_what_fits,
 )
-from monitors.workflows.status import NOT_STARTED, Status
+from monitors.workflows.workflow_tree import TreeMember, WorkflowTree
 
 _log = logging.getLogger(__name__)
 
@@ -95,22 +95,22 @@ class Follower:
         self._unrecorded: list[Measurement] = []
         self._untold: list[tuple[SubmitDir, Status]] = []
         self._unread: dict[
-            FamilyMember, None
+            TreeMember, None
         ] = {}  # those that changed and were not read yet, in order
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._complaints: dict[Path, str] = {}
-        self.family = Family(
+        self.tree = WorkflowTree(
             self._complain, self._added, keep, self._left, partial(known_user, sink)
         )
         for path in paths:
-            self.family.add(submit_dir_of(path))
+            self.tree.add(submit_dir_of(path))
 
     # ---------------------------------------------------------------- use
 
     @property
-    def workflows(self) -> list[FamilyMember]:
+    def workflows(self) -> list[TreeMember]:
         """Those that are a part of no other."""
-        return self.family.roots
+        return self.tree.roots
 
     def poll(self) -> bool:
         """Records what is new in all workflows now; whether all have ended.
@@ -119,11 +119,11 @@ class Follower:
         next call.
         """
         with self._lock:
-            self._changed(self.family.members)
+            self._changed(self.tree.members)
             while self._unread:
                 self._read()
                 self._record()
-            return self.family.ended
+            return self.tree.ended
 
     def run(self, stop: threading.Event | None = None) -> dict[Path, Status | None]:
         """Follows until every workflow has ended or ``stop`` is set; the last status of each, by
@@ -136,7 +136,7 @@ class Follower:
         stop = stop or threading.Event()
         with self._lock:
             self._watch = self._open_watch({})
-            for member in self.family.members:
+            for member in self.tree.members:
                 self._watch.add(*member.files)
         try:
             if self._discovery is not None:
@@ -151,7 +151,7 @@ class Follower:
             if self._inquiries is not None:
                 self._inquiries.close()
         self.poll()
-        return {member.dir.path: member.status for member in self.family.roots}
+        return {member.dir.path: member.status for member in self.tree.roots}
 
     def refresh(self, workflow: str, key: str) -> Status | None:
         """Reads all that a workflow (a UUID) and those inside it have written, now, and records its
@@ -160,10 +160,10 @@ class Follower:
         recorded.
         """
         with self._lock:
-            member = self.family.of(workflow)
+            member = self.tree.of(workflow)
             if member is None:
                 return None
-            self._changed([member, *self.family.below(member)])
+            self._changed([member, *self.tree.below(member)])
             self._read()
             self._unrecorded.append(member.once_more(key))
             self._record()
@@ -182,32 +182,32 @@ class Follower:
                     looked = now
                     ended_too = now - looked_at_ended > LOOK_AT_ENDED_S
                     looked_at_ended = now if ended_too else looked_at_ended
-                    self._changed(self.family.to_look_at(ended_too))
+                    self._changed(self.tree.to_look_at(ended_too))
                     self._inquire()
                 self._answer()
                 self._try()
-                if self.family.ended and not self._keep:
+                if self.tree.ended and not self._keep:
                     return
             changed = watch.wait(_STOP_CHECK_S)
             if changed:
                 stop.wait(SETTLE_S)
                 changed |= watch.wait(0)
                 with self._lock:
-                    self._changed(m for folder in changed for m in self.family.in_folder(folder))
+                    self._changed(m for folder in changed for m in self.tree.in_folder(folder))
 
     def _try(self) -> None:
         """Reads and records; whatever the sink does not take now is kept."""
         self._read()
         self._record_if_due(1)
 
-    def _changed(self, members: Iterable[FamilyMember]) -> None:
+    def _changed(self, members: Iterable[TreeMember]) -> None:
         self._unread.update(dict.fromkeys(members))
 
     def _read(self) -> None:
         while self._unread and len(self._unrecorded) < MOST_UNRECORDED:
             member = next(iter(self._unread))
             del self._unread[member]
-            measurements, statuses, others = self.family.step(member)
+            measurements, statuses, others = self.tree.step(member)
             self._unrecorded += measurements
             self._untold += [(member.dir, status) for status in statuses]
             self._changed(others)
@@ -219,7 +219,7 @@ class Follower:
             try:
                 self._record()
             except (ArchiveError, SinkError) as error:
-                if self._keep or not self.family.ended:  # at the end it is raised
+                if self._keep or not self.tree.ended:  # at the end it is raised
                     self._complain(Path(), str(error))
 
     def _record(self) -> None:
@@ -232,12 +232,12 @@ class Follower:
             raise
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._unrecorded.clear()
-        told, self._untold = self._untold, []
+        unreported, self._untold = self._untold, []
         if self._on_status is not None:
-            for submit_dir, status in told:
+            for submit_dir, status in unreported:
                 self._on_status(submit_dir, status)
 
-    def _added(self, member: FamilyMember) -> None:
+    def _added(self, member: TreeMember) -> None:
         """A workflow is followed from now on."""
         member.statuses.recorded = partial(known_status, self._sink, member.dir.workflow)
         self._unrecorded.append(member.facts())
@@ -253,14 +253,14 @@ class Follower:
     # ---------------------------------------------------------------- what others tell
 
     def _take_found(self) -> None:
-        for found in self._discovery.take() if self._discovery is not None else ():
-            self.family.found(found)
+        for workflow in self._discovery.take() if self._discovery is not None else ():
+            self.tree.take_in(workflow)
 
     def _inquire(self) -> None:
         if self._inquiries is not None:
-            self._changed(self._inquiries.look(self.family.members, self._clock()))
+            self._changed(self._inquiries.look(self.tree.members, self._clock()))
         if math.isfinite(self._give_up_s):
-            self.family.give_up(self._clock(), self._give_up_s)
+            self.tree.give_up(self._clock(), self._give_up_s)
 
     def _answer(self) -> None:
         now = time.monotonic()

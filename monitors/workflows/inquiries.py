@@ -1,5 +1,5 @@
 """What others than a workflow's own files tell of it: HTCondor where its DAGMan is silent
-(:mod:`monitors.workflows.condor`), ``pegasus-status`` where its files cannot be understood.
+(:mod:`monitors.jobs.condor`), ``pegasus-status`` where its files cannot be understood.
 
     pegasus-status -j -Q DIR
     {"totals": {"unready": 0, "ready": 1, …}, "dags": {"root": {"unready": 0, "ready": 1, "pre": 0,
@@ -24,12 +24,35 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from monitors.workflows.condor import Dagman, Dagmans, Gone, printed
-from monitors.workflows.family import FamilyMember
-from monitors.workflows.status import Status, WorkflowState
+from monitors.jobs.condor import Dagman, Dagmans, Gone, printed
+from monitors.workflows.logs.status import Status, WorkflowState
+from monitors.workflows.workflow_tree import TreeMember
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
+TIMEOUT_S = 30.0
+PATIENCE_S = 20.0  # for DAGMan's own words, before anybody else is asked
+AGAIN_S = 60.0
+_NAMES = {
+    "unready": "unready",
+    "ready": "ready",
+    "pre": "pre",
+    "in_queue": "queued",
+    "post": "post",
+    "done": "succeeded",
+    "fail": "failed",
+    "total": "total",
+}
+_STATES = {
+    "Running": WorkflowState.RUNNING,
+    "Success": WorkflowState.DONE,
+    "Failure": WorkflowState.FAILED,
+}
+_MOST_JOBS = 10**9
+Ask = Callable[[Path], str | None]
+SILENT_S = 600.0
+"""After so long without a word of a DAGMan, HTCondor is asked whether it is still there."""
+_SCHEDD_PATIENCE_S, _SCHEDD_AGAIN_S = 5.0, 300.0
 
 
 class Inquiry(Generic[Key, Answer]):
@@ -52,10 +75,10 @@ class Inquiry(Generic[Key, Answer]):
         now = time.monotonic()
         answers: dict[Key, Answer] = {}
         with self._lock:
-            for key, asked in list(self._asked.items()):
-                if asked.done():
+            for key, future in list(self._asked.items()):
+                if future.done():
                     del self._asked[key]
-                    answer = asked.result()
+                    answer = future.result()
                     if answer is not None and key in wanted:
                         answers[key] = answer
             for key in [known for known in self._due if known not in wanted]:
@@ -79,30 +102,6 @@ class Inquiry(Generic[Key, Answer]):
                 self._threads.shutdown(wait=True, cancel_futures=True)
                 self._threads = None
                 self._asked.clear()  # who begins again asks anew
-
-
-TIMEOUT_S = 30.0
-PATIENCE_S = 20.0  # for DAGMan's own words, before anybody else is asked
-AGAIN_S = 60.0
-
-_NAMES = {
-    "unready": "unready",
-    "ready": "ready",
-    "pre": "pre",
-    "in_queue": "queued",
-    "post": "post",
-    "done": "succeeded",
-    "fail": "failed",
-    "total": "total",
-}
-_STATES = {
-    "Running": WorkflowState.RUNNING,
-    "Success": WorkflowState.DONE,
-    "Failure": WorkflowState.FAILED,
-}
-_MOST_JOBS = 10**9
-
-Ask = Callable[[Path], str | None]
 
 
 def parsed(text: str | None, at: float) -> Status | None:
@@ -167,14 +166,8 @@ def _count(dag: Mapping[str, Any], name: str) -> int | None:
     return count
 
 
-SILENT_S = 600.0
-"""After so long without a word of a DAGMan, HTCondor is asked whether it is still there."""
-
-_PATIENCE_S, _AGAIN_S = 5.0, 300.0
-
-
 def inquiry_into(
-    dagmans: Dagmans, patience_s: float = _PATIENCE_S, again_s: float = _AGAIN_S
+    dagmans: Dagmans, patience_s: float = _SCHEDD_PATIENCE_S, again_s: float = _SCHEDD_AGAIN_S
 ) -> Inquiry[Dagman, Gone]:
     """Has HTCondor asked in a thread of its own."""
     return Inquiry(dagmans.gone, "dagmans", patience_s, again_s)
@@ -189,12 +182,12 @@ class Inquiries:
     dagmans: Inquiry[Dagman, Gone] | None = None
     silent_s: float = SILENT_S
 
-    def look(self, members: Collection[FamilyMember], now: float) -> list[FamilyMember]:
+    def look(self, members: Collection[TreeMember], now: float) -> list[TreeMember]:
         """Notes what was answered, and asks about what there is to ask now (Unix seconds); which
         workflows it changed. Never waits."""
         return [*self._by_pegasus(members), *self._by_condor(members, now)]
 
-    def _by_pegasus(self, members: Collection[FamilyMember]) -> list[FamilyMember]:
+    def _by_pegasus(self, members: Collection[TreeMember]) -> list[TreeMember]:
         if self.fallback is None:
             return []
         unclear = {m.dir.path: m for m in members if m.unclear and m.is_planned}
@@ -203,10 +196,10 @@ class Inquiries:
             unclear[folder].note(status, key_of(status), "pegasus-status")
         return [unclear[folder] for folder in answers]
 
-    def _by_condor(self, members: Collection[FamilyMember], now: float) -> list[FamilyMember]:
+    def _by_condor(self, members: Collection[TreeMember], now: float) -> list[TreeMember]:
         if self.dagmans is None:
             return []
-        silent: dict[Dagman, FamilyMember] = {}
+        silent: dict[Dagman, TreeMember] = {}
         for member in members:
             dagman = None if member.is_over else member.dagman
             if dagman is None:
@@ -224,6 +217,6 @@ class Inquiries:
 
     def close(self) -> None:
         """Asks nobody any more."""
-        for one in (self.fallback, self.dagmans):
-            if one is not None:
-                one.close()
+        for inquiry in (self.fallback, self.dagmans):
+            if inquiry is not None:
+                inquiry.close()

@@ -14,15 +14,25 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import hold_of, number, split_subject, text, whole
-from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState, stuck, total
+from monitors.workflows.logs.status import FIELDS, NOT_STARTED, Status, WorkflowState, stuck, total
 from network_provisioner.access import Principal, Role
 
 R = TypeVar("R")
 _DONE = WorkflowState.DONE
 PLANNED, STUCK = "planned", "stuck"
 STATES = (PLANNED, *(str(state) for state in WorkflowState), STUCK)
+_METRICS = ("workflow", "status", "held")
+_PAGE = 5000
+MaySee = Callable[[Measurement], bool]
+_OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
+    "str": text,
+    "str | None": lambda found, name: text(found, name) or None,
+    "int": lambda found, name: whole(found, name) or 0,
+    "int | None": whole,
+    "float | None": number,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,7 @@ class Overview:
             "planned_at": self.planned_at,
             "state": self.state,
             "stuck": self.stuck,
-            "held": [asdict(one) for one in self.held],
+            "held": [asdict(job) for job in self.held],
             "reason": status.reason,
             "at": self.at,
             "percent_done": status.percent_done,
@@ -120,12 +130,12 @@ def overviews(
     for key, m in described.items():
         if parent := text(m, "parent"):
             children.setdefault(parent, []).append(key)
-    found = []
+    listed = []
     for key in dict.fromkeys((*described, *known)):
         facts, status = described.get(key), known.get(key)
         holding = held.get(key)
         number, since = (int(holding.value), holding.at) if holding is not None else (0, 0.0)
-        found.append(
+        listed.append(
             Overview(
                 id=key,
                 name=text(facts, "name") or key,
@@ -143,18 +153,18 @@ def overviews(
                 children=tuple(sorted(children.get(key, ()))),
             )
         )
-    return {one.id: one for one in sorted(found, key=lambda o: (-o.at, o.id))}
+    return {overview.id: overview for overview in sorted(listed, key=lambda o: (-o.at, o.id))}
 
 
 def held_jobs(holding: Measurement) -> list[HeldJob]:
     """What a ``held`` measurement says of each job, as far as it says something."""
-    told = holding.details.get("held")
-    found = []
-    for one in told if isinstance(told, list) else ():
-        if isinstance(one, Mapping) and (hold := hold_of(one, holding.at)) is not None:
-            job, site = (str(one.get(name) or "") for name in ("job", "site"))
-            found.append(HeldJob(job, site, hold.since, hold.reason, hold.code, hold.subcode))
-    return found
+    details = holding.details.get("held")
+    jobs = []
+    for row in details if isinstance(details, list) else ():
+        if isinstance(row, Mapping) and (hold := hold_of(row, holding.at)) is not None:
+            job, site = (str(row.get(name) or "") for name in ("job", "site"))
+            jobs.append(HeldJob(job, site, hold.since, hold.reason, hold.code, hold.subcode))
+    return jobs
 
 
 def _totals(
@@ -162,19 +172,19 @@ def _totals(
 ) -> Status:
     if key not in children:  # most have none inside, and there may be thousands
         return known.get(key) or NOT_STARTED
-    return total([status for one in inside(key, children) if (status := known.get(one))])
+    return total([status for workflow in inside(key, children) if (status := known.get(workflow))])
 
 
 def inside(key: str, children: Mapping[str, Sequence[str]]) -> list[str]:
     """A workflow and all below it, itself first, each once whatever anybody recorded."""
-    found = {key: None}
+    members = {key: None}
     waiting = [key]
     while waiting:
         for child in children.get(waiting.pop(), ()):
-            if child not in found:
-                found[child] = None
+            if child not in members:
+                members[child] = None
                 waiting.append(child)
-    return list(found)
+    return list(members)
 
 
 def status_of(measurement: Measurement) -> Status | None:
@@ -187,12 +197,6 @@ def status_of(measurement: Measurement) -> Status | None:
     except (KeyError, ValueError, TypeError):
         pass
     return None
-
-
-_METRICS = ("workflow", "status", "held")
-_PAGE = 5000
-
-MaySee = Callable[[Measurement], bool]
 
 
 class KnownWorkflows:
@@ -214,15 +218,17 @@ class KnownWorkflows:
         with self._lock:
             self._read_on()
             workflows, statuses, held = (dict(self._newest[metric]) for metric in _METRICS)
-        hidden = {key for key, found in workflows.items() if not may_see(found)}
+        hidden = {key for key, measurement in workflows.items() if not may_see(measurement)}
         hidden |= {k for k, m in statuses.items() if k not in workflows and not may_see(m)}
         if since > -math.inf:
-            whole = {key: _root(found) for key, found in {**statuses, **workflows}.items()}
+            whole = {
+                key: _root(measurement) for key, measurement in {**statuses, **workflows}.items()
+            }
             known = (*workflows.values(), *statuses.values())
-            heard = {whole[found.subject] for found in known if found.at >= since}
+            heard = {whole[measurement.subject] for measurement in known if measurement.at >= since}
             hidden |= {key for key, root in whole.items() if root not in heard}
         return overviews(
-            [found for key, found in workflows.items() if key not in hidden],
+            [measurement for key, measurement in workflows.items() if key not in hidden],
             _without(hidden, statuses),
             _without(hidden, held),
             self._clock(),
@@ -233,9 +239,9 @@ class KnownWorkflows:
         """The description of a workflow. Raises ArchiveError."""
         return self._archive.get(f"workflow:{workflow}")
 
-    def inside(self, workflow: str, found: Mapping[str, Overview]) -> list[str]:
-        """A workflow and all below it among ``found``, itself first."""
-        return inside(workflow, {key: one.children for key, one in found.items()})
+    def inside(self, workflow: str, known: Mapping[str, Overview]) -> list[str]:
+        """A workflow and all below it among ``known``, itself first."""
+        return inside(workflow, {key: overview.children for key, overview in known.items()})
 
     def changes(self, workflow: str, most: int) -> list[dict[str, Any]]:
         """The latest changes of a workflow's status, oldest first. Raises ArchiveError."""
@@ -243,9 +249,14 @@ class KnownWorkflows:
             return []
         newest = self._archive.query("status", workflow, newest=True, limit=most)
         return [
-            {"at": found.at, "state": str(status.state), "source": found.source, **counts(status)}
-            for found in reversed(newest)
-            if (status := status_of(found)) is not None
+            {
+                "at": measurement.at,
+                "state": str(status.state),
+                "source": measurement.source,
+                **counts(status),
+            }
+            for measurement in reversed(newest)
+            if (status := status_of(measurement)) is not None
         ]
 
     def may_answer(self, who: Principal, workflow: str) -> bool:
@@ -268,24 +279,24 @@ class KnownWorkflows:
                 self._newest[metric] = self._archive.latest(metric)
             return
         while True:
-            found, reached = self._archive.read_on(self._seq, _METRICS, _PAGE)
-            for _, measurement in found:
+            measurements, reached = self._archive.read_on(self._seq, _METRICS, _PAGE)
+            for _, measurement in measurements:
                 newest = self._newest[measurement.metric]
                 before = newest.get(measurement.subject)
                 if before is None or measurement.at >= before.at:
                     newest[measurement.subject] = measurement
             self._seq = reached
-            if len(found) < _PAGE:
+            if len(measurements) < _PAGE:
                 return
 
 
-def _root(found: Measurement) -> str:
-    root = found.details.get("root")
-    return root if isinstance(root, str) and root else found.subject
+def _root(measurement: Measurement) -> str:
+    root = measurement.details.get("root")
+    return root if isinstance(root, str) and root else measurement.subject
 
 
-def _without(hidden: set[str], found: Mapping[str, Measurement]) -> dict[str, Measurement]:
-    return {key: one for key, one in found.items() if key not in hidden}
+def _without(hidden: set[str], measurements: Mapping[str, Measurement]) -> dict[str, Measurement]:
+    return {key: measurement for key, measurement in measurements.items() if key not in hidden}
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,24 +360,15 @@ class TransferRow:
     direction: str
 
 
-_OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
-    "str": text,
-    "str | None": lambda found, name: text(found, name) or None,
-    "int": lambda found, name: whole(found, name) or 0,
-    "int | None": whole,
-    "float | None": number,
-}
-
-
-def _row(row: type[R], found: Measurement, **known: object) -> R:
+def _row(row: type[R], measurement: Measurement, **known: object) -> R:
     """What is not ``known`` stands in the details under its name."""
-    told = {
-        field.name: _OF_DETAILS[str(field.type)](found, field.name)
+    values = {
+        field.name: _OF_DETAILS[str(field.type)](measurement, field.name)
         for field in fields(row)  # type: ignore[arg-type]
         if field.name not in known
     }
     make: Callable[..., R] = row
-    return make(**known, **told)
+    return make(**known, **values)
 
 
 def placed_as(job: Measurement) -> list[str]:

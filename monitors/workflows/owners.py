@@ -35,9 +35,9 @@ class Owners:
                 return self._known[workflow]
             if self._clock() - self._asked.get(workflow, -_AGAIN_S) < _AGAIN_S:
                 return None
-        found = self._archive.query("workflow", workflow)
-        said = (m.details.get("user") for m in found if m.workflow == workflow)
-        user = next((str(user) for user in said if user), None)
+        facts = self._archive.query("workflow", workflow)
+        users = (m.details.get("user") for m in facts if m.workflow == workflow)
+        user = next((str(user) for user in users if user), None)
         with self._lock:
             kept: OrderedDict[str, str] | OrderedDict[str, float]
             if user is None:

@@ -20,6 +20,13 @@ from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.logs.records import OUR_RECORD, end_of, read_record, versions
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
 
+_TAIL_BYTES = 1 << 16
+_MOST_LINES = 20
+_MOST_COLUMNS = 400
+_COMPLAINT = re.compile(
+    r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
+)
+
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
@@ -79,14 +86,6 @@ def _times(attempt: Attempt) -> JobTimes:
     )
 
 
-_TAIL_BYTES = 1 << 16
-_MOST_LINES = 20
-_MOST_COLUMNS = 400
-_COMPLAINT = re.compile(
-    r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A job that failed for good.
@@ -116,8 +115,8 @@ def failures(run: str | Path | FollowedWorkflow) -> list[Failure]:
         attempts.setdefault(attempt.job.name, []).append(attempt)
     dagman = DagmanParser()
     with workflow.dir.as_owner():
-        said = end_of(workflow.dir.dagman_out, 1 << 22)
-    deque(dagman.feed(said.encode()), maxlen=0)
+        log_end = end_of(workflow.dir.dagman_out, 1 << 22)
+    deque(dagman.feed(log_end.encode()), maxlen=0)
     reasons = dagman.failed
     ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
     names = list(reasons) or ran
@@ -134,9 +133,9 @@ def last_complaint(submit_dir: str | Path | SubmitDir) -> str:
 
     Raises InputError where the directory cannot be read.
     """
-    found = FollowedWorkflow(submit_dir).dir
-    with found.as_owner():
-        text = end_of(found.dagman_out, _TAIL_BYTES)
+    folder = FollowedWorkflow(submit_dir).dir
+    with folder.as_owner():
+        text = end_of(folder.dagman_out, _TAIL_BYTES)
     complaints = _COMPLAINT.findall(text)
     return complaints[-1] if complaints else ""
 
@@ -180,4 +179,4 @@ def _last_words(errors: Iterable[Path], outputs: Iterable[Path]) -> list[str]:
 
 def _versions(path: Path | None) -> list[Path]:
     """A job's file and those that it was renamed to, newest first, as far as they are there."""
-    return [] if path is None else [found for found in versions(path) if found.is_file()]
+    return [] if path is None else [file for file in versions(path) if file.is_file()]

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
-from monitors.background import Background
-from monitors.workflows.condor import Schedd
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement
+from monitors.jobs.condor import Schedd
 from monitors.workflows.discovery import (
     SINCE_S,
     Discovery,
@@ -31,9 +31,9 @@ from monitors.workflows.discovery import (
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
 from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
+from monitors.workflows.logs.status import Status
 from monitors.workflows.planned.submit_dir import DAG, SubmitDir, is_file, running
 from monitors.workflows.sink import Requests, Sink, record_what_fits
-from monitors.workflows.status import Status
 from network_provisioner.base.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
@@ -41,16 +41,18 @@ _log = logging.getLogger(__name__)
 USER, ALL = "user", "all"
 _AGAIN_S = 10.0  # after what should not have happened
 _STOP_S = 60.0
+KIND = "refresh"
+LOOK_S = 0.2  # how often requests are looked for
 
 
 def check_workflows(workflows: Sequence[str]) -> None:
     """Whether these can be followed: ``user``, ``all``, or submit directories (or .dag files in
     them) by their absolute paths. Raises InputError."""
-    for one in workflows:
-        if one not in (USER, ALL) and not Path(one).is_absolute():
+    for workflow in workflows:
+        if workflow not in (USER, ALL) and not Path(workflow).is_absolute():
             raise InputError(
-                f"workflows: found {one!r}, expected 'user', 'all' or the absolute path of a submit"
-                " directory"
+                f"workflows: found {workflow!r}, expected 'user', 'all' or the absolute path of a"
+                " submit directory"
             )
 
 
@@ -104,7 +106,7 @@ class FollowService:
 
     def _made(self) -> Follower:
         sources = sources_of(self._workflows, lambda: self._clock() - SINCE_S)
-        folders = [Path(one) for one in self._workflows if one not in (USER, ALL)]
+        folders = [Path(name) for name in self._workflows if name not in (USER, ALL)]
         if folders:
             sources.append(Named(folders))
         return Follower(
@@ -145,16 +147,12 @@ class Named:
 
     def look(self) -> list[FoundWorkflow]:
         """See :class:`~monitors.workflows.discovery.WorkflowSource`."""
-        dags = [one for one in self._folders if one.suffix == DAG and is_file(one)]
-        folders = [one for one in self._folders if os.path.isdir(one)]  # noqa: PTH112  # Path's raises
+        dags = [folder for folder in self._folders if folder.suffix == DAG and is_file(folder)]
+        folders = [folder for folder in self._folders if os.path.isdir(folder)]  # noqa: PTH112  # Path's raises
         return [
             *map(FoundWorkflow, folders),
             *(FoundWorkflow(dag.parent, dag.name) for dag in dags),
         ]
-
-
-KIND = "refresh"
-LOOK_S = 0.2  # how often requests are looked for
 
 
 class Follows(Protocol):
@@ -188,8 +186,8 @@ def read_now(facts: Measurement, key: str) -> list[Measurement]:
         return []
     followed = FollowedWorkflow(here, str(facts.details.get("root", "")))
     followed.step()
-    found, _ = followed.take()
-    return [*found, followed.once_more(key)]
+    measurements, _ = followed.take()
+    return [*measurements, followed.once_more(key)]
 
 
 def _planned(folder: Path, facts: Measurement) -> SubmitDir | None:
@@ -237,17 +235,17 @@ class Refresher:
         here = self._here(workflow, facts, refresh_key(request, at))
         return RefreshRequest(request, answer_id(workflow, request, at), here)
 
-    def answered(self, asked: RefreshRequest) -> bool:
+    def answered(self, request: RefreshRequest) -> bool:
         """Whether it was measured. Raises ArchiveError."""
-        return asked.here or self._archive.get(asked.answer) is not None
+        return request.here or self._archive.get(request.answer) is not None
 
     def _here(self, workflow: str, facts: Measurement | None, key: str) -> bool:
         try:
             if self._follows is not None and self._follows.refresh(workflow, key) is not None:
                 return True
-            found = read_now(facts, key) if facts else []
+            measurements = read_now(facts, key) if facts else []
         except InputError as error:
             _log.warning("%s", error)
             return False
-        record_what_fits(self._archive, found)
-        return bool(found)
+        record_what_fits(self._archive, measurements)
+        return bool(measurements)

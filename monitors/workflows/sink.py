@@ -16,9 +16,9 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from monitors.archive.archive import Archive, ArchiveError, Selection
-from monitors.archive.measurement import Measurement, believable, check_sendable, to_row
-from monitors.background import Background
-from monitors.workflows.status import Status
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement, believable, check_sendable, to_row
+from monitors.workflows.logs.status import Status
 from network_provisioner.base.errors import AdonError, BrokerError, InputError, printable
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.http1 import Tls
@@ -32,6 +32,9 @@ _MOST = 5000
 # What it says of a request that it will never take. Anything else may go another time.
 _REFUSED = frozenset({"bad_request", "bad_time", "forbidden", "too_large"})
 _MOST_REASONS = 100  # that are told apart
+_WAIT_S = 10.0  # the broker holds a question for so long where there is nothing to answer
+_AGAIN_S = 5.0
+_KEPT = 1000
 
 
 class Sink(Protocol):
@@ -171,11 +174,6 @@ def _batches(measurements: Iterable[Measurement]) -> Iterator[list[dict[str, Any
         size += length
     if batch:
         yield batch
-
-
-_WAIT_S = 10.0  # the broker holds a question for so long where there is nothing to answer
-_AGAIN_S = 5.0
-_KEPT = 1000
 
 
 class BrokerRequests:

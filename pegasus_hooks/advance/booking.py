@@ -26,6 +26,17 @@ from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.advance.predict import Pair, Window
 
 Key = tuple[str, Pair]
+log = logging.getLogger(__name__)
+MOST_AT_ONCE = 256  # requests in one question
+STUCK_S = 10.0  # until it is tried again to move what could not be moved
+MOST_ROUNDS = 5  # that one transfer is reserved for anew, each time under another id
+_WAITS = LIVE | {TransitState.QUEUED}
+# Nothing about the request is wrong: it may be asked again.
+_PASSING = frozenset({"controller_unavailable", "store_unavailable", "busy", "timeout"})
+# It cannot be moved so, but what is held stays held.
+_REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_unavailable"})
+RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
+"""What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +124,25 @@ def corrections(
     ``begun`` are the jobs whose hooks have asked or are over; ``declined`` is what the broker would
     not reserve; ``min_bps`` what it keeps for a pair, as far as that is known.
     """
-    found = Corrections()
+    changes = Corrections()
     wanted = {(w.job, w.pair): w for w in windows if w.job not in begun}
     has = {h.key: h for h in held if h.job not in begun}
-    for key, one in has.items():
+    for key, reservation in has.items():
         window = wanted.get(key)
         if window is None:
-            found.back.append(one)  # its job will not run, or moves nothing
+            changes.back.append(reservation)  # its job will not run, or moves nothing
             continue
-        moved = _moved(one, window, now, rules)
+        moved = _moved(reservation, window, now, rules)
         if moved is not None:
-            (found.later if moved.start > one.start else found.sooner).append(moved)
+            (changes.later if moved.start > reservation.start else changes.sooner).append(moved)
     for key, window in wanted.items():
         if key not in has and key not in declined and _is_worth_it(window, now, rules):
             start, end = _times(window, now, min_bps.get(window.pair, 0.0), rules)
-            found.ask.append(NewReservation(*key, start, end, round(window.size_bytes)))
-    found.later.sort(key=lambda shift: (-shift.start, shift.held.id))
-    found.sooner.sort(key=lambda shift: (shift.start, shift.held.id))
-    found.ask.sort(key=lambda ask: (ask.start, ask.job, ask.pair))
-    return found
+            changes.ask.append(NewReservation(*key, start, end, round(window.size_bytes)))
+    changes.later.sort(key=lambda shift: (-shift.start, shift.held.id))
+    changes.sooner.sort(key=lambda shift: (shift.start, shift.held.id))
+    changes.ask.sort(key=lambda ask: (ask.start, ask.job, ask.pair))
+    return changes
 
 
 def _is_worth_it(window: Window, now: float, rules: CorrectionRules) -> bool:
@@ -158,22 +169,6 @@ def _moved(
     if abs(start - held.start) <= off and -off <= held.end - end <= off + 0.5 * (end - start):
         return None
     return Shift(held, start, end, round(window.size_bytes))
-
-
-log = logging.getLogger(__name__)
-
-MOST_AT_ONCE = 256  # requests in one question
-STUCK_S = 10.0  # until it is tried again to move what could not be moved
-MOST_ROUNDS = 5  # that one transfer is reserved for anew, each time under another id
-_WAITS = LIVE | {TransitState.QUEUED}
-# Nothing about the request is wrong: it may be asked again.
-_PASSING = frozenset({"controller_unavailable", "store_unavailable", "busy", "timeout"})
-# It cannot be moved so, but what is held stays held.
-_REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_unavailable"})
-
-
-RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
-"""What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
 
 
 def reserved_in_advance(transit: Transit) -> AdvanceReservation | None:
@@ -221,8 +216,8 @@ class WorkflowReservations:
 
     def look(self) -> None:
         """Learn from the broker what is held. Raises BrokerError."""
-        found = map(reserved_in_advance, self.broker.list(workflow=self.workflow))
-        self.held = {held.key: held for held in found if held is not None}
+        transits = map(reserved_in_advance, self.broker.list(workflow=self.workflow))
+        self.held = {held.key: held for held in transits if held is not None}
         self.min_bps.update({held.pair: held.min_bps for held in self.held.values()})
 
     def fit(

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from monitors.archive.asked import ask
+from monitors.archive.estimate_sources import ask
 from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
@@ -23,17 +23,17 @@ from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookclient import client_of
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.topology.graph import Topology
-from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
 from pegasus_hooks.advance.booking import (
     CorrectionRules,
     Corrections,
     WorkflowReservations,
 )
+from pegasus_hooks.advance.job_estimates import BeliefReader, Beliefs
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, progress_of
 from pegasus_hooks.prepost import prejob
 from pegasus_hooks.prepost.prejob import HookedJob
-from site_selector.estimates.beliefs import MeasurementSource
+from site_selector.estimates.world import MeasurementSource
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ def ahead_of(
     dag = read_dag(submit_dir)
     booking = WorkflowReservations(dag.workflow, broker, partial(requests_of, submit_dir, config))
     believer = BeliefReader(dag, topology)
-    beliefs = partial(believed_of, believer, config)
+    beliefs = partial(estimates_of, believer, config)
     if measured is not None:
         beliefs = partial(believer, measured)
     return AdvanceReservations(dag, booking, beliefs, rules or CorrectionRules())
@@ -189,11 +189,11 @@ def ahead_of(
 
 def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, TransitRequest]:
     """What the first PRE of ``job`` will ask for. Raises InputError."""
-    found = prejob.requests_of(HookedJob(PlannedFiles(submit_dir, job), 0, 0.0), config)
-    return {(request.src, request.dst): request for request in found}
+    requests = prejob.requests_of(HookedJob(PlannedFiles(submit_dir, job), 0, 0.0), config)
+    return {(request.src, request.dst): request for request in requests}
 
 
-def believed_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
+def estimates_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
     """What is believed at Unix second ``now``, with what the broker knows by then, or the archive
     where that does not answer. Raises InputError for a broker that cannot be."""
     archive = place(config.archive) if config.archive else None

@@ -23,15 +23,20 @@ import numpy as np
 
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.base.units import bits, transfer_time
-from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.job_estimates import Beliefs
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, Progress
 from site_selector.cost import Array
-from site_selector.estimates.believe import DEFAULT_WORKERS
+from site_selector.estimates.estimating import DEFAULT_WORKERS
 from site_selector.mapping.estimator import Estimator, Schedule
 from site_selector.problem import NEVER_S, Problem
 
 SitePlace = tuple[str, bool]
 """A site, and whether its door is meant, where nobody waits for a worker."""
+LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
+LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
+SUBMIT_SITE = "local"
+_FIRST = 1e15  # more urgent than any priority of DAGMan
+Pair = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -106,14 +111,6 @@ def _seconds_per_byte(names: list[str], beliefs: Beliefs) -> Array:
             if src != dst:
                 out[a, b] = transfer_time(1, beliefs.rate((src, dst)))
     return out
-
-
-LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
-LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
-SUBMIT_SITE = "local"
-_FIRST = 1e15  # more urgent than any priority of DAGMan
-
-Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +277,16 @@ class _ProblemBuilder:
 
     def _windows(self, ran: Schedule) -> tuple[Window, ...]:
         arrived = {move.file: move.end_s for move in ran.transfers}
-        found = []
+        windows = []
         for node, moving, file, size in self.sends:
             send, got, _ = self.parts.files[file]
             end = arrived.get(file, ran.end_s[got])
-            found.append(self._window(node, moving, ran.ready_s[send], end, size))
+            windows.append(self._window(node, moving, ran.ready_s[send], end, size))
         for node, moving, job, taken in self.lites:
             size = moving.size_bytes(self.beliefs.sizes)
             end = ran.start_s[job] + taken
-            found.append(self._window(node, moving, ran.ready_s[job], end, size))
-        known = [window for window in found if window is not None]
+            windows.append(self._window(node, moving, ran.ready_s[job], end, size))
+        known = [window for window in windows if window is not None]
         return tuple(sorted(known, key=lambda w: (w.start, w.job, w.pair)))
 
     def _window(
@@ -333,15 +330,15 @@ def demand(windows: Iterable[Window]) -> list[RateInterval]:
     for window in windows:
         if window.end > window.start:
             of.setdefault(window.pair, []).append(window)
-    return [one for pair in sorted(of) for one in _steps(pair, of[pair])]
+    return [interval for pair in sorted(of) for interval in _steps(pair, of[pair])]
 
 
 def _steps(pair: Pair, windows: list[Window]) -> list[RateInterval]:
     instants = sorted({at for w in windows for at in (w.start, w.end)})
-    found = []
+    rate_intervals = []
     for start, end in pairwise(instants):
         there = [w for w in windows if w.start <= start and end <= w.end]
         if there:
             size = sum(w.size_bytes * (end - start) / (w.end - w.start) for w in there)
-            found.append(RateInterval(pair, start, end, len(there), size))
-    return found
+            rate_intervals.append(RateInterval(pair, start, end, len(there), size))
+    return rate_intervals

@@ -60,7 +60,11 @@ def progress_of(
     if job is None:
         return NOT_BEGUN
     since = math.floor(began)
-    failed = {one.cluster for one in job.attempts if one.outcome in _FAILED and one.submit >= since}
+    failed = {
+        attempt.cluster
+        for attempt in job.attempts
+        if attempt.outcome in _FAILED and attempt.submit >= since
+    }
     failures = len(failed) + sum(at >= since for at in job.pre_failures)
     newest = job.current
     if newest is not None and (newest.outcome is Outcome.DONE or newest.submit >= since):

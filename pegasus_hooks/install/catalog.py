@@ -118,18 +118,20 @@ def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
 
 
 def _refuse_own_entry(entries: Sequence[Any], name: str, part: InstallPart) -> None:
-    for one in entries:
-        if not isinstance(one, dict):
+    for listed in entries:
+        if not isinstance(listed, dict):
             continue
-        if (one.get("namespace"), one.get("name")) != ("pegasus", "transfer"):
+        if (listed.get("namespace"), listed.get("name")) != ("pegasus", "transfer"):
             continue
-        profiles = one.get("profiles")
+        profiles = listed.get("profiles")
         dagman = profiles.get("dagman") if isinstance(profiles, dict) else None
-        said = {str(k).upper(): v for k, v in dagman.items()} if isinstance(dagman, dict) else {}
-        if "PRE" in said:
+        settings = (
+            {str(k).upper(): v for k, v in dagman.items()} if isinstance(dagman, dict) else {}
+        )
+        if "PRE" in settings:
             raise InputError(
-                f"{name}: found pegasus::transfer with a PRE of its own ({said['PRE']}), which is "
-                "kept; expected none"
+                f"{name}: found pegasus::transfer with a PRE of its own ({settings['PRE']}), which "
+                "is kept; expected none"
             )
         pre = (part.scripts or ("",))[0]
         raise InputError(
@@ -141,8 +143,8 @@ def _refuse_own_entry(entries: Sequence[Any], name: str, part: InstallPart) -> N
 
 def _check(after: bytes, entries: Sequence[Any], name: str) -> None:
     """That nothing but our entry is new to who reads the file."""
-    found, _, _ = _list_in(after, name)
-    if list(found[1:]) != list(entries):
+    listed, _, _ = _list_in(after, name)
+    if list(listed[1:]) != list(entries):
         raise InputError(f"{name}: found a list that our entry would change, expected plain YAML")
 
 

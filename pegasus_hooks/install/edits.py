@@ -25,6 +25,13 @@ from pathlib import Path
 from network_provisioner.base.errors import InputError
 
 _PART = ".adon-part"  # no name that Pegasus would put on its class path
+_BEGIN = b"# >>> adon"
+_END = b"# <<< adon"
+_HEAD = "# >>> adon: written by 'adon install pegasus', taken out by its '--undo' >>>"
+_TAIL = "# <<< adon <<<"
+_CREATED = "# this file was made by adon"
+_FOLDER = "# and its folder, too"
+_SECTION = re.compile(r"# (\w+): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +216,6 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
-_BEGIN = b"# >>> adon"
-_END = b"# <<< adon"
-_HEAD = "# >>> adon: written by 'adon install pegasus', taken out by its '--undo' >>>"
-_TAIL = "# <<< adon <<<"
-_CREATED = "# this file was made by adon"
-_FOLDER = "# and its folder, too"
-_SECTION = re.compile(r"# (\w+): ")
-
-
 @dataclass(frozen=True, slots=True)
 class FileAroundBlock:
     """A file around a block: ``before`` + block + ``after``. ``block`` is empty without one;
@@ -252,8 +250,8 @@ def find_block(content: bytes, name: str) -> FileAroundBlock:
             f"{_END.decode()!r}, expected one of each around ADON's settings; take them out by hand"
         )
     block = content[begins[0] : ends[0]]
-    said = block.splitlines()
-    created, folder = (mark.encode() in said for mark in (_CREATED, _FOLDER))
+    lines = block.splitlines()
+    created, folder = (mark.encode() in lines for mark in (_CREATED, _FOLDER))
     return FileAroundBlock(content[: begins[0]], block, content[ends[0] :], created, folder)
 
 
@@ -284,11 +282,11 @@ def with_block(
     ``content`` is None for a file that is not there, ``folder`` true where its folder is not.
     Raises InputError.
     """
-    found = find_block(content or b"", name)
-    before, after = found.before, found.after
-    if not found.block:
+    block = find_block(content or b"", name)
+    before, after = block.before, block.after
+    if not block.block:
         before, after = after[:at], after[at:]
-    marks = [_CREATED] * (content is None or found.created) + [_FOLDER] * (folder or found.folder)
+    marks = [_CREATED] * (content is None or block.created) + [_FOLDER] * (folder or block.folder)
     body = [_HEAD, *marks, *lines, _TAIL]
     text = "".join(f"{line}\n" for line in body)
     return before + text.encode("utf-8", "surrogateescape") + after
@@ -299,5 +297,5 @@ def without_block(content: bytes | None, name: str) -> bytes | None:
     and holds nothing else. Raises InputError."""
     if content is None:
         return None
-    found = find_block(content, name)
-    return None if found.created and not found.rest else found.rest
+    block = find_block(content, name)
+    return None if block.created and not block.rest else block.rest

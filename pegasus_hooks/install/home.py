@@ -44,8 +44,8 @@ def home_at(root: Path) -> PegasusHome:
     """The Pegasus in ``root``. Raises InputError where there is none."""
     root = root.expanduser().absolute()
     if not root.is_dir():
-        found = "no folder" if root.exists() else "no such folder"
-        raise InputError(f"{root}: found {found}, expected a Pegasus installation")
+        actual = "no folder" if root.exists() else "no such folder"
+        raise InputError(f"{root}: found {actual}, expected a Pegasus installation")
     java = root / "share" / "pegasus" / "java"
     for needed in (root / "bin" / PLANNER, java):
         if not needed.exists():
@@ -59,10 +59,10 @@ def home_at(root: Path) -> PegasusHome:
 
 def home_on_path() -> PegasusHome:
     """The Pegasus whose ``pegasus-plan`` is on PATH. Raises InputError."""
-    found = shutil.which(PLANNER)
-    if found is None:
+    planner = shutil.which(PLANNER)
+    if planner is None:
         raise InputError(f"{PLANNER}: not on PATH, expected --home with a Pegasus installation")
-    return home_at(real(Path(found)).parents[1])
+    return home_at(real(Path(planner)).parents[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,13 @@ from pegasus_hooks.install.parts import (
 from pegasus_hooks.prepost import hookscripts
 from site_selector.catalogs import properties
 
+PROC = Path("/proc")
+_OPTION = b"-Dag"  # by which DAGMan, and Pegasus's program around it, are told what to run
+_PLANNING = b".pre.sh "  # the PRE by which DAGMan plans a sub-workflow
+_QUEUE = ("condor_q", "-allusers", "-constraint", "JobUniverse == 7", "-af", "Iwd")
+_QUEUE_S = 20.0
+Folders = Callable[[], Iterable[Path]]
+
 
 def changes_to_install(
     place: InstallTarget,
@@ -121,17 +128,17 @@ def _with_block(
 ) -> FileEdit:
     """The block of one of the place's files, with the parts that go there."""
     content = read(file)
-    said = block_parts(content, str(file))
+    settings = block_parts(content, str(file))
     for part in parts:
         if _file_of(place, part) == file:
-            said[part.name] = list(_lines(place, part))
+            settings[part.name] = list(_lines(place, part))
         else:
-            said.pop(part.name, None)
+            settings.pop(part.name, None)
     lines = [
         line
         for name in NAMES
         if name in keep or any(part.name == name for part in parts)
-        for line in said.get(name, ())
+        for line in settings.get(name, ())
     ]
     if not lines:
         return FileEdit(file, content, without_block(content, str(file)))
@@ -141,8 +148,8 @@ def _with_block(
 
 def _without_block(file: Path, keep: Collection[str]) -> FileEdit:
     content = read(file)
-    said = block_parts(content, str(file))
-    lines = [line for name in NAMES if name in keep for line in said.get(name, ())]
+    settings = block_parts(content, str(file))
+    lines = [line for name in NAMES if name in keep for line in settings.get(name, ())]
     if lines:
         return FileEdit(file, content, with_block(content, lines, str(file)))
     return FileEdit(file, content, without_block(content, str(file)))
@@ -180,13 +187,13 @@ def environment(place: InstallTarget, parts: Sequence[InstallPart]) -> dict[str,
     """The variables that a shell's start file gets; Pegasus reads ``_PEGASUS__A__B`` as
     ``pegasus.a.b``, and nothing else from variables."""
     parts = [part for part in parts if part.variables]
-    found = {
+    variables = {
         "_" + key.replace(".", "__").upper(): value
         for part in parts
         for key, value in part.settings.items()
     }
     jars = [str(place.jars / name) for part in parts for name in part.jars]
-    return found | ({"CLASSPATH": ":".join(jars)} if jars else {})
+    return variables | ({"CLASSPATH": ":".join(jars)} if jars else {})
 
 
 def _file_of(place: InstallTarget, part: InstallPart) -> Path:
@@ -228,33 +235,24 @@ def _refuse_conflict(path: Path, content: bytes, part: InstallPart) -> None:
 
 def _entries(path: Path, content: bytes) -> list[tuple[int, str, str]]:
     """What a property file says outside our block, by line. Raises InputError."""
-    found = find_block(content, str(path))
+    block = find_block(content, str(path))
     # With the block's own lines empty, the numbers of all others are right.
-    content = found.before + b"\n" * found.block.count(b"\n") + found.after
+    content = block.before + b"\n" * block.block.count(b"\n") + block.after
     try:
         return list(properties.entries(content.decode("utf-8", "surrogateescape")))
     except ValueError as error:
         raise InputError(f"{path}: {error}, expected a property file that Pegasus reads") from None
 
 
-PROC = Path("/proc")
-_OPTION = b"-Dag"  # by which DAGMan, and Pegasus's program around it, are told what to run
-_PLANNING = b".pre.sh "  # the PRE by which DAGMan plans a sub-workflow
-_QUEUE = ("condor_q", "-allusers", "-constraint", "JobUniverse == 7", "-af", "Iwd")
-_QUEUE_S = 20.0
-
-Folders = Callable[[], Iterable[Path]]
-
-
 def needing(place: InstallTarget, sources: Iterable[Folders] = ()) -> dict[str, list[Path]]:
     """By part the submit directories, as far as the user may see them, that need its programs;
     parts that nobody needs are left out. ``sources`` tell where DAGs run."""
-    found = sorted(
+    places = sorted(
         {folder for source in sources or (running_dags, queued_dags) for folder in source()}
     )
     needs = {
-        SELECTOR: [folder for folder in found if _plans(folder, place.planner)],
-        HOOKS: [folder for folder in found if _calls(folder, os.fsencode(place.programs) + b"/")],
+        SELECTOR: [folder for folder in places if _plans(folder, place.planner)],
+        HOOKS: [folder for folder in places if _calls(folder, os.fsencode(place.programs) + b"/")],
     }
     return {name: folders for name, folders in needs.items() if folders}
 

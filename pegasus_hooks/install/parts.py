@@ -28,6 +28,11 @@ NAMES = (SELECTOR, HOOKS)
 CALLOUT = Path(__file__).resolve().parents[1] / "callout.py"
 _PATH_PROPERTY = "pegasus.selector.site.path"
 _ENV_PROPERTY = "pegasus.selector.site.env."
+# Every file that any part ever brought, so that a later version can take it out; of a jar a class
+# in it by which it is known as ours.
+JARS = {plugin.JAR_NAME: plugin.SITE_SELECTOR_CLASS.replace(".", "/") + ".class"}
+# The configuration last: it is there as long as a script that names it.
+PROGRAMS = (hookscripts.PRE_NAME, hookscripts.POST_NAME, hookscripts.CONFIG_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,8 @@ class InstallPart:
     def lines(self) -> list[str]:
         """The settings as lines of a property file."""
         every = {**self.settings, **self.wished}
-        said = [f"{key} = {properties.escape(value)}" for key, value in every.items()]
-        return [heading(self.name, self.what), *said]
+        property_lines = [f"{key} = {properties.escape(value)}" for key, value in every.items()]
+        return [heading(self.name, self.what), *property_lines]
 
 
 def plugin_part(
@@ -139,29 +144,22 @@ def hook_files(
     commands: Commands, exitcode_script: str, config: HookConfig
 ) -> dict[str, ProgramFile]:
     """The hooks' scripts and their configuration, by file name."""
-    said = {key: value for key, value in asdict(config).items() if value is not None}
+    settings = {key: value for key, value in asdict(config).items() if value is not None}
     return {
-        hookscripts.CONFIG_NAME: ProgramFile((json.dumps(said, indent=1) + "\n").encode()),
+        hookscripts.CONFIG_NAME: ProgramFile((json.dumps(settings, indent=1) + "\n").encode()),
         hookscripts.PRE_NAME: ProgramFile(hookscripts.pre_script(commands).encode(), 0o755),
         hookscripts.POST_NAME: ProgramFile(exitcode_script.encode(), 0o755),
     }
-
-
-# Every file that any part ever brought, so that a later version can take it out; of a jar a class
-# in it by which it is known as ours.
-JARS = {plugin.JAR_NAME: plugin.SITE_SELECTOR_CLASS.replace(".", "/") + ".class"}
-# The configuration last: it is there as long as a script that names it.
-PROGRAMS = (hookscripts.PRE_NAME, hookscripts.POST_NAME, hookscripts.CONFIG_NAME)
 
 
 def names_plugin(file: Path) -> bool:
     """Whether a property file sets the plug-in as selector. Raises InputError where it cannot be
     read."""
     try:
-        said = properties.parse((read(file) or b"").decode("utf-8", "surrogateescape"))
+        settings = properties.parse((read(file) or b"").decode("utf-8", "surrogateescape"))
     except ValueError:  # Pegasus cannot read it either
         return False
-    return said.get(plugin.SELECTOR_PROPERTY, "").strip() == plugin.SITE_SELECTOR_CLASS
+    return settings.get(plugin.SELECTOR_PROPERTY, "").strip() == plugin.SITE_SELECTOR_CLASS
 
 
 def jar_edit(path: Path, content: bytes | None, named: bool = False) -> FileEdit:

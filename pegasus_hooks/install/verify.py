@@ -21,6 +21,8 @@ _STAMP = re.compile(r"^[\d.: ]+UTC: \[\w[\w ]*\]\s*")
 # Java says where; what counts stands before it, last in a chain of causes.
 _AT = re.compile(r"\s+at [\w.$]+\(\w+\.java:\d+\)\s*$")
 _CAUSE = re.compile(r"^(?:\s*\[\d+\]|Caused by:) (?:[\w.$]+(?:Exception|Error): )?(.*)")
+_OF_A_SUCCESS = {"$RETRY": "0", "$MAX_RETRIES": "0", "$RETURN": "0"}  # DAGMan's macros
+_RECORD = "- invocation: True\n  mainjob:\n    status:\n      raw: 0\n"  # as kickstart writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,12 @@ def _scripts_in(submit: Path, pre: str, post: str, env: Mapping[str, str]) -> Ve
     calls = {}
     for kind, script in (("PRE", pre), ("POST", post)):
         line = rf"^SCRIPT {kind} (\S+) ({re.escape(script)}\s.*)$"
-        said = dict(re.findall(line, text, re.MULTILINE))
-        without = [job for job in jobs if job not in said]
+        scripts = dict(re.findall(line, text, re.MULTILINE))
+        without = [job for job in jobs if job not in scripts]
         if without or not jobs:
             missing = f"{kind} of {without[0]} is not ADON's" if jobs else "there is no transfer"
             return Verification(False, f"{NOT_IN_THE_PLAN}{missing}")
-        calls[kind] = said[jobs[0]].replace("$JOB ", f"{jobs[0]} ").split()
+        calls[kind] = scripts[jobs[0]].replace("$JOB ", f"{jobs[0]} ").split()
     job = (dag.parent / calls["POST"][-1]).with_suffix("")
     job.with_suffix(".in").write_text("[]")  # so that no broker is asked for what nobody runs
     job.with_suffix(".out").write_text(_RECORD)
@@ -117,10 +119,6 @@ def _scripts_in(submit: Path, pre: str, post: str, env: Mapping[str, str]) -> Ve
         if trouble:
             return Verification(False, f"{words[0]} does not run: {trouble}")
     return Verification(True, f"PRE and POST around its {len(jobs)} transfer jobs")
-
-
-_OF_A_SUCCESS = {"$RETRY": "0", "$MAX_RETRIES": "0", "$RETURN": "0"}  # DAGMan's macros
-_RECORD = "- invocation: True\n  mainjob:\n    status:\n      raw: 0\n"  # as kickstart writes it
 
 
 def _trouble(kind: str, command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
@@ -132,11 +130,11 @@ def _trouble(kind: str, command: list[str], cwd: Path, env: Mapping[str, str]) -
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    said = done.stderr.strip().splitlines()
+    lines = done.stderr.strip().splitlines()
     if done.returncode:
-        return said[-1] if said else f"exit {done.returncode}"
+        return lines[-1] if lines else f"exit {done.returncode}"
     # Pegasus's own check may have something to say of this machine; our PRE has not.
-    ours = [line for line in said if kind == "PRE" or line.startswith("adon ")]
+    ours = [line for line in lines if kind == "PRE" or line.startswith("adon ")]
     return ours[-1] if ours else ""
 
 
@@ -166,13 +164,13 @@ def _other_home(env: Mapping[str, str]) -> str:
 
 def _placed(work: Path) -> str:
     """Where the planner's submit files put the two jobs."""
-    found = []
+    placements = []
     for file in sorted(work.glob("first/plan/**/*.sub")):
         name = re.match(r"work_(first|second)\.sub$", file.name)
         site = re.search(r'^\+pegasus_site\s*=\s*"(.*)"', file.read_text(errors="replace"), re.M)
         if name and site:
-            found.append(f"{name[1]} at {site[1]}")
-    return ", ".join(found)
+            placements.append(f"{name[1]} at {site[1]}")
+    return ", ".join(placements)
 
 
 def _plain(line: str) -> str:

@@ -25,7 +25,7 @@ from pegasus_hooks.planner.programs import (
     unsupported_profile,
 )
 from pegasus_hooks.planner.staging import RawFile, RunPaths, TransferJobs
-from site_selector.catalogs.priority import given_priority
+from site_selector.catalogs.fields import given_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.inputs import Inputs
 from site_selector.replicas.order import soonest_first
@@ -124,14 +124,14 @@ class _Layout:
 
     def _add_compute(self, job: Job) -> None:
         site = self.mapping[job.id]
-        found = self.programs.find(job.transformation, site)
-        if found is None:
+        program = self.programs.find(job.transformation, site)
+        if program is None:
             raise self.flow.job_error(
                 job.id, f"{job.transformation} is neither at {site!r} nor can it be staged there"
             )
-        self.program[job.id] = found
+        self.program[job.id] = program
         given = self.inputs.for_all_jobs, job.profiles, self.inputs.sites[site].profiles
-        profiles = merged(*given, found.profiles)  # as Pegasus has it
+        profiles = merged(*given, program.profiles)  # as Pegasus has it
         feature = unsupported_profile(profiles)
         if feature:
             raise self.flow.job_error(
@@ -143,7 +143,7 @@ class _Layout:
         planned = ExecutableJob(name, PlannedKind.COMPUTE, site, self.flow.level[job.id])
         planned.profiles = profiles
         planned.touches = {site}
-        planned.task = self._task(job, found, site)
+        planned.task = self._task(job, program, site)
         self.compute[job.id] = planned
         for parent in self.flow.parents[job.id]:
             planned.parents.add(self.compute[parent].name)

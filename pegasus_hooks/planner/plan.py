@@ -82,8 +82,8 @@ def plan(
             f"staging site {sources.staging_site}: the embedded planner stages files where jobs "
             "run, expected no --staging-site, or a pegasus-plan on PATH"
         )
-    said = {inputs.configuration(job, site) for job, site in mapping.items()}
-    for configuration in sorted(said - {CONFIGURATION, ""}):
+    configurations = {inputs.configuration(job, site) for job, site in mapping.items()}
+    for configuration in sorted(configurations - {CONFIGURATION, ""}):
         raise InputError(
             f"data configuration {configuration}: the embedded planner knows {CONFIGURATION} "
             "alone, expected that (--data-configuration), or a pegasus-plan on PATH"
@@ -249,6 +249,6 @@ def _remove_leftovers(parent: Path) -> None:
     """Drafts of planners of this machine that were killed."""
     ours = re.compile(rf"\.run\d{{4}}\.{re.escape(socket.gethostname())}\.(\d+)")
     for draft in parent.glob(".run*"):
-        found = ours.fullmatch(draft.name)
-        if found and not Path("/proc", found[1]).exists():
+        match = ours.fullmatch(draft.name)
+        if match and not Path("/proc", match[1]).exists():
             shutil.rmtree(draft, ignore_errors=True)

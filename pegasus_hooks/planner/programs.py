@@ -23,6 +23,8 @@ _LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")
 _DAGMAN_KEYS = ("retry", "priority", "category", "post", "post.path.user", "post.arguments")
 OWN_POST = "user"  # of profile dagman: post: the script that post.path.user names
 _STYLES = ("condor",)
+Profiles = Mapping[str, Mapping[str, str]]
+TRANSFER = "pegasus::transfer"
 
 
 def refuse_what_cannot_be_planned(workflow: Workflow) -> None:
@@ -83,10 +85,6 @@ def unsupported_profile(profiles: Mapping[str, Mapping[str, str]]) -> str:
 
 def _message(who: str, feature: str) -> str:
     return f"{who} asks for {feature}, which the embedded planner cannot plan; use pegasus-plan"
-
-
-Profiles = Mapping[str, Mapping[str, str]]
-TRANSFER = "pegasus::transfer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.hookscripts import safe_path
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 from pegasus_hooks.prepost.tuning import AT_ONCE
-from site_selector.catalogs.priority import EXPECTED, given_priority, is_priority
+from site_selector.catalogs.fields import EXPECTED_PRIORITY, given_priority, is_priority
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Workflow
 
@@ -47,6 +47,11 @@ _RESOURCES = (
     ("cores", "request_cpus", ""), ("memory", "request_memory", " MB"),
     ("gpus", "request_gpus", ""), ("diskspace", "request_disk", " MB"),
 )  # fmt: skip
+JOBSTATE_LOG, DAGMAN_CONFIG = "jobstate.log", "dagman.config"
+PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
+PROPERTIES = "pegasus.properties"
+KINDS = ("site", "replica", "transformation")
+CONFIGURATION = "sharedfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def priority_of(job: ExecutableJob) -> str:
     if given is None:
         return str(_PRIORITIES.get(job.kind, 10 * (job.level + 2)))
     if _NUMBER.fullmatch(given) and not is_priority(given):
-        raise InputError(f"job {job.name}: priority: found {given!r}, expected {EXPECTED}")
+        raise InputError(f"job {job.name}: priority: found {given!r}, expected {EXPECTED_PRIORITY}")
     return given.strip()
 
 
@@ -172,8 +177,8 @@ def _program(job: ExecutableJob, facts: SubmitFacts, local: bool) -> dict[str, s
 
 def _carries(job: ExecutableJob) -> bool:
     """Whether HTCondor has to bring files to the site, because it does not see ours."""
-    wish = job.profiles.get("condor", {}).get("should_transfer_files", "YES")
-    return wish.strip().upper() != "NO"
+    should_transfer = job.profiles.get("condor", {}).get("should_transfer_files", "YES")
+    return should_transfer.strip().upper() != "NO"
 
 
 def _environment(job: ExecutableJob, facts: SubmitFacts, local: bool) -> str:
@@ -251,9 +256,6 @@ def category_of(job: ExecutableJob) -> str | None:
     }.get(job.kind)
 
 
-JOBSTATE_LOG, DAGMAN_CONFIG = "jobstate.log", "dagman.config"
-
-
 def write_dag(
     directory: Path,
     file_name: str,
@@ -299,10 +301,6 @@ def _dag_lines(
         yield f"CATEGORY {name} {category}"
 
 
-PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
-PROPERTIES = "pegasus.properties"
-
-
 def braindump_text(
     facts: SubmitFacts, workflow: Workflow, sources: Sources, output_site: str
 ) -> str:
@@ -342,10 +340,6 @@ def braindump_text(
         f"{key}: {'null' if value is None else json.dumps(value)}\n"
         for key, value in values.items()
     )
-
-
-KINDS = ("site", "replica", "transformation")
-CONFIGURATION = "sharedfs"
 
 
 def properties_text(facts: SubmitFacts, files: Iterable[str]) -> str:

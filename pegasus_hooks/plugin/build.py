@@ -73,9 +73,9 @@ def build_jar(out: Path, *, progress: Progress, find_compiler: FindCompiler | No
 def installed_compiler() -> Path | None:
     """The javac of JAVA_HOME, else of PATH, None without one."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(COMPILER, path=f"{home}/bin") if home else None
-    found = found or shutil.which(COMPILER)
-    return Path(found) if found else None
+    compiler = shutil.which(COMPILER, path=f"{home}/bin") if home else None
+    compiler = compiler or shutil.which(COMPILER)
+    return Path(compiler) if compiler else None
 
 
 def cache_root() -> Path:
@@ -94,10 +94,10 @@ def source_key() -> str:
 
 
 def _sources(part: str) -> list[Path]:
-    found = sorted((HERE / part).rglob("*.java"))
-    if not found:
+    sources = sorted((HERE / part).rglob("*.java"))
+    if not sources:
         raise MissingError(f"{HERE / part}: found no Java sources, expected those of the plug-in")
-    return found
+    return sources
 
 
 def _compile(compiler: Path, sources: list[Path], into: Path, against: Path | None = None) -> None:
@@ -120,8 +120,8 @@ def _compile(compiler: Path, sources: list[Path], into: Path, against: Path | No
         stdin=subprocess.DEVNULL,
     )
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise MissingError(f"{compiler}: {said[0] if said else f'exit {done.returncode}'}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise MissingError(f"{compiler}: {lines[0] if lines else f'exit {done.returncode}'}")
 
 
 def _pack(classes: Path, out: Path) -> None:

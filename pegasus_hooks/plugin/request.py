@@ -168,23 +168,23 @@ class _Entry:
         return [_Entry(item, f"{what}[{i}]") for i, item in enumerate(self._list(key))]
 
     def texts(self, key: str) -> tuple[str, ...]:
-        found = self._list(key)
-        if not all(isinstance(item, str) and item for item in found):
-            raise self.error(key, found, "a list of names")
-        return tuple(found)
+        values = self._list(key)
+        if not all(isinstance(item, str) and item for item in values):
+            raise self.error(key, values, "a list of names")
+        return tuple(values)
 
     def indices(self, key: str, count: int) -> tuple[int, ...]:
-        found = self.data.get(key)
-        if found is None:
+        values = self.data.get(key)
+        if values is None:
             return ()
         # One pass in C each; a large workflow has a million of them.
-        if type(found) is not list or not set(map(type, found)) <= {int}:
-            raise self.error(key, found, "a list of indices")
-        if found and (min(found) < 0 or max(found) >= count):
-            raise self.error(key, found, f"indices from 0 to {count - 1}")
-        if len(set(found)) < len(found):
-            raise self.error(key, found, "each index once")
-        return tuple(found)
+        if type(values) is not list or not set(map(type, values)) <= {int}:
+            raise self.error(key, values, "a list of indices")
+        if values and (min(values) < 0 or max(values) >= count):
+            raise self.error(key, values, f"indices from 0 to {count - 1}")
+        if len(set(values)) < len(values):
+            raise self.error(key, values, "each index once")
+        return tuple(values)
 
     def tables(self, key: str) -> dict[str, dict[str, str]]:
         """Tables by name."""
@@ -192,16 +192,16 @@ class _Entry:
         return {name: inner.table(name) for name in inner.data}
 
     def table(self, key: str) -> dict[str, str]:
-        found = self.data.get(key)
-        if found is None:
+        value = self.data.get(key)
+        if value is None:
             return {}
-        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-            raise self.error(key, found, "an object of texts")
-        return found
+        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+            raise self.error(key, value, "an object of texts")
+        return value
 
     def error(self, key: str, value: object, expected: str) -> InputError:
-        found = "nothing" if value is None else shown(value)
-        return InputError(f"{self.what}: {key} is {found}, expected {expected}")
+        actual = "nothing" if value is None else shown(value)
+        return InputError(f"{self.what}: {key} is {actual}, expected {expected}")
 
     def _list(self, key: str) -> list[Any]:
         value = self.data.get(key)

@@ -90,10 +90,10 @@ def _own_priority(problem: Problem, jobs: Sequence[int]) -> int | None:
 
 def _order(above: Sequence[Sequence[int]]) -> list[int]:
     names = [str(i) for i in range(len(above))]
-    parents = {names[i]: [names[a] for a in found] for i, found in enumerate(above)}
+    parents = {names[i]: [names[a] for a in above_job] for i, above_job in enumerate(above)}
     children: dict[str, list[str]] = {name: [] for name in names}
-    for child, found in parents.items():
-        for parent in found:
+    for child, above_job in parents.items():
+        for parent in above_job:
             children[parent].append(child)
     return [int(name) for name in topological_order(parents, children)[0]]
 
@@ -145,7 +145,7 @@ def _merged(
         else (),
         level=tuple(level),
         own_priority=tuple(_own_priority(problem, jobs) for jobs in members),
-        input_bytes=np.array([max(1.0, float(size[list(found)].sum())) for found in reads]),
+        input_bytes=np.array([max(1.0, float(size[list(numbers)].sum())) for numbers in reads]),
         compute_s=np.array([problem.compute_s[list(jobs)].sum(axis=0) for jobs in members]),
         queue_s=queue
         if queue.ndim < 2
@@ -205,10 +205,11 @@ def settle(
             best = _at(best, jobs, _most(best, jobs, sites, work))
     fixed = {job: best[job] for jobs, _ in shared for job in jobs}
     allowed = tuple(
-        (fixed[job],) if job in fixed else found for job, found in enumerate(problem.allowed)
+        (fixed[job],) if job in fixed else candidate
+        for job, candidate in enumerate(problem.allowed)
     )
     again, later = map_it(replace(problem, allowed=allowed, kept={}))
-    return min((list(again), later), (best, policy), key=lambda found: score(found[0]))
+    return min((list(again), later), (best, policy), key=lambda candidate: score(candidate[0]))
 
 
 def _at(assignment: Sequence[int], jobs: Sequence[int], site: int) -> list[int]:

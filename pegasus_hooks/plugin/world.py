@@ -19,17 +19,17 @@ from site_selector.catalogs.entries import (
     Site,
     Transformation,
 )
-from site_selector.catalogs.fields import Profiles, positive_number
+from site_selector.catalogs.fields import Profiles, positive_number, priority_profiles
 from site_selector.catalogs.hints import parse_hints, unknown_sites
-from site_selector.catalogs.priority import priority_profiles
+from site_selector.catalogs.replicas import Note, measured
 from site_selector.catalogs.sources import CONFIGURATION, known_configuration
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
 from site_selector.inputs import CONFIGURATION_PROFILE, Inputs, configurations_of, estimated_sizes
-from site_selector.replicas.find import Note, measured
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
 Look = Callable[[Sequence[str]], Mapping[str, Replica]]
+_NOWHERE = Document(WHAT, "", {})
 
 
 def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
@@ -60,9 +60,6 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
     )
 
 
-_NOWHERE = Document(WHAT, "", {})
-
-
 def _sites(request: Request, note: Note) -> dict[str, Site]:
     """Those of the catalog, and whatever else a job or the results go to. A hint that is wrong is
     left out, with a warning: the others serve."""
@@ -72,11 +69,11 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
             profiles.setdefault(name, {})
     for name in request.output_sites:
         profiles.setdefault(name, {})
-    found = {}
-    for name, said in profiles.items():
+    sites = {}
+    for name, profile in profiles.items():
         good = {}
-        priorities = priority_profiles(said)
-        for key, value in said.items():
+        priorities = priority_profiles(profile)
+        for key, value in profile.items():
             if priority_profiles({key: value}):
                 continue
             try:
@@ -90,8 +87,8 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
             tag: {"pegasus": values, **priority_profiles(values)}
             for tag, values in request.tags.get(name, {}).items()
         }
-        found[name] = Site(name, None, None, (), kept, parse_hints(good), tags=tags)
-    return found
+        sites[name] = Site(name, None, None, (), kept, parse_hints(good), tags=tags)
+    return sites
 
 
 def profiles_of(flat: Mapping[str, str]) -> Profiles:
@@ -169,7 +166,7 @@ def _workflow(request: Request) -> Workflow:
         for i, file in enumerate(files)
         if i in producer or i in consumers
     }
-    below = {job: tuple(found) for job, found in children.items()}
+    below = {job: tuple(kin) for job, kin in children.items()}
     return Workflow(request.workflow, jobs, known, parents, below, order, level, _NOWHERE)
 
 
@@ -180,17 +177,17 @@ def _raw(
     written = {file for task in request.tasks for file in task.writes}
     read = dict.fromkeys(file for task in request.tasks for file in task.reads)
     raw = [request.files[file] for file in read if file not in written]
-    found = find([file.lfn for file in raw if not file.places])
+    replicas = find([file.lfn for file in raw if not file.places])
     nothing = Replica("", (), None, ())
     sizes: dict[str, int | None] = {}
     places: dict[str, tuple[str, ...]] = {}
     for file in raw:
-        replica = found.get(file.lfn, nothing)
+        replica = replicas.get(file.lfn, nothing)
         where = file.places or replica.places
         size = replica.size_bytes if file.size_bytes is None else file.size_bytes
         sizes[file.lfn] = measured(size, where)
         places[file.lfn] = tuple(dict.fromkeys(site for site, _ in where)) or (SUBMIT_SITE,)
-    lost = sum(not (file.places or found.get(file.lfn, nothing).places) for file in raw)
+    lost = sum(not (file.places or replicas.get(file.lfn, nothing).places) for file in raw)
     if lost:
         note(f"no place is known of {lost} of {len(raw)} inputs; taken as at {SUBMIT_SITE}")
     found_sizes, estimated = estimated_sizes(sizes)

@@ -42,7 +42,7 @@ class HookArguments:
     code: int = 0
 
 
-def served(words: list[str]) -> int:
+def run_for_watcher(words: list[str]) -> int:
     """A hook's exit code, its work done by the watcher: its name, its working directory, and its
     arguments. Raises InputError where the hook sees other files than we do."""
     hook, folder, *argv = words

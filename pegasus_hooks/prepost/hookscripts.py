@@ -31,6 +31,21 @@ PEGASUS_POSTS = ("", "pegasus-exitcode")  # of dagman.post: Pegasus's own check 
 MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
 _HOOKS = Path(__file__).resolve().parents[1]
 _PRE_LINE = re.compile(r"\s*SCRIPT\s+(?:DEFER\s+\d+\s+\d+\s+)?PRE\s+\S+\s+(.+)", re.IGNORECASE)
+# A PegasusLite script stands at most two folders deep, unless Pegasus was told to make them deeper.
+_NO_TRANSFERS = """\
+case "$1" in *stage_*) ;; *)
+    for file in "$1.sh" */"$1.sh" */*/"$1.sh" 00/00/00; do test -e "$file" && break; done
+    test -e "$file" || exit 0 ;;
+esac
+"""
+# Nothing was asked for the job, and by -M the check itself keeps the sizes of what it wrote.
+_NOTHING_ASKED = """\
+kept=
+for output; do test "$output" != -M || kept=1; done
+case "$kept$output" in *stage_*) ;; 1*.out)
+    test -e "${output%.out}.adon.json" || exec CHECK "$@" ;;
+esac
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +122,7 @@ def planned_config(dag: Path) -> Path | None:
     """
     try:
         lines = dag.read_text(encoding="utf-8", errors="replace").splitlines()
-        pre = next((found for line in lines if (found := _PRE_LINE.match(line))), None)
+        pre = next((match for line in lines if (match := _PRE_LINE.match(line))), None)
         words = pre[1].split() if pre else []
         if words and "--config" not in words:  # a script of ours has it inside
             text = (dag.parent / words[0]).read_text(encoding="utf-8", errors="replace")
@@ -116,23 +131,6 @@ def planned_config(dag: Path) -> Path | None:
         raise InputError(f"{dag}: its hooks' configuration cannot be found: {error}") from error
     named = words[words.index("--config") + 1 :] if "--config" in words else []
     return dag.parent / named[0] if named else None
-
-
-# A PegasusLite script stands at most two folders deep, unless Pegasus was told to make them deeper.
-_NO_TRANSFERS = """\
-case "$1" in *stage_*) ;; *)
-    for file in "$1.sh" */"$1.sh" */*/"$1.sh" 00/00/00; do test -e "$file" && break; done
-    test -e "$file" || exit 0 ;;
-esac
-"""
-# Nothing was asked for the job, and by -M the check itself keeps the sizes of what it wrote.
-_NOTHING_ASKED = """\
-kept=
-for output; do test "$output" != -M || kept=1; done
-case "$kept$output" in *stage_*) ;; 1*.out)
-    test -e "${output%.out}.adon.json" || exec CHECK "$@" ;;
-esac
-"""
 
 
 def _exitcode_script(commands: Commands, whose: str, arguments: str = "") -> str:

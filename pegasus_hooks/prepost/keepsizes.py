@@ -48,8 +48,8 @@ def _kickstarts_outputs(output: Path) -> dict[str, int]:
     """The same from what a real Pegasus's kickstart wrote, of all programs of a clustered job."""
     return {
         lfn: size
-        for one in kickstart.invocations(_tail(output))
-        for lfn, size in one.outputs.items()
+        for invocation in kickstart.invocations(_tail(output))
+        for lfn, size in invocation.outputs.items()
     }
 
 

@@ -29,6 +29,8 @@ from pegasus_hooks.prepost import sizes, tuning
 from pegasus_hooks.prepost.decision import to_give_back
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING, HookedJob, job_requests, moves_at
 
+_FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
+
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
@@ -72,8 +74,6 @@ def pair_result(
         total = None if total is None or size is None else total + size
     return PairResult(total if done else None, seconds_of(done), len(done), len(mine) - len(done))
 
-
-_FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
 
 _NOTHING = PairResult(None, 0.0, 0, 0)
 
@@ -143,10 +143,10 @@ def _requested(
     """What PRE requested; where it left nothing (killed, disk full) what it would have."""
     pairs = decision.get("pairs")
     if decision.get("retry") == place.retry and isinstance(pairs, list):
-        found = [pair for pair in map(Pair.of, pairs) if pair and pair.src and pair.dst]
-        if found:
-            return found
-    requests = [one.request for one in job_requests(place, moves, config)]
+        complete = [pair for pair in map(Pair.of, pairs) if pair and pair.src and pair.dst]
+        if complete:
+            return complete
+    requests = [job_request.request for job_request in job_requests(place, moves, config)]
     return [Pair(request.id, request.src, request.dst) for request in requests]
 
 
@@ -156,14 +156,16 @@ def _attempts(
     since = decision.get("at", 0.0)
     since = since - _FILE_CLOCK_S if isinstance(since, int | float) else 0.0
     try:
-        found = transferlog.read_dir(files.file(MULTIPART_ENDING), since)
-        if not found:
+        transfer_attempts = transferlog.read_dir(files.file(MULTIPART_ENDING), since)
+        if not transfer_attempts:
             # PegasusLite puts the same records into the job's output.
             output = files.file(".out")
-            found = transferlog.parse(output.read_text(encoding="utf-8", errors="replace"))
+            transfer_attempts = transferlog.parse(
+                output.read_text(encoding="utf-8", errors="replace")
+            )
     except OSError:
         return []
-    return placed(found, moves)
+    return placed(transfer_attempts, moves)
 
 
 def _release(
@@ -179,10 +181,10 @@ def _release(
     unanswered = pair.state == UNASKED
     transit = None
     try:
-        for one in ids_of(pair.id) if unanswered else [pair.id]:
+        for transit_id in ids_of(pair.id) if unanswered else [pair.id]:
             transit = effects.budget.call(
                 partial(
-                    effects.broker.release, one, n_bytes, result.seconds, outcome,
+                    effects.broker.release, transit_id, n_bytes, result.seconds, outcome,
                     retries=result.failed_attempts, **used,
                 )
             )  # fmt: skip

@@ -46,6 +46,14 @@ _PROJECT = re.compile(
     r"^[ \t]*(?:(?:\+|MY\.)ProjectName|accounting_group)[ \t]*=[ \t]*(.*?)[ \t]*$", re.I | re.M
 )
 _LONGEST = 200  # characters of a name that is passed on
+MULTIPART_ENDING = ".multipart"
+# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
+# the path of the job's output without its ending.
+_RECORDS = f"$Fpn(output){MULTIPART_ENDING}"
+DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
+_LATER = "its outputs leave when its program has ended: no path is kept that long"
+Register = Callable[[Path, str], None]
+"""Notes, for the watcher, that the workflow (by its uuid) in a submit directory runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +80,13 @@ def identity_of(dump: Mapping[str, str], submit_text: str, project: str | None) 
 
 
 def _project(submit_text: str) -> str:
-    found = [value.strip("\"'") for value in _PROJECT.findall(submit_text)]
-    return found[-1] if found else ""  # as condor_submit: the last one counts
+    projects = [value.strip("\"'") for value in _PROJECT.findall(submit_text)]
+    return projects[-1] if projects else ""  # as condor_submit: the last one counts
 
 
 def _name(text: str) -> str:
     """What the broker takes as a name: printable, and no longer than a name should be."""
     return "".join(c for c in text if c.isprintable())[:_LONGEST]
-
-
-MULTIPART_ENDING = ".multipart"
-# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
-# the path of the job's output without its ending.
-_RECORDS = f"$Fpn(output){MULTIPART_ENDING}"
-DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
-_LATER = "its outputs leave when its program has ended: no path is kept that long"
-
-Register = Callable[[Path, str], None]
-"""Notes, for the watcher, that the workflow (by its uuid) in a submit directory runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +138,8 @@ def requests_of(place: HookedJob, config: HookConfig) -> list[TransitRequest]:
     """One request for each site pair whose files move when the job begins. Raises InputError for no
     submit directory of Pegasus, a job that the DAG does not know, or a bad list."""
     moves = moves_at(place.files)
-    found = job_requests(place, moves, config) if moves else []
-    return [one.request for one in found if not one.request.best_effort]
+    requests = job_requests(place, moves, config) if moves else []
+    return [job_request.request for job_request in requests if not job_request.request.best_effort]
 
 
 def job_requests(place: HookedJob, moves: Moves, config: HookConfig) -> list[JobRequest]:
@@ -218,8 +215,8 @@ def run(
         _register(register, place, effects)
     decision = PathDecision(
         job, retry, place.workflow, place.at, decisions.since(data, retry, place.at),
-        [one.decision() for one in requests], left_over=before, warnings=effects.warnings,
-        whose={key: getattr(one.request, key) for one in requests[:1] for key in WHOSE},
+        [request.decision() for request in requests], left_over=before, warnings=effects.warnings,
+        whose={key: getattr(request.request, key) for request in requests[:1] for key in WHOSE},
     )  # fmt: skip
     try:
         if moves and not moves.lite:
@@ -231,7 +228,7 @@ def run(
         _without_a_record(requests, error, effects)
         return 0
     # First, since it may hold the very room that is asked for now.
-    ids = [one.request.id for one in requests]
+    ids = [request.request.id for request in requests]
     others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
@@ -239,7 +236,7 @@ def run(
     answers = RequestOutcomes([])
     if requests:
         patience = Patience(config.patience_s, waited_s, may_defer)
-        answers = ask([one.request for one in requests], patience, effects)
+        answers = ask([request.request for request in requests], patience, effects)
     decision.pairs = [o.decision(a) for o, a in zip(requests, answers.answers, strict=True)]
     decision.deferred = answers.deferred
     got = {pair.id for pair in decision.pairs}
@@ -266,7 +263,7 @@ def _without_a_record(requests: list[JobRequest], error: OSError, effects: Effec
     reason = f"best effort: the submit directory cannot be written: {error.strerror}"
     effects.warnings.append(reason)
     if requests:
-        tell((replace(one.request, best_effort=reason) for one in requests), effects)
+        tell((replace(request.request, best_effort=reason) for request in requests), effects)
     raise error
 
 
@@ -283,8 +280,8 @@ def _tune(
     )
     want = tuning.wanted(answers.services)
     at_once = [
-        tuning.files_at_once(one.file_bytes, one.files, answer.transit.grant.granted_bps)
-        for one, answer in zip(requests, answers.answers, strict=True)
+        tuning.files_at_once(request.file_bytes, request.files, answer.transit.grant.granted_bps)
+        for request, answer in zip(requests, answers.answers, strict=True)
         if answer.transit
     ]
     try:

@@ -107,11 +107,11 @@ def _on_disk(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, int]]:
         if scheme != "file" or "$" in path:
             continue
         try:
-            found = Path(path).stat()
+            status = Path(path).stat()
         except OSError:  # not made yet
             continue
-        if stat.S_ISREG(found.st_mode):  # of a folder it would be that of its list of names
-            yield lfn, found.st_size
+        if stat.S_ISREG(status.st_mode):  # of a folder it would be that of its list of names
+            yield lfn, status.st_size
 
 
 def median(values: list[int]) -> int:

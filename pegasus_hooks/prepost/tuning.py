@@ -73,10 +73,10 @@ class TransferTuning:
 
 def wanted(services: Iterable[Service]) -> TransferTuning:
     """The most that any of a job's templates wants: its pairs share one call of the tool."""
-    found = list(services)
+    order = list(services)
     return TransferTuning(
         *(
-            max((getattr(s, name) for s in found), default=0)
+            max((getattr(s, name) for s in order), default=0)
             for name in ("streams", "buffer_bytes", "threads")
         )
     )
@@ -135,10 +135,10 @@ def edited(
     """The submit file for what is wanted, and what of the tuning it can say."""
     text = restored(text)
     lines = text.split("\n")
-    found = _editable(text, lines)
-    if found is None:
+    numbers = _editable(text, lines)
+    if numbers is None:
         return text, TransferTuning()
-    at_environment, at_arguments = found
+    at_environment, at_arguments = numbers
     here = job_files.command(text, "universe").lower() in job_files.LOCAL_UNIVERSES
     schemes = {scheme for t in transfers for scheme in t.schemes}
     gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
@@ -261,10 +261,10 @@ def _editable(text: str, lines: Sequence[str]) -> tuple[int, int] | None:
 def _find(lines: Sequence[str], name: str) -> int | None:
     """The line of a command that stands there once, in the form Pegasus writes it."""
     starts = f'{name} = "'
-    found = [n for n, line in enumerate(lines) if line.startswith(name)]
-    if len(found) != 1 or not lines[found[0]].startswith(starts):
+    numbers = [n for n, line in enumerate(lines) if line.startswith(name)]
+    if len(numbers) != 1 or not lines[numbers[0]].startswith(starts):
         return None
-    return found[0] if lines[found[0]].endswith('"') else None
+    return numbers[0] if lines[numbers[0]].endswith('"') else None
 
 
 def _with_environment(line: str, ours: Mapping[str, str], records: str, here: bool) -> str:
@@ -298,8 +298,8 @@ def _value(word: str, name: str) -> str | None:
         else:
             plain += char
         after = char
-    found = plain.replace('""', '"')
-    return found.removeprefix(f"{name}=") if found.startswith(f"{name}=") else None
+    value = plain.replace('""', '"')
+    return value.removeprefix(f"{name}=") if value.startswith(f"{name}=") else None
 
 
 def _quoted(word: str) -> str:

@@ -18,6 +18,9 @@ from network_provisioner.base.model import TransitRequest
 from pegasus_hooks.prepost import postjob, prejob
 from pegasus_hooks.prepost.prejob import HookedJob
 
+log = logging.getLogger(__name__)
+_AHEAD = "pegasus_hooks.advance.listening"  # its ``listener_of`` is a ListenerOf
+
 
 def requests_of(watched: Watched, decision: DecisionFile, /) -> list[TransitRequest]:
     """What the PRE of this job requests. Raises InputError."""
@@ -45,11 +48,6 @@ def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
 def _hooked(watched: Watched, decision: DecisionFile) -> HookedJob:
     files = PlannedFiles(watched.submit_dir, decision.job)
     return HookedJob(files, decision.retry, decision.at)
-
-
-log = logging.getLogger(__name__)
-
-_AHEAD = "pegasus_hooks.advance.listening"  # its ``listener_of`` is a ListenerOf
 
 
 def listener_of(watched: Watched) -> WorkflowListener | None:

@@ -12,9 +12,11 @@ very file that was there before. The workflow must be block-style YAML, as Pegas
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +31,23 @@ from pegasus_hooks.provisioning.step import (
     ProvisioningStep,
     to_arguments,
 )
-from pegasus_hooks.provisioning.wide_levels import WideLevels
+from pegasus_hooks.provisioning.wide_levels import FileLocations, WideLevels, needs_of, wide_levels
 from site_selector.catalogs.documents import Document, Key, parse_document
-from site_selector.catalogs.entries import SUBMIT_SITE
-from site_selector.catalogs.workflow import WHAT
+from site_selector.catalogs.entries import SUBMIT_SITE, ReplicaCatalog
+from site_selector.catalogs.properties import expanded
+from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
 from site_selector.inputs import TRANSFORMATION_CATALOG
 
 _VERSION = "1.0"
 _SUCCEEDS = str(Path(__file__).with_name("succeed.py"))
+
+_PROGRAM = Path(__file__).with_name("job.py")
+_BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
+_END = "# <<< adon <<<"
+_BLOCK = re.compile(rf"^ *{re.escape(_BEGIN)}\n.*?^ *{re.escape(_END)}(?:\n|\Z)", re.M | re.S)
+_WAS = "# in place of: "
+_INSTEAD = re.compile(rf"^ *{re.escape(_WAS)}(.*\n)", re.M)
+_ENTRY = re.compile(r"( *)- ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +79,14 @@ def additions(
         dependencies += [{"id": parent, "children": [step.after]} for parent in levels.last_jobs]
     programs = []
     for verb in (PROVISION, RELEASE):
-        found = Transformation(
+        transformation = Transformation(
             verb, namespace=NAMESPACE, version=_VERSION, site=SUBMIT_SITE, pfn=interpreter
         )
-        found.add_condor_profile(universe="local")
-        found.add_profiles(Namespace.DAGMAN, "POST", "user")
-        found.add_profiles(Namespace.DAGMAN, "POST.PATH.user", interpreter)
-        found.add_profiles(Namespace.DAGMAN, "POST.ARGUMENTS", post)
-        programs.append(_plain(found))
+        transformation.add_condor_profile(universe="local")
+        transformation.add_profiles(Namespace.DAGMAN, "POST", "user")
+        transformation.add_profiles(Namespace.DAGMAN, "POST.PATH.user", interpreter)
+        transformation.add_profiles(Namespace.DAGMAN, "POST.ARGUMENTS", post)
+        programs.append(_plain(transformation))
     return Additions(jobs, dependencies, programs)
 
 
@@ -90,14 +101,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
-_END = "# <<< adon <<<"
-_BLOCK = re.compile(rf"^ *{re.escape(_BEGIN)}\n.*?^ *{re.escape(_END)}(?:\n|\Z)", re.M | re.S)
-_WAS = "# in place of: "
-_INSTEAD = re.compile(rf"^ *{re.escape(_WAS)}(.*\n)", re.M)
-_ENTRY = re.compile(r"( *)- ")
-
-
 @dataclass(frozen=True, slots=True)
 class _LineEdit:
     """``text`` before line ``number`` (from 0), or in its place."""
@@ -107,7 +110,7 @@ class _LineEdit:
     replaces: bool = False
 
 
-def without(text: str, name: str) -> str:
+def without_provisioning(text: str, name: str) -> str:
     """``text`` without what was added to it; as it is where nothing was. Raises InputError for jobs
     of ours without their marks, which only somebody else's program can have taken away."""
     rest = _BLOCK.sub(lambda block: "".join(_INSTEAD.findall(block[0])), text)
@@ -150,18 +153,18 @@ def _edit(
 ) -> _LineEdit:
     """``entries`` before the first of a list, in place of an empty one, or as a section of their
     own before the workflow's jobs."""
-    found: Any = document.root
+    node: Any = document.root
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
+        node = node.get(key) if isinstance(node, dict) else None
     section: Any = list(entries)
     for key in reversed(path):
         section = {key: section}
     if path[0] not in document.root:
         return _LineEdit(_line(document, lines, ("jobs",), re.compile(r"jobs *:")), _block(section))
-    if path[1:] == () and found == []:
+    if path[1:] == () and node == []:
         number = _line(document, lines, path, re.compile(rf"{path[0]} *: *\[ *\] *$"))
         return _LineEdit(number, _block(section, instead=lines[number]), replaces=True)
-    if not isinstance(found, list) or not found:
+    if not isinstance(node, list) or not node:
         raise _unexpected(document, path[:1])
     number = _line(document, lines, (*path, 0), _ENTRY)
     indent = lines[number].partition("-")[0]
@@ -172,8 +175,8 @@ def _line(
     document: Document, lines: Sequence[str], path: tuple[Key, ...], form: re.Pattern[str]
 ) -> int:
     """The line of ``path`` or the one before it that begins in ``form``, from 0."""
-    found = document.line(path) - 1
-    for number in (found, found - 1):
+    line = document.line(path) - 1
+    for number in (line, line - 1):
         if 0 <= number < len(lines) and form.match(lines[number]):
             return number
     raise _unexpected(document, path[:1])
@@ -215,3 +218,87 @@ def _unexpected(document: Document, path: tuple[Key, ...]) -> InputError:
     return document.error(
         path, f"{path[0]!r} is no list in block style, expected YAML as Pegasus writes it"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningOptions:
+    """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
+    files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
+    :class:`pegasus_hooks.provisioning.step.ProvisioningStep`, ``execution`` and ``between`` as in
+    :class:`pegasus_hooks.provisioning.wide_levels.FileLocations`."""
+
+    min_width: int
+    hooks: str = ""
+    pool: str = ""
+    lease_s: int = 3600
+    execution: tuple[str, ...] = ()
+    between: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionedWorkflow:
+    """The new text, and what stands in it."""
+
+    text: str
+    steps: tuple[tuple[WideLevels, ProvisioningStep], ...]
+
+
+def program() -> list[str]:
+    """The interpreter and the words before a job's own. Raises InputError where Pegasus could not
+    hand them on."""
+    words = [sys.executable, "-I", "-S", str(_PROGRAM)]
+    for word in words:
+        if not word.isascii() or any(sign in word for sign in " '\"$\\"):
+            raise InputError(f"found {word!r}, expected ADON in a folder without spaces and quotes")
+    return words
+
+
+def provisioned(
+    document: Document,
+    replicas: ReplicaCatalog | None,
+    options: ProvisioningOptions,
+    words: Sequence[str],
+    variables: Mapping[str, str] = os.environ,
+) -> ProvisionedWorkflow:
+    """``document`` with jobs around its wide levels, those of an earlier time replaced.
+
+    :param document: as it is written; ``${NAME}`` in it stands for one of ``variables``, and stays.
+    :param words: what runs the jobs, see :func:`program`.
+    :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
+    """
+    if document.lines is not None:
+        raise InputError(f"{document.name}: found XML, expected YAML, into which jobs can be put")
+    bare = without_provisioning(document.text, document.name)
+    if bare != document.text:
+        document = parse_document(bare, document.name, WHAT)
+    read = expanded(document.text, document.name, variables)
+    workflow = workflow_of(parse_document(read, document.name, WHAT))
+    where = _locations(workflow, replicas, options)
+    steps = []
+    for levels in wide_levels(workflow, options.min_width):
+        step = needs_of(workflow, levels, where)
+        paths = step.paths if options.hooks else ()
+        hooks = options.hooks if paths else ""
+        step = replace(step, lease_s=options.lease_s, paths=paths, hooks=hooks, pool=options.pool)
+        steps.append((levels, step))
+    if not steps:
+        return ProvisionedWorkflow(document.text, ())
+    return ProvisionedWorkflow(inserted(document, additions(steps, words)), tuple(steps))
+
+
+def _locations(
+    workflow: Workflow, replicas: ReplicaCatalog | None, options: ProvisioningOptions
+) -> FileLocations:
+    where = FileLocations(options.execution, options.between)
+    if replicas is None:
+        return where
+    sites, sizes = {}, {}
+    for lfn, file in workflow.files.items():
+        replica = replicas.find(lfn) if file.producer is None else None
+        if replica is None:
+            continue
+        if replica.places:
+            sites[lfn] = replica.places[0][0]
+        if replica.size_bytes is not None:
+            sizes[lfn] = replica.size_bytes
+    return replace(where, replicas=sites, sizes=sizes)

@@ -33,9 +33,9 @@ def main(argv: list[str]) -> int:
             print(f"adon {verb}: {warning}", file=sys.stderr)
     except Exception as error:  # the job's promise: no failure of ours fails a workflow
         known = isinstance(error, AdonError | OSError)
-        said = str(error) if known else f"{type(error).__name__}: {error}"
+        message = str(error) if known else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
-            print(f"adon provisioning job: {said}", file=sys.stderr)
+            print(f"adon provisioning job: {message}", file=sys.stderr)
     return 0
 
 

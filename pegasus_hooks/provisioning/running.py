@@ -102,8 +102,8 @@ def pool_command(timeout_s: float = _POOL_S) -> PoolCommand:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise AdonError(f"adon pool: {error}") from None
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
-            raise AdonError(said[-1] if said else f"adon pool: exit code {done.returncode}")
+            lines = done.stderr.strip().splitlines()
+            raise AdonError(lines[-1] if lines else f"adon pool: exit code {done.returncode}")
         return " ".join(done.stdout.split())
 
     return run
@@ -250,11 +250,11 @@ def _enlarge(step: ProvisioningStep, place: RunningWorkflow) -> list[str]:
 
 def _pool(step: ProvisioningStep, world: JobContext, job: str, words: Sequence[str]) -> None:
     try:
-        said = world.pool(words)
+        reason = world.pool(words)
     except AdonError as error:
         world.warnings.append(f"pool: {error}")
     else:
-        _tell(world.place, job, [{"event": "pool", "slots": step.slots, "said": said}])
+        _tell(world.place, job, [{"event": "pool", "slots": step.slots, "said": reason}])
 
 
 def _have_it_watched(watch: str, step: ProvisioningStep, world: JobContext) -> None:

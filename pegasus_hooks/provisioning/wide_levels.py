@@ -45,8 +45,8 @@ class WideLevels:
 
 def needs_pool(workflow: Workflow, job: str) -> bool:
     """Whether a job takes a slot: sub-workflows, and what is sent to the submit host, do not."""
-    found = workflow.jobs[job]
-    return found.kind == "job" and found.site_hint != SUBMIT_SITE
+    spec = workflow.jobs[job]
+    return spec.kind == "job" and spec.site_hint != SUBMIT_SITE
 
 
 def wide_levels(workflow: Workflow, min_width: int) -> list[WideLevels]:
@@ -90,11 +90,11 @@ def latest_common_ancestors(workflow: Workflow, jobs: Collection[str]) -> tuple[
     below: dict[str, int] = {}  # which of the jobs it is, or come after it, as bits
     common: list[str] = []
     for job in reversed(workflow.order):
-        found = bit.get(job, 0)
+        bits = bit.get(job, 0)
         for child in workflow.children[job]:
-            found |= below[child]
-        below[job] = found
-        full = found == everyone and job not in bit
+            bits |= below[child]
+        below[job] = bits
+        full = bits == everyone and job not in bit
         if full and not any(below[c] == everyone and c not in bit for c in workflow.children[job]):
             common.append(job)
     return tuple(reversed(common))

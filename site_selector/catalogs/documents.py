@@ -29,7 +29,7 @@ import yaml
 
 from network_provisioner.base.errors import InputError, printable
 from site_selector.catalogs import pegasus4
-from site_selector.catalogs.variables import escaped, expanded
+from site_selector.catalogs.properties import escaped, expanded
 
 _XML_ROOT = re.compile(r"<([A-Za-z_][\w.\-]*+)([^<>]*+)>", re.ASCII)
 _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)
@@ -48,6 +48,26 @@ _ROOTS: Mapping[str, tuple[str, str]] = {
         "convert it by 'pegasus-sc-converter -i sites.xml -o sites.yml'",
     ),
 }
+# A workflow of 100,000 jobs is about 60 MB in 3.5 million lines and 8 million events. What is much
+# larger is not meant, and would fill the memory.
+MAX_BYTES = 150_000_000
+MAX_EVENTS = 25_000_000
+MAX_ALIASED = 5_000_000  # values that aliases stand for, each time
+# Flows within flows take the parser a time that grows with the square of their depth.
+MAX_DEPTH = 200
+Key = str | int
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_LONGEST = 2000  # of a message: names in it are the file's
+_START = 1000
+# Half of a character beyond 16 bits: JSON can escape one, which no file could hold.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_TIMESTAMP, _BOOLEAN = "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"
+_MERGE = "tag:yaml.org,2002:merge"
+# What YAML 1.1 takes for octal, or for numbers to base 60: nobody who writes 0200 means 128.
+_OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)\Z")
+_NO_KEY = object()
+_VALUES = (yaml.ScalarEvent, yaml.AliasEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent)
 
 
 def old_format(text: str) -> tuple[str, str] | None:
@@ -72,29 +92,6 @@ def _xml(start: str) -> tuple[str, str]:
     kind, advice = _ROOTS[root[1].lower()]
     version = _VERSION.search(root[2])
     return f"XML <{root[1]}{f' {version[1]}' if version else ''}>, {kind}", advice
-
-
-# A workflow of 100,000 jobs is about 60 MB in 3.5 million lines and 8 million events. What is much
-# larger is not meant, and would fill the memory.
-MAX_BYTES = 150_000_000
-MAX_EVENTS = 25_000_000
-MAX_ALIASED = 5_000_000  # values that aliases stand for, each time
-# Flows within flows take the parser a time that grows with the square of their depth.
-MAX_DEPTH = 200
-
-Key = str | int
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_LONGEST = 2000  # of a message: names in it are the file's
-_START = 1000
-# Half of a character beyond 16 bits: JSON can escape one, which no file could hold.
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_TIMESTAMP, _BOOLEAN = "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"
-_MERGE = "tag:yaml.org,2002:merge"
-# What YAML 1.1 takes for octal, or for numbers to base 60: nobody who writes 0200 means 128.
-_OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)\Z")
-_NO_KEY = object()
-_VALUES = (yaml.ScalarEvent, yaml.AliasEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent)
 
 
 class RefusedError(yaml.MarkedYAMLError):
@@ -217,9 +214,9 @@ def parse_document(text: str, name: str, what: str) -> Document:
         return Document(name, text, *old)
     unread = old_format(text)
     if unread is not None:
-        found, advice = unread
+        actual, advice = unread
         tail = f"; {advice}" if advice else ""
-        raise InputError(f"{name}: found {found}, expected {what} YAML{tail}")
+        raise InputError(f"{name}: found {actual}, expected {what} YAML{tail}")
     try:
         with uncollected():
             root = _parsed(text)
@@ -233,8 +230,8 @@ def parse_document(text: str, name: str, what: str) -> Document:
     except yaml.YAMLError as error:
         raise InputError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(root, dict):
-        found = "an empty file" if root is None else f"a {kind_of(root)}"
-        raise InputError(f"{name}:1: found {found}, expected a {what} (a mapping)")
+        actual = "an empty file" if root is None else f"a {kind_of(root)}"
+        raise InputError(f"{name}:1: found {actual}, expected a {what} (a mapping)")
     return Document(name, text, root)
 
 
@@ -397,13 +394,13 @@ def _json(text: str) -> Any:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs) or "<<" in found:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs) or "<<" in mapping:
         raise ValueError
     for key, value in pairs:
         if value is True or value is False or type(value) is list:
-            found[key] = _text_of(value)
-    return found
+            mapping[key] = _text_of(value)
+    return mapping
 
 
 def _text_of(value: Any) -> Any:

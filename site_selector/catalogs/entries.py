@@ -79,8 +79,10 @@ class Site:
     @property
     def only_stores(self) -> bool:
         """Whether nothing says how jobs would get there: only directories are told of it."""
-        told = (keys for space, keys in self.profiles.items() if space not in ("env", "metadata"))
-        return bool(self.directories) and not self.grids and not any(told)
+        key_sets = (
+            keys for space, keys in self.profiles.items() if space not in ("env", "metadata")
+        )
+        return bool(self.directories) and not self.grids and not any(key_sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ class ReplicaCatalog:
         for pattern, replica in self.patterns:
             if match := pattern.fullmatch(lfn):
                 places = tuple((site, filled(name, match)) for site, name in replica.places)
-                found = replace(replica, lfn=lfn, places=places)
-                return merged(exact, found) if exact else found
+                matched = replace(replica, lfn=lfn, places=places)
+                return merged(exact, matched) if exact else matched
         return exact
 
 
@@ -121,11 +123,11 @@ def filled(name: str, match: re.Match[str]) -> str:
     return _GROUP.sub(lambda n: groups[int(n[1])] if int(n[1]) < len(groups) else n[0], name)
 
 
-def merged(one: Replica, other: Replica) -> Replica:
+def merged(first: Replica, other: Replica) -> Replica:
     """Two entries of one file: the places of both, the size that the first of them knows."""
-    size = other.size_bytes if one.size_bytes is None else one.size_bytes
-    places = tuple(dict.fromkeys((*one.places, *other.places)))
-    return replace(one, places=places, size_bytes=size)
+    size = other.size_bytes if first.size_bytes is None else first.size_bytes
+    places = tuple(dict.fromkeys((*first.places, *other.places)))
+    return replace(first, places=places, size_bytes=size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ def _tags(
 def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
     """The site catalog below ``at``. Raises InputError with file and line."""
     check_catalog(document, at, "sites")
-    found: dict[str, Site] = {}
+    sites: dict[str, Site] = {}
     indices: dict[str, int] = {}
     for index, (path, entry) in enumerate(_entries(document, at, "sites")):
         name = _name(document, path, entry, "site")
@@ -228,7 +230,7 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             where = (*path, "profiles", "pegasus", *sorted(named, key=len)[-1:])
             raise document.error(where, f"site {name!r}: {error}") from None
         indices[name] = index  # of several, Pegasus takes the last
-        found[name] = Site(
+        sites[name] = Site(
             name,
             _optional(entry, "arch"),
             _optional(entry, "os.type"),
@@ -239,11 +241,11 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             tags=dict(_tags(document, path, entry, name)),
             release=_release(entry),
         )
-    for site in found.values():
-        for key, wrong in unknown_sites(site.hints, {**found, **dict.fromkeys(ALWAYS_THERE)}):
+    for site in sites.values():
+        for key, wrong in unknown_sites(site.hints, {**sites, **dict.fromkeys(ALWAYS_THERE)}):
             where = (*at, "sites", indices[site.name], "profiles", "pegasus", key)
             raise document.error(where, f"site {site.name!r}: {wrong}")
-    return found
+    return sites
 
 
 def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
@@ -274,21 +276,21 @@ def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
             if lfn in known:
                 known[lfn] = merged(known[lfn], replica)
         (patterns if is_pattern else exact).setdefault(lfn, replica)
-    notes, found = [], []
+    notes, replicas = [], []
     for lfn, replica in patterns.items():
         try:
-            found.append((compiled(lfn), replica))
+            replicas.append((compiled(lfn), replica))
         except re.error as error:
             wrong = f"replica pattern {lfn!r}: {error}; the entry is left out"
             notes.append(str(document.error(replica.path, wrong)))
-    return ReplicaCatalog(document, exact, tuple(found), tuple(notes))
+    return ReplicaCatalog(document, exact, tuple(replicas), tuple(notes))
 
 
 def transformations_of(document: Document, at: Path = ()) -> dict[str, Transformation]:
     """The transformation catalog below ``at``, by full name; entries of one program are merged.
     Raises InputError with file, line."""
     check_catalog(document, at, "transformations")
-    found: dict[str, Transformation] = {}
+    transformations: dict[str, Transformation] = {}
     containers = dict(_containers(document, at))
     for path, entry in _entries(document, at, "transformations"):
         short = _name(document, path, entry, "transformation")
@@ -325,14 +327,14 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     _release(site),
                 )
             )
-        known = found.get(name, Transformation(name, (), None))
-        found[name] = Transformation(
+        known = transformations.get(name, Transformation(name, (), None))
+        transformations[name] = Transformation(
             name,
             (*known.executables, *executables),
             known.runtime_s if runtime_s is None else runtime_s,
             {**known.profiles, **general},
         )
-    return found
+    return transformations
 
 
 def _containers(document: Document, at: Path) -> Iterator[tuple[str, dict[str, str]]]:

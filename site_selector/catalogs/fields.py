@@ -1,10 +1,15 @@
-"""Fields that workflows and catalogs write alike."""
+"""Fields that workflows and catalogs write alike.
+
+A job's priority is ``condor: priority``, else ``dagman: PRIORITY``. Pegasus takes a whole number of
+32 bits and counts anything else as 0. It gives a job without one a number of its own in the submit
+file, before which HTCondor does not look at DAGMan's ``PRIORITY``.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from reprlib import repr as shown
 from typing import Any
@@ -18,6 +23,12 @@ Profiles = Mapping[str, Mapping[str, str]]
 HINT = "adon."  # begins the keys of hints
 EXPECTED_NAME = "expected a name without line breaks and control characters"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_PRIORITY_LIMIT = 1 << 31
+EXPECTED_PRIORITY = f"a whole number from {-_PRIORITY_LIMIT} to {_PRIORITY_LIMIT - 1}"
+PRIORITY_NAMESPACES = ("condor", "dagman")
+PRIORITY_KEY = "priority"  # in any case
 
 
 def full_name(namespace: str | None, name: str, version: str | None) -> str:
@@ -45,18 +56,18 @@ def profiles_of(document: Document, path: tuple[Key, ...], value: Any, what: str
     named = [(k, v) for k, v in value.items() if k[:2] != "x-"] if type(value) is dict else None
     if named is None or not all(keys is None or type(keys) is dict for _, keys in named):
         raise document.error(path, f"{what}: profiles are no mapping of namespaces")
-    found: dict[str, Mapping[str, str]] = {}
+    profiles: dict[str, Mapping[str, str]] = {}
     for namespace, keys in named:
-        found[namespace] = keys or {}
-        if not all(type(v) is str for v in found[namespace].values()):
-            found[namespace] = {
+        profiles[namespace] = keys or {}
+        if not all(type(v) is str for v in profiles[namespace].values()):
+            profiles[namespace] = {
                 key: _profile(document, (*path, namespace, key), v, what)
                 for key, v in keys.items()
                 if key[:2] != "x-"
             }
         if namespace == "pegasus":
-            found[namespace] = {pegasus_key(key): v for key, v in found[namespace].items()}
-    return found
+            profiles[namespace] = {pegasus_key(key): v for key, v in profiles[namespace].items()}
+    return profiles
 
 
 def pegasus_key(key: str) -> str:
@@ -111,3 +122,44 @@ def positive_number(value: str) -> float | None:
     except ValueError:
         return None
     return number if 0 < number < float("inf") else None
+
+
+def given_priority(
+    *sources: Profiles, namespaces: Sequence[str] = PRIORITY_NAMESPACES
+) -> str | None:
+    """As written in the first of several profiles that has a priority; None where none has."""
+    return next(
+        (
+            value
+            for namespace in namespaces
+            for profiles in sources
+            for key, value in profiles.get(namespace, {}).items()
+            if key.lower() == PRIORITY_KEY
+        ),
+        None,
+    )
+
+
+def priority_profiles(flat: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Priorities among entries such as ``condor.priority``, as Pegasus's properties have them."""
+    parts = ((*name.partition(".")[::2], value) for name, value in flat.items())
+    return {
+        namespace: {PRIORITY_KEY: value}
+        for namespace, key, value in parts
+        if namespace in PRIORITY_NAMESPACES and key.lower() == PRIORITY_KEY
+    }
+
+
+def is_priority(text: str) -> bool:
+    """Whether HTCondor takes it."""
+    return (
+        bool(_WHOLE.fullmatch(text))
+        and len(text) < 40
+        and -_PRIORITY_LIMIT <= int(text) < _PRIORITY_LIMIT
+    )
+
+
+def own_priority(*sources: Profiles, namespaces: Sequence[str] = PRIORITY_NAMESPACES) -> int | None:
+    """As a number, of the first of several profiles that has a priority; None where none has."""
+    text = given_priority(*sources, namespaces=namespaces)
+    return None if text is None else int(text) if is_priority(text) else 0

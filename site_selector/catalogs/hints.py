@@ -53,23 +53,23 @@ def parse_hints(profiles: Mapping[str, str]) -> Hints:
     By hand, because pydantic's import alone is a third of the planner plug-in's start. Raises
     InputError that names the key, for unknown keys with a suggestion.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in profiles.items():
         if not is_hint(key):
             continue
         prefix = next((p for p in _PER_SITE if key.startswith(p) and key != p), None)
         if prefix is not None:
             name, parse = _PER_SITE[prefix]
-            found.setdefault(name, {})[key.removeprefix(prefix)] = parse(value, key)
+            values.setdefault(name, {})[key.removeprefix(prefix)] = parse(value, key)
         elif key in _PLAIN:
             name, parse = _PLAIN[key]
-            found[name] = parse(value, key)
+            values[name] = parse(value, key)
         else:
             known = [*_PLAIN, *(f"{p}<site>" for p in _PER_SITE)]
             raise InputError(
                 f"unknown key {key!r}{did_you_mean(key, known) or ', expected ' + ', '.join(known)}"
             )
-    return Hints(**found)
+    return Hints(**values)
 
 
 def unknown_sites(hints: Hints, known: Mapping[str, object]) -> Iterator[tuple[str, str]]:

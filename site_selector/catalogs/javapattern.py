@@ -56,17 +56,17 @@ class _Translation:
                 out.append(self._escape())
             elif rest.startswith("["):
                 out.append(self._class())
-            elif found := re.match(r"\(\?<([A-Za-z][A-Za-z0-9]*)>", rest):
+            elif match := re.match(r"\(\?<([A-Za-z][A-Za-z0-9]*)>", rest):
                 opened.append(flags)
                 flags = ""
-                out.append(f"(?P<{found[1]}>")
-                self.at += found.end()
-            elif found := _FLAGS.match(rest):
-                letters = "".join(sorted(set(found[0][2:-1]) - set("udU")))
+                out.append(f"(?P<{match[1]}>")
+                self.at += match.end()
+            elif match := _FLAGS.match(rest):
+                letters = "".join(sorted(set(match[0][2:-1]) - set("udU")))
                 if letters:
                     out.append(f"(?{letters}:")
                     flags = ("\n)" if "x" in letters else ")") + flags  # a comment ends in its line
-                self.at += found.end()
+                self.at += match.end()
             elif rest[0] in "()":
                 if rest[0] == "(":
                     opened.append(flags)
@@ -83,19 +83,19 @@ class _Translation:
     def _escape(self, inside: bool = False) -> str:
         """What begins with a backslash; ``inside`` a class."""
         rest = self.text[self.at :]
-        if found := _PROPERTY.match(rest):
-            self.at += found.end()
-            return _property(found[2] or found[3], (found[1] == "P") != ("^" in found[0]), inside)
-        if found := re.match(r"\\k<([A-Za-z][A-Za-z0-9]*)>", rest):
-            self.at += found.end()
-            return f"(?P={found[1]})"
-        if found := re.match(r"\\Q(.*?)(?:\\E|\Z)", rest, re.DOTALL):
-            self.at += found.end()
-            return re.escape(found[1])
-        if found := re.match(r"\\x\{([0-9a-fA-F]{1,6})\}|\\0([0-7]{1,3})|\\c(.)", rest):
-            self.at += found.end()
-            code = int(found[1], 16) if found[1] else int(found[2], 8) if found[2] else None
-            char = chr(ord(found[3]) ^ 64 if code is None else min(code, sys.maxunicode))
+        if match := _PROPERTY.match(rest):
+            self.at += match.end()
+            return _property(match[2] or match[3], (match[1] == "P") != ("^" in match[0]), inside)
+        if match := re.match(r"\\k<([A-Za-z][A-Za-z0-9]*)>", rest):
+            self.at += match.end()
+            return f"(?P={match[1]})"
+        if match := re.match(r"\\Q(.*?)(?:\\E|\Z)", rest, re.DOTALL):
+            self.at += match.end()
+            return re.escape(match[1])
+        if match := re.match(r"\\x\{([0-9a-fA-F]{1,6})\}|\\0([0-7]{1,3})|\\c(.)", rest):
+            self.at += match.end()
+            code = int(match[1], 16) if match[1] else int(match[2], 8) if match[2] else None
+            char = chr(ord(match[3]) ^ 64 if code is None else min(code, sys.maxunicode))
             return re.escape(char)
         self.at += 2
         written = rest[:2]
@@ -133,9 +133,9 @@ class _Translation:
         if len(parts) == 1 and not parts[0]:
             return f"[{'^' * negated}{plain[0]}]"
         each = [
-            "(?:" + "|".join([*([f"[{chars}]"] if chars else []), *found]) + ")"
-            for chars, found in zip(plain, parts, strict=True)
-            if chars or found
+            "(?:" + "|".join([*([f"[{chars}]"] if chars else []), *element]) + ")"
+            for chars, element in zip(plain, parts, strict=True)
+            if chars or element
         ]
         every = "".join(f"(?={part})" for part in each)
         return f"(?:(?!{every})[\\s\\S])" if negated else f"(?:{every}[\\s\\S])"

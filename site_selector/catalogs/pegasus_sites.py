@@ -21,43 +21,47 @@ from site_selector.catalogs.documents import (
 from site_selector.catalogs.entries import ALWAYS_THERE, Directory, FileServer, Site, sites_of
 from site_selector.catalogs.fields import Profiles
 from site_selector.catalogs.hints import Hints, parse_hints
+from site_selector.catalogs.properties import expanded
 from site_selector.catalogs.sources import Sources
-from site_selector.catalogs.variables import expanded
 from site_selector.catalogs.workflow import Workflow
 
 SITE_CATALOG = "siteCatalog"
 WHAT = "Pegasus 5 site catalog"
+_REPOSITORY = "https://raw.githubusercontent.com/pegasushub/pegasus-site-catalogs"
+_RELEASE = "5.1"
+_INTERVAL_S = 24 * 3600.0
+_TIMEOUT_S = 10.0
 
 
 def all_sites(
     workflow: Workflow | None, sources: Sources, note: Callable[[str], object]
 ) -> dict[str, Site]:
     """Sites by name, in the order of the catalogs. Raises InputError with file and line."""
-    found: dict[str, Site] = {}
+    sites: dict[str, Site] = {}
     if workflow is not None and workflow.document.root.get(SITE_CATALOG) is not None:
-        found |= sites_of(workflow.document, (SITE_CATALOG,))
+        sites |= sites_of(workflow.document, (SITE_CATALOG,))
     file = sources.catalog("site")
     if file is not None:
         listed = sites_of(read_document(file, WHAT, sources.variables))
-        found = {**listed, **found}
-    return _completed(_over(_hosted(sources, note), found), sources)
+        sites = {**listed, **sites}
+    return _completed(_over(_hosted(sources, note), sites), sources)
 
 
 def _over(below: Mapping[str, Site], above: Mapping[str, Site]) -> dict[str, Site]:
     """Sites of two catalogs; where both have one, what the second says of it wins."""
-    found = {**below, **above}
+    combined = {**below, **above}
     for name in below.keys() & above.keys():
         old, new = below[name], above[name]
         kinds = {directory.kind for directory in new.directories}
         kept = tuple(d for d in old.directories if d.kind not in kinds)
-        found[name] = replace(
+        combined[name] = replace(
             _with_profiles(old, new.profiles),
             arch=new.arch or old.arch,
             os=new.os or old.os,
             directories=new.directories + kept,
             grids=old.grids or new.grids,
         )
-    return found
+    return combined
 
 
 def _completed(sites: dict[str, Site], sources: Sources) -> dict[str, Site]:
@@ -94,11 +98,6 @@ def _default_site(name: str) -> Site:
 
 # ------------------------------------------------------------------------- hosted site catalogs
 
-_REPOSITORY = "https://raw.githubusercontent.com/pegasushub/pegasus-site-catalogs"
-_RELEASE = "5.1"
-_INTERVAL_S = 24 * 3600.0
-_TIMEOUT_S = 10.0
-
 
 def _hosted(sources: Sources, note: Callable[[str], object]) -> dict[str, Site]:
     """The catalog that ``pegasus.catalog.site.repo.file`` names: the copy that Pegasus left in the
@@ -112,6 +111,9 @@ def _hosted(sources: Sources, note: Callable[[str], object]) -> dict[str, Site]:
     except OSError as error:
         note(f"the hosted site catalog {name} cannot be read: {error}; it is left out")
         return {}
+
+
+# ------------------------------------------------------------------------- hosted site catalogs
 
 
 def _hosted_document(name: str, sources: Sources) -> Document:

@@ -24,6 +24,15 @@ _FLAGS = frozenset(
     for word in ("true", "false", "yes", "no", "on", "off")
     for spelt in (word, word.title(), word.upper())
 )
+NAMESPACES = ("env", "condor", "globus", "dagman", "pegasus", "hints", "selector")
+_EVENTS = ("never", "start", "error", "success", "end", "all")
+_ARCHITECTURES = "x86 x86_64 ppc ppc_64 ppc64le ia64 sparcv7 sparcv9 amd64 aarch64"
+_RELEASES = "alpine rhel deb ubuntu fedora fc suse sles freebsd macos sunos"
+_GRIDS = "gt5 condor cream batch nordugrid unicore ec2 deltacloud sfapi"
+_SCHEDULERS = "fork pbs lsf condor sge slurm flux unknown"
+_JOB = "id type name namespace version arguments file metadata nodeLabel profiles uses stdin stdout"
+_USE = "lfn metadata type stageOut registerReplica bypass optional size forPlanning"
+_WORKFLOW = "pegasus name replicaCatalog siteCatalog transformationCatalog metadata jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,7 @@ class Scalar:
     taken inside a workflow as well."""
 
     types: tuple[str, ...] = ("text",)
-    words: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     pattern: str = ""
     more: tuple[str, ...] = ()
 
@@ -78,7 +87,7 @@ NUMBER = Scalar(("number",))
 VALUE = Scalar(("text", "number"))
 VERSION = Scalar(pattern=r"\d+(\.\d+(\.\d+)?)?")
 _PROFILE = Table(re.compile(r"[+.\w-]+", re.ASCII), VALUE, extensions=True)
-NAMESPACES = ("env", "condor", "globus", "dagman", "pegasus", "hints", "selector")
+
 PROFILES = Object(
     {
         **dict.fromkeys(NAMESPACES, _PROFILE),
@@ -90,13 +99,13 @@ PROFILES = Object(
 )
 METADATA = Table(re.compile(r".*[\w.].*"), VALUE, least=1)
 CHECKSUM = Object({"sha256": TEXT})
-_EVENTS = ("never", "start", "error", "success", "end", "all")
+
 HOOKS = Object(
     {
         "shell": Many(
             Object(
                 {
-                    "_on": Scalar(words=_EVENTS, more=("on_error", "on_success", "at_end")),
+                    "_on": Scalar(choices=_EVENTS, more=("on_error", "on_success", "at_end")),
                     "cmd": TEXT,
                 },
                 ("_on", "cmd"),
@@ -105,20 +114,20 @@ HOOKS = Object(
         )
     }
 )
-_ARCHITECTURES = "x86 x86_64 ppc ppc_64 ppc64le ia64 sparcv7 sparcv9 amd64 aarch64"
-_RELEASES = "alpine rhel deb ubuntu fedora fc suse sles freebsd macos sunos"
+
+
 _SYSTEM: Mapping[str, Kind] = {
-    "arch": Scalar(words=tuple(_ARCHITECTURES.split())),
-    "os.type": Scalar(words=("linux", "sunos", "macosx", "aix", "windows")),
-    "os.release": Scalar(words=tuple(_RELEASES.split())),
+    "arch": Scalar(choices=tuple(_ARCHITECTURES.split())),
+    "os.type": Scalar(choices=("linux", "sunos", "macosx", "aix", "windows")),
+    "os.release": Scalar(choices=tuple(_RELEASES.split())),
     "os.version": VERSION,
 }
 _SERVER = Object(
-    {"url": TEXT, "operation": Scalar(words=("all", "put", "get"))}, ("url",)
+    {"url": TEXT, "operation": Scalar(choices=("all", "put", "get"))}, ("url",)
 )  # profiles are in the schema, and refused all the same
 _DIRECTORY = Object(
     {
-        "type": Scalar(words=("sharedScratch", "sharedStorage", "localScratch", "localStorage")),
+        "type": Scalar(choices=("sharedScratch", "sharedStorage", "localScratch", "localStorage")),
         "path": TEXT,
         "sharedFileSystem": FLAG,
         "freeSize": TEXT,
@@ -127,14 +136,14 @@ _DIRECTORY = Object(
     },
     ("type", "fileServers"),
 )
-_GRIDS = "gt5 condor cream batch nordugrid unicore ec2 deltacloud sfapi"
-_SCHEDULERS = "fork pbs lsf condor sge slurm flux unknown"
+
+
 _GRID = Object(
     {
-        "type": Scalar(words=tuple(_GRIDS.split())),
+        "type": Scalar(choices=tuple(_GRIDS.split())),
         "contact": TEXT,
-        "scheduler": Scalar(words=tuple(_SCHEDULERS.split())),
-        "jobtype": Scalar(words=("compute", "auxillary", "transfer", "register", "cleanup")),
+        "scheduler": Scalar(choices=tuple(_SCHEDULERS.split())),
+        "jobtype": Scalar(choices=("compute", "auxillary", "transfer", "register", "cleanup")),
         **dict.fromkeys(("freeMem", "totalMem", "maxCount", "maxCPUTime"), TEXT),
         **dict.fromkeys(("runningJobs", "jobsInQueue", "idleNodes", "totalNodes"), NUMBER),
     },
@@ -169,7 +178,7 @@ _PLACE = Object(
         "pfn": TEXT,
         "profiles": PROFILES,
         "metadata": METADATA,
-        "type": Scalar(words=("stageable", "installed")),
+        "type": Scalar(choices=("stageable", "installed")),
         "bypass": FLAG,
         "container": TEXT,
     },
@@ -192,7 +201,7 @@ _TRANSFORMATION = Object(
 _CONTAINER = Object(
     {
         "name": TEXT,
-        "type": Scalar(words=("docker", "singularity", "shifter")),
+        "type": Scalar(choices=("docker", "singularity", "shifter")),
         "image": TEXT,
         "image.site": TEXT,
         "mounts": Many(TEXT),
@@ -204,11 +213,11 @@ _CONTAINER = Object(
     ("name", "type", "image"),
     more=("dockerfile",),
 )
-_JOB = "id type name namespace version arguments file metadata nodeLabel profiles uses stdin stdout"
+
 JOB = Object({**dict.fromkeys((*_JOB.split(), "stderr")), "hooks": HOOKS})
-_USE = "lfn metadata type stageOut registerReplica bypass optional size forPlanning"
+
 USE = Object(dict.fromkeys(_USE.split()))
-_WORKFLOW = "pegasus name replicaCatalog siteCatalog transformationCatalog metadata jobs"
+
 WORKFLOW = Object(
     {**dict.fromkeys((*_WORKFLOW.split(), "jobDependencies")), "hooks": HOOKS}, extensions=True
 )  # profiles and version are in the schema, and refused all the same
@@ -270,8 +279,8 @@ class _Walk:
         if type(kind) is Scalar:
             if type(value) is str:
                 self._scalar(kind, value)
-            elif value is not None or kind.words or kind.pattern or "text" not in kind.types:
-                self._wrong(value, _or(kind.words or kind.types))
+            elif value is not None or kind.choices or kind.pattern or "text" not in kind.types:
+                self._wrong(value, _or(kind.choices or kind.types))
         elif type(kind) is Many:
             if type(value) is list and (self.inside or len(value) >= kind.least):
                 for index, item in enumerate(value):
@@ -324,7 +333,7 @@ class _Walk:
             self._step(key, kind.values, item)
 
     def _scalar(self, kind: Scalar, value: str) -> None:
-        words = kind.words + kind.more if self.inside else kind.words
+        words = kind.choices + kind.more if self.inside else kind.choices
         if words and value not in words:
             hint = did_you_mean(value, words)
             raise self._error(f"found {shown(value)}, expected {_or(words)}{hint}")
@@ -346,16 +355,16 @@ class _Walk:
             if (type_ if plain else "text") not in kind.types:
                 self.path = list(path)
                 wanted = "it in quotes" if plain else f"a {_or(kind.types)}, without quotes"
-                found = f"the {type_}" if plain else "text"
-                raise self._error(f"found {found}, expected {wanted}")
+                actual = f"the {type_}" if plain else "text"
+                raise self._error(f"found {actual}, expected {wanted}")
 
     def _wrong(self, value: Any, expected: str) -> None:
         if self.inside:  # which Pegasus takes for nothing
             return
-        found = shown(value) if isinstance(value, str) else f"a {kind_of(value)}"
+        actual = shown(value) if isinstance(value, str) else f"a {kind_of(value)}"
         if value is None:
-            found = "nothing"
-        raise self._error(f"found {found}, expected {expected}")
+            actual = "nothing"
+        raise self._error(f"found {actual}, expected {expected}")
 
     def _error(self, message: str, *more: Key) -> Exception:
         place = "".join(
@@ -365,8 +374,8 @@ class _Walk:
         return self.document.error((*self.path, *more), where + message)
 
 
-def _or(words: tuple[str, ...]) -> str:
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _or(choices: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
 
 
 def _plain_type(text: str) -> str:

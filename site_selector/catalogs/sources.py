@@ -56,8 +56,8 @@ class Sources:
         """The files of properties that are there; each wins over those before it."""
         beside = (Path.cwd(), self.workflow.absolute().parent)
         usual = [self.home / ".pegasusrc", *(folder / "pegasus.properties" for folder in beside)]
-        found = [file for file in dict.fromkeys(usual) if file.is_file()]
-        return (*found, *([self.conf] if self.conf else []))
+        files = [file for file in dict.fromkeys(usual) if file.is_file()]
+        return (*files, *([self.conf] if self.conf else []))
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
@@ -70,9 +70,9 @@ class Sources:
             "user.name": self.environment.get("USER", self.home.name),
         }
         for file in self.property_files:
-            said = read_properties(file)
-            values = {key: value for _, key, value in said}
-            for number, key, value in said:
+            from_file = read_properties(file)
+            values = {key: value for _, key, value in from_file}
+            for number, key, value in from_file:
                 missing = java.unset(value, {**system, **known, **values})
                 if missing and key.startswith(("pegasus.catalog.", CONFIGURATION)):
                     raise InputError(
@@ -127,19 +127,19 @@ class Sources:
     def configuration(self) -> str | None:
         """Pegasus's data configuration of all jobs, None where neither option nor properties say
         one. Raises InputError for one that Pegasus does not know."""
-        said = self.data_configuration or self.properties.get(CONFIGURATION)
-        return None if said is None else known_configuration(said, CONFIGURATION)
+        chosen = self.data_configuration or self.properties.get(CONFIGURATION)
+        return None if chosen is None else known_configuration(chosen, CONFIGURATION)
 
     def site_profiles(self, site: str) -> dict[str, dict[str, str]]:
         """Profiles that the properties add to a site, by namespace."""
         prefix = f"{_SITE_PROFILES}{site}.profiles."
-        found: dict[str, dict[str, str]] = {}
+        profiles: dict[str, dict[str, str]] = {}
         for key, value in self.properties.items():
             if key.startswith(prefix):
                 namespace, _, name = key.removeprefix(prefix).partition(".")
                 name = pegasus_key(name) if namespace == "pegasus" else name
-                found.setdefault(namespace, {})[name] = value
-        return found
+                profiles.setdefault(namespace, {})[name] = value
+        return profiles
 
 
 def read_properties(file: Path) -> list[tuple[int, str, str]]:

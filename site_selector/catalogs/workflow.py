@@ -36,6 +36,17 @@ from site_selector.catalogs.fields import (
 from site_selector.catalogs.hints import refuse_hints
 from site_selector.catalogs.schema import JOB, PROFILES, USE, WORKFLOW, check
 
+WHAT = "Pegasus 5 abstract workflow"
+SUBWORKFLOWS = ("pegasusWorkflow", "condorWorkflow")
+_JOB_KEYS, _USE_KEYS = JOB.keys.keys(), USE.keys.keys()
+_NAMESPACES = PROFILES.keys.keys()
+_NONE: list[Any] = []
+_HINTS = ("selector", "hints")  # namespaces of execution.site, hints being the older one
+_FALSE = frozenset({"false", "False", "FALSE"})
+_TRUE = frozenset({"true", "True", "TRUE"})
+# What is larger is a slip; sums of what is smaller stay finite. Seconds, cores, MB.
+_MOST = {"runtime": MAX_DURATION_S, "cores": 1e6, "memory": 1e12}
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -104,7 +115,7 @@ def topological_order(
 
     Jobs that are part of a cycle or below one are missing from both.
     """
-    waiting = {job: len(found) for job, found in parents.items()}
+    waiting = {job: len(place) for job, place in parents.items()}
     level = {job: 0 for job, count in waiting.items() if count == 0}
     order = list(level)
     for job in order:  # grows while it is walked
@@ -114,7 +125,7 @@ def topological_order(
             if waiting[child] == 0:
                 order.append(child)
     done = set(order)
-    return tuple(order), {job: found for job, found in level.items() if job in done}
+    return tuple(order), {job: place for job, place in level.items() if job in done}
 
 
 def find_cycle(parents: Mapping[str, Sequence[str]], ordered: Sequence[str]) -> list[str]:
@@ -130,18 +141,6 @@ def find_cycle(parents: Mapping[str, Sequence[str]], ordered: Sequence[str]) -> 
         job = next(parent for parent in parents[job] if parent in stuck)
     names = list(walk)
     return [job, *reversed(names[names.index(job) + 1 :]), job]
-
-
-WHAT = "Pegasus 5 abstract workflow"
-SUBWORKFLOWS = ("pegasusWorkflow", "condorWorkflow")
-_JOB_KEYS, _USE_KEYS = JOB.keys.keys(), USE.keys.keys()
-_NAMESPACES = PROFILES.keys.keys()
-_NONE: list[Any] = []
-_HINTS = ("selector", "hints")  # namespaces of execution.site, hints being the older one
-_FALSE = frozenset({"false", "False", "FALSE"})
-_TRUE = frozenset({"true", "True", "TRUE"})
-# What is larger is a slip; sums of what is smaller stay finite. Seconds, cores, MB.
-_MOST = {"runtime": MAX_DURATION_S, "cores": 1e6, "memory": 1e12}
 
 
 def read_workflow(path: str | Path, variables: Mapping[str, str] | None = None) -> Workflow:
@@ -256,9 +255,9 @@ class _Reader:
                 if size is not None:
                     self.sizes.setdefault(lfn, size)
                 elif not is_number(use.get("size", "0")):  # what Pegasus refuses
-                    found = brief(use["size"])
+                    actual = brief(use["size"])
                     raise self._use_error(
-                        path, index, f"size of {lfn!r} is {found}, expected bytes"
+                        path, index, f"size of {lfn!r} is {actual}, expected bytes"
                     )
             wrong = self._add_use(use, lfn, job, inputs, outputs)
             if wrong:
@@ -382,7 +381,7 @@ class _Reader:
             self.jobs,
             files,
             above,
-            {job: tuple(found) for job, found in children.items()},
+            {job: tuple(kin) for job, kin in children.items()},
             order,
             level,
             self.document,

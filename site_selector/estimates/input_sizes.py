@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 
-from site_selector.estimates.beliefs import MeasurementSource
+from site_selector.estimates.world import MeasurementSource
 from site_selector.inputs import FROM_RUNS, Inputs
 
 
@@ -32,7 +32,7 @@ def with_history(inputs: Inputs, measured: MeasurementSource, now: float) -> Inp
             if rest > 0:
                 for lfn in unknown:
                     shares.setdefault(lfn, []).append(rest / len(unknown))
-    sizes = {lfn: max(1, int(median(found))) for lfn, found in shares.items()}
+    sizes = {lfn: max(1, int(median(measured_bytes))) for lfn, measured_bytes in shares.items()}
     return replace(
         inputs,
         raw_bytes={**inputs.raw_bytes, **sizes},
@@ -50,11 +50,11 @@ def _bytes_read(
     transformation: str, sites: Mapping[str, object], measured: MeasurementSource, now: float
 ) -> float | None:
     """Of one job, the median over the sites where it ran."""
-    found = []
+    estimates = []
     for site in sites:
         there = f"{transformation}@{site}"
         rate = measured.estimate("compute_rate", there, now)
         runtime = measured.estimate("runtime", there, now)
         if rate is not None and runtime is not None:
-            found.append(rate.value * runtime.value)
-    return median(found) if found else None
+            estimates.append(rate.value * runtime.value)
+    return median(estimates) if estimates else None

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.base.units import format_rate
-from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
+from site_selector.estimates.world import MeasurementSource, NoMeasurements
 
 _SKEW_S = 300.0  # clocks of a broker and of a planner may be so far apart
 _LEAST, _YEAR_S = 1e-3, 365 * 86400.0  # no process starts and ends in less than a millisecond
@@ -44,8 +44,8 @@ class PlausibleMeasurements:
 
     def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         """As the source has it, None for what cannot be."""
-        found = self.source.estimate(metric, subject, now)
-        if found is None:
+        known = self.source.estimate(metric, subject, now)
+        if known is None:
             return None
         self._found = True
         whole = (_MADE_OF.get(metric, ""), subject)
@@ -54,14 +54,14 @@ class PlausibleMeasurements:
         least, most = _RANGES.get(metric, (-inf, inf))
         if metric == "throughput":
             most = min(most, _BEYOND * self.carries(subject))
-        if found.at > now + _SKEW_S:
-            why = f"measured {found.at - now:.0f} s from now"
-        elif not least <= found.value <= most:
-            show = format_rate if found.unit == "bit/s" else f"{{:.3g}} {found.unit}".format
-            edge = f"at least {show(least)}" if found.value < least else f"at most {show(most)}"
-            why = f"found {show(found.value)}, expected {edge}"
+        if known.at > now + _SKEW_S:
+            why = f"measured {known.at - now:.0f} s from now"
+        elif not least <= known.value <= most:
+            show = format_rate if known.unit == "bit/s" else f"{{:.3g}} {known.unit}".format
+            edge = f"at least {show(least)}" if known.value < least else f"at most {show(most)}"
+            why = f"found {show(known.value)}, expected {edge}"
         else:
-            return found
+            return known
         self._left_out[metric, subject] = f"{metric} of {subject}: {why}"
         return None
 
@@ -76,13 +76,13 @@ class PlausibleMeasurements:
     @property
     def note(self) -> str:
         """One line: what was left out, that nothing is there, or what the source says."""
-        said = list(self._left_out.values())
-        more = len(said) - _MOST_TOLD
+        reasons = list(self._left_out.values())
+        more = len(reasons) - _MOST_TOLD
         lines = [
             getattr(self.source, "note", ""),
             *(
-                [f"left out, and the catalogs believed: {', '.join(said[:_MOST_TOLD])}"]
-                if said
+                [f"left out, and the catalogs believed: {', '.join(reasons[:_MOST_TOLD])}"]
+                if reasons
                 else []
             ),
             *([f"{more} more like it"] if more > 0 else []),

@@ -26,13 +26,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import median
 
-from monitors.archive.estimates import weighted
 from monitors.archive.knowledge import disk_rate
+from monitors.base.estimates import weighted
 from network_provisioner.templates.advice import PathFigures, advise
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site
 from site_selector.cost import tuned_throughput
-from site_selector.estimates.beliefs import (
+from site_selector.estimates.plausible import PlausibleMeasurements
+from site_selector.estimates.world import (
     FRESH_S,
     Belief,
     ComputeBelief,
@@ -42,7 +43,6 @@ from site_selector.estimates.beliefs import (
     archived,
     rate_now,
 )
-from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.inputs import Inputs
 
 _WRITTEN = ("catalog", "topology")
@@ -52,6 +52,12 @@ DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
 _NOTHING = Belief(0.0, "default")
 DEFAULT_BUFFER_BYTES = 4 << 20  # Linux's default tcp_wmem maximum
+Ratio = tuple[float, float, int]
+"""Of what was measured to what was written down: median, spread, and of how many."""
+DEFAULT_RATE = 10e6  # bytes/s: a core that reads compressed data from disk; order of magnitude
+NOMINAL_BYTES = 100e6  # ten seconds' work at that rate
+# Below it a schedd's history says less than an archive that has seen more.
+LEAST_JOBS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +105,34 @@ def path_beliefs(
     """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog, for
     an application, "" for any. ``between``: what a transfer's job waits where none was measured."""
     names = list(places)
-    found: dict[tuple[str, str], tuple[PathBelief, Belief]] = {}
+    paths_known: dict[tuple[str, str], tuple[PathBelief, Belief]] = {}
     for a, b, other in _pairs(sites, names, measured, network):
-        found[a, b] = _path(sites, measured, network, now, a, b) if other is None else found[other]
+        paths_known[a, b] = (
+            _path(sites, measured, network, now, a, b) if other is None else paths_known[other]
+        )
     disks = {
         way: {name: _disk(measured, name, way, application, now) for name in names}
         for way in ("read", "write")
     }
-    limited = {way: {name for name, disk in found.items() if disk} for way, found in disks.items()}
-    for (a, b), (path, written) in found.items():
+    limited = {
+        way: {name for name, disk in paths_known.items() if disk}
+        for way, paths_known in disks.items()
+    }
+    for (a, b), (path, written) in paths_known.items():
         if a not in limited["read"] and b not in limited["write"]:
             continue
-        ends = [one for one in (path.gamma_t, disks["read"][a], disks["write"][b]) if one]
-        least = min(ends, key=lambda one: one.value)
+        ends = [end for end in (path.gamma_t, disks["read"][a], disks["write"][b]) if end]
+        least = min(ends, key=lambda end: end.value)
         if least is not path.gamma_t:
-            found[a, b] = replace(path, gamma_t=least), written
+            paths_known[a, b] = replace(path, gamma_t=least), written
     ratio = ratio_of(
         (path.gamma_a.value, written)
-        for path, written in found.values()
+        for path, written in paths_known.values()
         if path.gamma_a.source == "archive"
     )
     alike: dict[int, PathBelief] = {}
     paths = {}
-    for pair, (path, _) in found.items():
+    for pair, (path, _) in paths_known.items():
         if id(path) not in alike:
             gamma_a = as_measured(path.gamma_a, ratio, "paths")
             alike[id(path)] = replace(path, gamma_a=gamma_a)
@@ -133,8 +144,8 @@ def _disk(
     measured: MeasurementSource, site: str, way: str, application: str, now: float
 ) -> Belief | None:
     """What transfers are believed to get from the disk of a site."""
-    found = disk_rate(measured.estimate, site, way, application, now)
-    return archived(found, f"all that its disk {way}s") if found is not None else None
+    rate = disk_rate(measured.estimate, site, way, application, now)
+    return archived(rate, f"all that its disk {way}s") if rate is not None else None
 
 
 def with_place_of_all(
@@ -142,18 +153,14 @@ def with_place_of_all(
 ) -> dict[tuple[str, str], PathBelief]:
     """And paths to a place that stands for all of several sites between commas: results go to each
     of them, and are there when they have come over the slowest path."""
-    outputs, found = (output_site or "").split(","), dict(paths)
+    outputs, paths_known = (output_site or "").split(","), dict(paths)
     if len(outputs) < 2 or output_site is None:
-        return found
+        return paths_known
     for place in {src for src, _ in paths}:
-        ways = [paths[place, one] for one in outputs if one != place]
+        ways = [paths[place, output] for output in outputs if output != place]
         slowest = min(ways, key=lambda way: way.rate_bps)
-        found[place, output_site] = found[output_site, place] = slowest
-    return found
-
-
-Ratio = tuple[float, float, int]
-"""Of what was measured to what was written down: median, spread, and of how many."""
+        paths_known[place, output_site] = paths_known[output_site, place] = slowest
+    return paths_known
 
 
 def ratio_of(pairs: Iterable[tuple[float, Belief]]) -> Ratio | None:
@@ -217,13 +224,17 @@ def _path(
         written = replace(written, value=left, note=f"minus {network.use}")
     # Where transfers of different sizes were seen, their hand-shakes are not taken for the path.
     pair = f"{src}>{dst}"
-    found = measured.estimate("transfer_rate", pair, now) or measured.estimate(
+    measured_rate = measured.estimate("transfer_rate", pair, now) or measured.estimate(
         "throughput", pair, now
     )
-    usable = found is not None and found.value > 0
+    usable = measured_rate is not None and measured_rate.value > 0
     # Where probes stand in for transfers, they say so.
-    told = getattr(found, "note", "")
-    gamma_a = rate_now(found, written, now, told) if found is not None and usable else written
+    remark = getattr(measured_rate, "note", "")
+    gamma_a = (
+        rate_now(measured_rate, written, now, remark)
+        if measured_rate is not None and usable
+        else written
+    )
     if gamma_a.value > link:
         gamma_a = replace(gamma_a, value=link)
     if held_bps > 0 and written.value < gamma_a.value:
@@ -252,7 +263,7 @@ def _pairs(
 ) -> Iterator[tuple[str, str, tuple[str, str] | None]]:
     """Every ordered pair, and an earlier one of whose path exactly the same is known: hundreds of
     sites have many of them."""
-    told = _told(measured)
+    subjects = _told(measured)
     used = {end for pair in network.in_use_bps or () for end in pair}
     used.update(network.topology.sites if network.topology is not None else ())
     named = {
@@ -264,14 +275,14 @@ def _pairs(
     kind = {}
     for name in names:
         hints = sites[name].hints if name in sites else None
-        special = name in used or name in named or told is None
+        special = name in used or name in named or subjects is None
         kind[name] = name if special else (hints and hints.streams, hints and hints.buffer_bytes)
     first: dict[tuple[object, object], tuple[str, str]] = {}
     for a in names:
         for b in names:
             if a == b:
                 continue
-            if told and f"{a}>{b}" in told:
+            if subjects and f"{a}>{b}" in subjects:
                 yield a, b, None
                 continue
             other = first.setdefault((kind[a], kind[b]), (a, b))
@@ -295,7 +306,7 @@ def _with_setup(
     firsts, files = (
         _carried(paths, measured, metric, now) for metric in ("transfer_start", "file_start")
     )
-    found = {}
+    with_setup = {}
     alike: dict[tuple[int, ...], PathBelief] = {}
     for pair, path in paths.items():
         first, further = firsts[pair], files[pair]
@@ -304,8 +315,8 @@ def _with_setup(
         key = (id(path), id(setups[pair]), id(first), id(further))
         if key not in alike:
             alike[key] = replace(path, setup=setups[pair], first=first, further=further)
-        found[pair] = alike[key]
-    return found
+        with_setup[pair] = alike[key]
+    return with_setup
 
 
 def _carried(
@@ -317,13 +328,13 @@ def _carried(
 ) -> dict[tuple[str, str], Belief]:
     """Seconds of every path. One that was never measured takes those of the path with the RTT
     nearest to its own, of several the longest: hand-shakes take a number of round trips."""
-    told = _told(measured)
-    found = {
-        pair: measured.estimate(metric, name, now) if told is None or name in told else None
+    subjects = _told(measured)
+    rates = {
+        pair: measured.estimate(metric, name, now) if subjects is None or name in subjects else None
         for pair in paths
         if (name := f"{pair[0]}>{pair[1]}")
     }
-    known = {pair: one for pair, one in found.items() if one is not None}
+    known = {pair: rate for pair, rate in rates.items() if rate is not None}
 
     @cache
     def like(rtt_s: float) -> Belief:
@@ -331,15 +342,9 @@ def _carried(
         return archived(known[src, dst], f"measured from {src} to {dst}")
 
     return {
-        pair: archived(one) if one is not None else like(paths[pair].rtt_s) if known else unknown
-        for pair, one in found.items()
+        pair: archived(rate) if rate is not None else like(paths[pair].rtt_s) if known else unknown
+        for pair, rate in rates.items()
     }
-
-
-DEFAULT_RATE = 10e6  # bytes/s: a core that reads compressed data from disk; order of magnitude
-NOMINAL_BYTES = 100e6  # ten seconds' work at that rate
-# Below it a schedd's history says less than an archive that has seen more.
-LEAST_JOBS = 3
 
 
 def amount_of(input_bytes: float) -> float:
@@ -371,11 +376,11 @@ class _Compute:
     _usual_mips: float | None = field(init=False)
 
     def __post_init__(self) -> None:
-        told = [p.mips for p in self.pool.values() if p.mips]
-        self._usual_mips = median(told) if told else None
+        speeds = [p.mips for p in self.pool.values() if p.mips]
+        self._usual_mips = median(speeds) if speeds else None
 
     def all(self) -> dict[tuple[str, str], ComputeBelief]:
-        found: dict[tuple[str, str], ComputeBelief] = {}
+        rates_known: dict[tuple[str, str], ComputeBelief] = {}
         unseen: list[tuple[str, str]] = []
         rates: list[tuple[float, Belief]] = []  # of those measured, as multiples of the written
         for name, jobs in transformations(self.inputs).items():
@@ -386,7 +391,7 @@ class _Compute:
             for site in sites:
                 expected = self._expected(name, site)[0]
                 own = here[site] or self._carried_over(here, name, site, typical)
-                found[name, site] = own or expected
+                rates_known[name, site] = own or expected
                 if own is None:
                     unseen.append((name, site))
                 elif here[site] is not None and own.seconds(typical) > 0:
@@ -394,12 +399,12 @@ class _Compute:
                     rates.append((times, replace(expected.belief, value=1.0)))
         for kind, ratio in (
             ("rate", ratio_of(rates)),
-            ("runtime", ratio_of((1 / times, one) for times, one in rates)),
+            ("runtime", ratio_of((1 / times, rate) for times, rate in rates)),
         ):
-            for key in (key for key in unseen if found[key].kind == kind):
-                belief = as_measured(found[key].belief, ratio, "programs")
-                found[key] = ComputeBelief(kind, belief)
-        return found
+            for key in (key for key in unseen if rates_known[key].kind == kind):
+                belief = as_measured(rates_known[key].belief, ratio, "programs")
+                rates_known[key] = ComputeBelief(kind, belief)
+        return rates_known
 
     def _typical_input(self, jobs: Iterable[str]) -> float:
         """Median bytes of declared input per job: only for comparing a rate with a runtime."""
@@ -420,10 +425,10 @@ class _Compute:
             note = f"median of {count} jobs in the schedd's history"
             return ComputeBelief("runtime", Belief(seconds, "schedd", pool.at, 0.0, note, count))
         for metric, kind in _METRICS if reads else _METRICS[::-1]:
-            found = self.measured.estimate(metric, f"{name}@{site}", self.now)
-            if found is not None and found.value > 0:
-                old = "old, and nothing newer is known" if self.now - found.at > FRESH_S else ""
-                return ComputeBelief(kind, archived(found, old))
+            estimate = self.measured.estimate(metric, f"{name}@{site}", self.now)
+            if estimate is not None and estimate.value > 0:
+                old = "old, and nothing newer is known" if self.now - estimate.at > FRESH_S else ""
+                return ComputeBelief(kind, archived(estimate, old))
         return None
 
     def _expected(self, name: str, site: str) -> tuple[ComputeBelief, bool]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from network_provisioner.topology.graph import Topology
-from site_selector.estimates.beliefs import Belief, PoolSite, SiteBelief
+from site_selector.estimates.world import Belief, PoolSite, SiteBelief
 
 Amounts = Mapping[str, float]
 
@@ -66,9 +66,9 @@ class Live:
     def in_pool(self) -> tuple[Holding, ...]:
         """What the jobs that run hold of the pool."""
         busy = {
-            workers_of(site): float(told.slots - told.idle_slots)
-            for site, told in (self.pool or {}).items()
-            if told.slots > told.idle_slots
+            workers_of(site): float(pool_site.slots - pool_site.idle_slots)
+            for site, pool_site in (self.pool or {}).items()
+            if pool_site.slots > pool_site.idle_slots
         }
         return (Holding("jobs that run", busy),) if busy else ()
 
@@ -92,25 +92,29 @@ def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
     if total < 1:
         return replace(belief, lacks=_lack(site, total, ()))
     held = {
-        one.application: count
-        for one in live.held
-        if (count := one.amounts.get(workers_of(site), 0.0)) > 0
+        holding.application: count
+        for holding in live.held
+        if (count := holding.amounts.get(workers_of(site), 0.0)) > 0
     }
     left = total - sum(held.values())
     if left < 1:
         lacks = _lack(site, total, held)
         return replace(belief, queue_wait=Belief(math.inf, "catalog", note=lacks), lacks=lacks)
-    told = (live.pool or {}).get(site)
+    pool_site = (live.pool or {}).get(site)
     # Where no schedd tells who waits, slots that are not idle say little.
-    busy = 0 if told is None or told.ahead is None else told.slots - told.idle_slots
+    busy = (
+        0
+        if pool_site is None or pool_site.ahead is None
+        else pool_site.slots - pool_site.idle_slots
+    )
     usable = max(left - busy, math.ceil(left / 2))
     who = [*held, *([f"{busy} jobs that run"] if busy else [])]
     return belief if usable == total else _with_workers(belief, usable, ", ".join(who))
 
 
 def _with_workers(belief: SiteBelief, count: float, who: str) -> SiteBelief:
-    told = belief.workers.note and f"; {belief.workers.note}"
-    note = f"of {belief.workers.value:g}, beside {who}{told}"
+    remark = belief.workers.note and f"; {belief.workers.note}"
+    note = f"of {belief.workers.value:g}, beside {who}{remark}"
     return replace(belief, workers=replace(belief.workers, value=count, note=note))
 
 
@@ -121,7 +125,7 @@ def _lack(site: str, total: float, held: Iterable[str]) -> str:
 
 def _sums(held: Iterable[Holding]) -> dict[str, float]:
     out: dict[str, float] = {}
-    for one in held:
-        for name, amount in one.amounts.items():
+    for holding in held:
+        for name, amount in holding.amounts.items():
             out[name] = out.get(name, 0.0) + amount
     return out

@@ -39,6 +39,8 @@ _RAW = 0.5  # share of tasks that read inputs of the workflow
 _DRAWS = 10  # puzzles at first, the worst of which the search starts from
 _WARMTH = 0.1  # of the ratio, at first
 _STEP = 1.0  # typical change of a weight, in powers of e
+_WEIGHTS = (("workers", WORKERS), ("speed", SPEED), ("queue_s", QUEUE_S))
+FORMAT = "adon-site-puzzles/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def search(
     """The worst that ``steps`` steps of annealing meet, from a puzzle that ``seed`` stands for."""
     rng = Random(f"adversary {seed}")
     drawn = (judge(draw_puzzle(rng), staging) for _ in range(_DRAWS))
-    here = worst = max(drawn, key=lambda found: found.ratio)
+    here = worst = max(drawn, key=lambda judged: judged.ratio)
     for step in range(steps):
         trial = judge(changed(here.puzzle, rng), staging)
         warmth = _WARMTH * (1 - step / steps)
@@ -170,9 +172,6 @@ def changed(puzzle: Puzzle, rng: Random) -> Puzzle:
     return replace(puzzle, edges=_rewired(edges, len(puzzle.runtime_s), rng))
 
 
-_WEIGHTS = (("workers", WORKERS), ("speed", SPEED), ("queue_s", QUEUE_S))
-
-
 def _other_platform(platform: Platform, rng: Random) -> Platform:
     site = rng.randrange(len(platform.sites))
     choice = rng.randrange(4)
@@ -209,10 +208,7 @@ def _rewired(edges: tuple[FileEdge, ...], tasks: int, rng: Random) -> tuple[File
     return (*kept, FileEdge(source, target, spread(rng, *SIZE_BYTES)))
 
 
-FORMAT = "adon-site-puzzles/1"
-
-
-def as_dict(found: Sequence[Judged], seed: int, steps: int, staging: str) -> dict[str, Any]:
+def as_dict(judged: Sequence[Judged], seed: int, steps: int, staging: str) -> dict[str, Any]:
     """What searches found, JSON-ready."""
     return {
         "format": FORMAT,
@@ -220,13 +216,13 @@ def as_dict(found: Sequence[Judged], seed: int, steps: int, staging: str) -> dic
         "steps": steps,
         "staging": staging,
         "found": [
-            {"ratio": one.ratio, "makespan_s": one.makespan_s, "puzzle": asdict(one.puzzle)}
-            for one in found
+            {"ratio": case.ratio, "makespan_s": case.makespan_s, "puzzle": asdict(case.puzzle)}
+            for case in judged
         ],
     }
 
 
-def rival(found: Judged) -> tuple[str, float]:
+def rival(judged: Judged) -> tuple[str, float]:
     """The built-in that was best, and its makespan in seconds."""
-    name = min(BUILT_IN, key=lambda who: (found.makespan_s[who], who))
-    return name, found.makespan_s[name]
+    name = min(BUILT_IN, key=lambda who: (judged.makespan_s[who], who))
+    return name, judged.makespan_s[name]

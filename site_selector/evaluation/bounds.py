@@ -26,13 +26,18 @@ import numpy as np
 
 from site_selector.cost import Array
 from site_selector.mapping.estimator import Assignment, Estimator
-from site_selector.mapping.kernel_data import allowed_mask, shape_of
+from site_selector.mapping.kernels.data import allowed_mask, shape_of
 from site_selector.mapping.robust import SEARCHED
 from site_selector.mapping.search import Moves, PointJudge, anneal
 from site_selector.problem import Problem
 
 _ROUNDS = 40  # of the search for weights; any weights give a valid bound
 _MOST_SUBSETS = 60
+# Steps of search in tasks and files looked at, so that it takes about as long for any workflow.
+_WORK = 4_000_000
+_STEPS = (200, 4000)
+_PER_CHOICE = 50  # small workflows need no more: steps for every site that every task could go to
+_STARTS = 4
 
 
 def lower_bound(truth: Problem) -> float:
@@ -144,13 +149,6 @@ def _least_time(rates: Array, around: Array, work: float) -> float:
     return now + (work - given) / rate if rate > 0 else now
 
 
-# Steps of search in tasks and files looked at, so that it takes about as long for any workflow.
-_WORK = 4_000_000
-_STEPS = (200, 4000)
-_PER_CHOICE = 50  # small workflows need no more: steps for every site that every task could go to
-_STARTS = 4
-
-
 @dataclass(frozen=True, slots=True)
 class BestKnown:
     """A mapping, what it comes to in seconds, and whose it was before the search."""
@@ -182,10 +180,10 @@ def best_known(
     steps = round(effort * steps_for(simulator.problem) / _STARTS)
     for number, key in enumerate(ranked[:_STARTS]):
         rng = Random(f"{seed} {number}")
-        found, _ = anneal(judge, moves, list(key), steps, rng, simulator)
-        makespan = simulator.makespan(found)
+        improved, _ = anneal(judge, moves, list(key), steps, rng, simulator)
+        makespan = simulator.makespan(improved)
         if makespan < best.makespan_s:
-            best = BestKnown(found, makespan, f"{tried[key][1]}{SEARCHED}")
+            best = BestKnown(improved, makespan, f"{tried[key][1]}{SEARCHED}")
     return best
 
 

@@ -14,7 +14,6 @@ from random import Random
 
 import numpy as np
 
-from site_selector.estimates.uncertainty import Uncertainty
 from site_selector.evaluation.bounds import best_known, lower_bound
 from site_selector.evaluation.traces import Trace
 from site_selector.evaluation.worlds import (
@@ -40,12 +39,14 @@ from site_selector.mapping.policies import (
     random_sites,
     round_robin,
 )
+from site_selector.mapping.uncertainty import Uncertainty
 from site_selector.problem import Problem
 
 OURS = "adon"
 BUILT_IN = ("random", "round-robin", "group", "pegasus-heft", "heft")
 PEERS = (*BUILT_IN, "greedy")
 POLICIES = (OURS, *PEERS)
+_ROUNDING = 1e-9  # of a makespan: what adding in another order may change
 
 
 def peers(believed: Problem, seed: str) -> dict[str, Assignment]:
@@ -78,17 +79,14 @@ def adon(
 def knowing(truth: Problem, kinds: Sequence[str], seed: int) -> dict[str, Assignment]:
     """Mappings by those who know the truth: candidates for the best known."""
     rank, after = upward_rank(truth), optimistic_costs(truth)
-    found = {
+    mappings = {
         name: list_schedule(truth, rank, knows, after if knows.lookahead else None)
         for name, knows in VARIANTS.items()
     }
-    found |= {f"one-site:{truth.places[s]}": one_site(truth, s) for s in range(truth.n_sites)}
-    found |= {"greedy": greedy(truth), "level": by_level(truth)}
-    found[OURS] = list(map_problem(truth, kinds, seed).assignment)
-    return found
-
-
-_ROUNDING = 1e-9  # of a makespan: what adding in another order may change
+    mappings |= {f"one-site:{truth.places[s]}": one_site(truth, s) for s in range(truth.n_sites)}
+    mappings |= {"greedy": greedy(truth), "level": by_level(truth)}
+    mappings[OURS] = list(map_problem(truth, kinds, seed).assignment)
+    return mappings
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +130,8 @@ def run_case(trace: Trace, platform: Platform, number: int, setting: Setting) ->
         for world in worlds
     ]
     mappings = [
-        {OURS: found.assignment} | peers(world.believed, name)
-        for world, found in zip(worlds, ours, strict=True)
+        {OURS: assignments.assignment} | peers(world.believed, name)
+        for world, assignments in zip(worlds, ours, strict=True)
     ]
     # All but the last regime have one truth, so whatever is good in one is known to the others.
     out: list[Outcome] = []
@@ -153,7 +151,7 @@ def _judged(
 ) -> list[Outcome]:
     judge, pegasus = simulator(truth), Estimator(replace(truth, by_level=True))
     bound = lower_bound(truth)
-    candidates = [(who, found) for _, made, _ in worlds for who, found in made.items()]
+    candidates = [(who, assignment) for _, made, _ in worlds for who, assignment in made.items()]
     candidates += list(knowing(truth, trace.kinds, setting.seed).items())
     best = best_known(judge, trace.kinds, candidates, name, setting.effort)
     if not bound <= best.makespan_s * (1 + _ROUNDING):

@@ -87,10 +87,10 @@ def summarise(rows: Iterable[Row], regime: str, policy: str, reference: str) -> 
 
 def geometric_mean(values: Iterable[float]) -> float:
     """The n-th root of the product. Raises ValueError where there are none."""
-    found = list(values)
-    if not found:
+    numbers = list(values)
+    if not numbers:
         raise ValueError("no values")
-    return math.exp(math.fsum(math.log(value) for value in found) / len(found))
+    return math.exp(math.fsum(math.log(value) for value in numbers) / len(numbers))
 
 
 def families(rows: Iterable[Row]) -> list[str]:
@@ -116,20 +116,20 @@ def as_dict(
         "regimes": list(REGIMES),
         "summary": _summaries(rows),
         "forecasts": {
-            regime: asdict(found) for regime in REGIMES if (found := honesty(rows, regime))
+            regime: asdict(summary) for regime in REGIMES if (summary := honesty(rows, regime))
         },
         "traces": [
             {
                 "file": path,
-                "sha256": found.sha256,
-                "family": found.trace.family,
-                "tasks": len(found.trace.tasks),
-                "files": len(found.trace.files),
-                "bytes": math.fsum(found.trace.size_bytes),
-                "core_seconds": math.fsum(found.trace.runtime_s),
-                "notes": list(found.trace.notes),
+                "sha256": summary.sha256,
+                "family": summary.trace.family,
+                "tasks": len(summary.trace.tasks),
+                "files": len(summary.trace.files),
+                "bytes": math.fsum(summary.trace.size_bytes),
+                "core_seconds": math.fsum(summary.trace.runtime_s),
+                "notes": list(summary.trace.notes),
             }
-            for path, found in traces.items()
+            for path, summary in traces.items()
         ],
         "left_out": list(skipped),
         "platforms": [asdict(platform) for platform in platforms],
@@ -146,10 +146,10 @@ def _summaries(rows: Sequence[Row]) -> dict[str, Any]:
         regime: {
             reference: {
                 name: {
-                    policy: asdict(summarise(found, regime, policy, reference))
+                    policy: asdict(summarise(member_rows, regime, policy, reference))
                     for policy in POLICIES
                 }
-                for name, found in members.items()
+                for name, member_rows in members.items()
             }
             for reference in REFERENCES
         }
@@ -183,8 +183,8 @@ def tables(summary: Mapping[str, Any]) -> list[tuple[str, list[list[str]]]]:
         lines = []
         for name in sorted(best, key=lambda name: (name == OVERALL, name)):
             for policy in POLICIES:
-                found = (by[name][policy] for by in (best, bound, as_run))
-                ratios = [value for one in found for value in (one["geomean"], one["worst"])]
+                summaries = (by[name][policy] for by in (best, bound, as_run))
+                ratios = [value for row in summaries for value in (row["geomean"], row["worst"])]
                 lines.append(
                     [
                         name,

@@ -26,6 +26,11 @@ from network_provisioner.base.units import MAX_DURATION_S, MAX_SIZE_BYTES
 from site_selector.catalogs.workflow import find_cycle, topological_order
 
 _NUMBERING = re.compile(r"[_.#-]?(?:ID)?[0-9]+\Z")
+_CLAIMS = {"schemaVersion", "tasks", "jobs"}  # what only a trace has, beside its workflow
+Row = TypeVar("Row")
+_Text = Annotated[str, Field(min_length=1)]
+_Bytes = Annotated[Number, Field(ge=0, le=MAX_SIZE_BYTES)]
+_Seconds = Annotated[Number, Field(ge=0, le=MAX_DURATION_S)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +93,10 @@ def build_trace(
     Raises InputError for a cycle, an id or a file's writer that is there twice, a parent or child
     that is not there, and a trace without any run time.
     """
-    said = list(notes)
+    warnings = list(notes)
     named = _by_id(tasks)
     writer = _writers(tasks)
-    parents = _edges(tasks, named, writer, said)
+    parents = _edges(tasks, named, writer, warnings)
     children: dict[str, list[str]] = {task.id: [] for task in tasks}
     for task in tasks:
         for parent in parents[task.id]:
@@ -100,20 +105,22 @@ def build_trace(
     if len(order) < len(tasks):
         cycle = find_cycle(parents, order)
         raise InputError(f"found a cycle {' -> '.join(cycle)}, expected none")
-    runtime = _runtimes(tasks, said)
+    runtime = _runtimes(tasks, warnings)
     index = {task: i for i, task in enumerate(order)}
     files = {f: i for i, f in enumerate(_used_files(named[task] for task in order))}
     unsized = [f for f in files if f not in sizes]
     if unsized:
-        said.append(f"{_count(unsized, 'file')} without a size (such as {unsized[0]}), taken as 0")
+        warnings.append(
+            f"{_count(unsized, 'file')} without a size (such as {unsized[0]}), taken as 0"
+        )
     readers: list[list[int]] = [[] for _ in files]
     reads, writes = [], []
     for task in (named[task] for task in order):
         own = set(task.writes)
-        found = tuple(files[f] for f in dict.fromkeys(task.reads) if f not in own)
-        for f in found:
+        names = tuple(files[f] for f in dict.fromkeys(task.reads) if f not in own)
+        for f in names:
             readers[f].append(index[task.id])
-        reads.append(found)
+        reads.append(names)
         writes.append(tuple(files[f] for f in dict.fromkeys(task.writes)))
     return Trace(
         name,
@@ -129,8 +136,8 @@ def build_trace(
         tuple(files),
         tuple(sizes.get(f, 0.0) for f in files),
         tuple(index[writer[f]] if f in writer else -1 for f in files),
-        tuple(tuple(sorted(found)) for found in readers),
-        tuple(said),
+        tuple(tuple(sorted(names)) for names in readers),
+        tuple(warnings),
     )
 
 
@@ -183,7 +190,7 @@ def _edges(
         notes.append(f"{implied} edges that only files tell of, added")
     if own:
         notes.append(f"{own} files that a task reads and writes itself, taken as written")
-    return {task: tuple(found) for task, found in parents.items()}
+    return {task: tuple(above) for task, above in parents.items()}
 
 
 def _runtimes(tasks: Sequence[Task], notes: list[str]) -> dict[str, float]:
@@ -193,7 +200,7 @@ def _runtimes(tasks: Sequence[Task], notes: list[str]) -> dict[str, float]:
             known.setdefault(task.kind, []).append(task.runtime_s)
     if not known:
         raise InputError("found no task with a run time, expected runtimeInSeconds of each")
-    everything = [seconds for found in known.values() for seconds in found]
+    everything = [seconds for group in known.values() for seconds in group]
     missing = [task.id for task in tasks if task.runtime_s is None]
     if missing:
         notes.append(
@@ -214,9 +221,6 @@ def _used_files(tasks: Iterable[Task]) -> dict[str, None]:
 
 def _count(things: Sequence[object], word: str) -> str:
     return f"{len(things)} {word}{'s' if len(things) != 1 else ''}"
-
-
-_CLAIMS = {"schemaVersion", "tasks", "jobs"}  # what only a trace has, beside its workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +246,7 @@ def read_folder(folder: Path) -> tuple[list[TraceFile], list[str]]:
         paths = sorted(path for path in folder.rglob("*.json") if path.is_file())
     else:
         raise InputError(f"{folder}: found nothing there, expected a folder of WfFormat traces")
-    found, skipped, bad = [], [], []
+    traces, skipped, bad = [], [], []
     for path in paths:
         try:
             read = read_file(path, path.relative_to(root).as_posix())
@@ -252,13 +256,13 @@ def read_folder(folder: Path) -> tuple[list[TraceFile], list[str]]:
         if read is None:
             skipped.append(f"{path}: not a trace, left out")
         else:
-            found.append(read)
+            traces.append(read)
     if bad:
         more = f" (and {len(bad) - 1} more that cannot be used)" if len(bad) > 1 else ""
         raise InputError(bad[0] + more)
-    if not found:
+    if not traces:
         raise InputError(f"{folder}: found no trace, expected WfFormat files (*.json)")
-    return found, skipped
+    return traces, skipped
 
 
 def read_file(path: Path, shown_path: str) -> TraceFile | None:
@@ -286,11 +290,7 @@ def _or_empty(value: object) -> object:
     return () if value is None else value
 
 
-Row = TypeVar("Row")
-_Text = Annotated[str, Field(min_length=1)]
 _List = Annotated[tuple[Row, ...], BeforeValidator(_or_empty)]
-_Bytes = Annotated[Number, Field(ge=0, le=MAX_SIZE_BYTES)]
-_Seconds = Annotated[Number, Field(ge=0, le=MAX_DURATION_S)]
 
 
 class _Object(Schema):
@@ -398,11 +398,21 @@ def _parse_current(spec: _Specification, run: _Execution) -> tuple[list[Task], d
     for file in spec.files:
         _add_size(sizes, file.id, file.size)
     tasks = []
-    for one in spec.tasks:
-        ran = executed.get(one.id)
-        kind = (ran and _program(ran.command)) or kind_of(str(one.name or one.id))
+    for described in spec.tasks:
+        ran = executed.get(described.id)
+        kind = (ran and _program(ran.command)) or kind_of(str(described.name or described.id))
         seconds = ran.seconds if ran else None
-        tasks.append(Task(one.id, kind, one.parents, one.children, one.reads, one.writes, seconds))
+        tasks.append(
+            Task(
+                described.id,
+                kind,
+                described.parents,
+                described.children,
+                described.reads,
+                described.writes,
+                seconds,
+            )
+        )
     ids = {task.id for task in tasks}
     strangers = executed.keys() - ids
     if strangers and len(ids) == len(tasks) > 0:  # else something else is wrong, and is said
@@ -416,14 +426,16 @@ def _parse_before(entries: Sequence[_TaskBefore]) -> tuple[list[Task], dict[str,
     """WfFormat 1.1 to 1.4."""
     sizes: dict[str, float] = {}
     tasks = []
-    for one in entries:
-        for use in one.files:
+    for entry in entries:
+        for use in entry.files:
             _add_size(sizes, use.name, use.size)
-        kind = _program(one.command) or kind_of(one.name)
+        kind = _program(entry.command) or kind_of(entry.name)
         reads, writes = (
-            [use.name for use in one.files if use.link == link] for link in ("input", "output")
+            [use.name for use in entry.files if use.link == link] for link in ("input", "output")
         )
-        tasks.append(Task(one.name, kind, one.parents, one.children, reads, writes, one.seconds))
+        tasks.append(
+            Task(entry.name, kind, entry.parents, entry.children, reads, writes, entry.seconds)
+        )
     return tasks, sizes
 
 

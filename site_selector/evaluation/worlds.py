@@ -37,6 +37,9 @@ SHORT_QUEUE_S = (0.0, 10.0)
 LONG_QUEUE_S = (10.0, 1800.0)
 _LONG_QUEUES = 0.5  # share of sites that have one
 _STORE_APART = 0.25  # share of platforms whose data store runs no jobs
+Regime = Literal["exact", "errors", "wrong-waits", "unknown-waits"]
+REGIMES: tuple[Regime, ...] = ("exact", "errors", "wrong-waits", "unknown-waits")
+Staging = Literal["per-site", "per-job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +94,6 @@ def _queue(rng: Random) -> float:
     if rng.random() < _LONG_QUEUES:
         return spread(rng, *LONG_QUEUE_S)
     return rng.uniform(*SHORT_QUEUE_S)
-
-
-Regime = Literal["exact", "errors", "wrong-waits", "unknown-waits"]
-REGIMES: tuple[Regime, ...] = ("exact", "errors", "wrong-waits", "unknown-waits")
-Staging = Literal["per-site", "per-job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,4 +206,4 @@ def misjudged(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random)
 
 
 def _input_bytes(reads: tuple[tuple[int, ...], ...], size: tuple[float, ...]) -> Array:
-    return np.array([max(1.0, sum(size[f] for f in found)) for found in reads])
+    return np.array([max(1.0, sum(size[f] for f in names)) for names in reads])

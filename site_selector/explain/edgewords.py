@@ -9,9 +9,9 @@ from typing import Any
 
 from network_provisioner.base.units import format_rate
 from site_selector.edge import Decision, Edge, Offer, Shortage
-from site_selector.explain.reasons import seconds
 from site_selector.explain.tables import table
 from site_selector.mapping.placement import finite
+from site_selector.mapping.reasons import seconds
 
 
 def decision_dict(decision: Decision, edge: Edge, place: int | None) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from network_provisioner.base.units import format_size
-from site_selector.explain.reasons import range_text, seconds
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Mapping
+from site_selector.mapping.reasons import range_text, seconds
 from site_selector.problem import NEVER_S, Problem
 
 _COLOURS = 8

@@ -8,11 +8,11 @@ from typing import Any
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import format_rate, format_size
-from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.explain.reasons import Flip, flips, range_text, seconds
+from site_selector.estimates.world import World, estimates_dict
 from site_selector.explain.tables import table
 from site_selector.mapping.placement import Alternative, Placement, finite
 from site_selector.mapping.placement import Mapping as SiteMapping
+from site_selector.mapping.reasons import Flip, flips, range_text, seconds
 
 # A deviation below this part of the value is not worth a reader's time.
 _SPREAD = 0.05
@@ -26,6 +26,9 @@ SHOW: dict[str, Callable[[float], str]] = {
     "bytes_rate": lambda value: f"{format_size(value)}/s",  # of one worker
 }
 _BESIDE_BYTES = {"setup": "set-up", "first": "hand-shakes", "further": "each further file"}
+_TERMS = ("  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t")
+# A belief that moved by less than this is the same belief measured again.
+_MOVED = 0.05
 
 
 def value_of(belief: Mapping[str, Any], kind: str) -> str:
@@ -47,9 +50,6 @@ def cited(belief: Mapping[str, Any], kind: str) -> str:
     source = belief["source"] + (f" {age_of(belief)} ago" if age_of(belief) else "")
     source += f", {belief['note']}" if belief.get("note") else ""
     return f"{value_of(belief, kind)} [{source}]"
-
-
-_TERMS = ("  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t")
 
 
 def chosen_jobs(mapping: SiteMapping, jobs: Iterable[str] | None = None) -> list[Placement]:
@@ -89,17 +89,19 @@ def explain_dict(
     """
     out = []
     for placement in chosen_jobs(mapping, jobs):
-        found = (in_mapping or {}).get(placement.job)
-        if found is None:
+        flips_of_job = (in_mapping or {}).get(placement.job)
+        if flips_of_job is None:
             here = [a for a in placement.alternatives if a.site == placement.site]
-            found = tuple(
+            flips_of_job = tuple(
                 flip
                 for chosen in here
                 for other in placement.alternatives
                 if other.site != placement.site and chosen.t_t_s <= other.t_t_s
                 for flip in flips(chosen, other)
             )
-        out.append(placement.as_dict() | {"would_change": [flip.as_dict() for flip in found]})
+        out.append(
+            placement.as_dict() | {"would_change": [flip.as_dict() for flip in flips_of_job]}
+        )
     return out
 
 
@@ -157,30 +159,30 @@ def _policies(portfolio: Mapping[str, float]) -> str:
 
 def show_text(world: World) -> str:
     """What ADON believes about each site and path, with source and age."""
-    return beliefs_text(beliefs_dict(world))
+    return estimates_text(estimates_dict(world))
 
 
-def beliefs_text(beliefs: Mapping[str, Any]) -> str:
+def estimates_text(estimates: Mapping[str, Any]) -> str:
     """The same from the ``beliefs`` of a saved mapping: one line per value."""
     head = ("what", "value", "source", "age", "how it is known")
     sites = [("site", *head)]
-    for name, b in beliefs["sites"].items():
+    for name, b in estimates["sites"].items():
         sites += _lines(name, (("N", "count", b["n"]), ("T_q", "seconds", b["t_q"])))
     paths = [("path", *head)]
-    for path, b in beliefs["paths"].items():
+    for path, b in estimates["paths"].items():
         known = [("Γ_a", "rate", b["gamma_a"]), ("Γ_t", "rate", b["gamma_t"])]
         for key, name in _BESIDE_BYTES.items():
             if b.get(key, {}).get("value"):
                 known.append((name, "seconds", b[key]))
         paths += _lines(path, known)
     compute = [("transformation@site", *head)]
-    for name, b in beliefs["compute"].items():
+    for name, b in estimates["compute"].items():
         runtime = ("runtime", "seconds", b)
         compute += _lines(name, [runtime if b["kind"] == "runtime" else ("Γ_c", "bytes_rate", b)])
-    for name, b in beliefs.get("waits", {}).items():
+    for name, b in estimates.get("waits", {}).items():
         compute += _lines(name, [("T_q", "seconds", b)])
     tables = [table(t[0], t[1:]) for t in (sites, paths, compute) if len(t) > 1]
-    return "\n\n".join([*tables, beliefs["note"]] if beliefs.get("note") else tables)
+    return "\n\n".join([*tables, estimates["note"]] if estimates.get("note") else tables)
 
 
 def _lines(
@@ -236,10 +238,6 @@ def _sources(option: Alternative) -> str:
     return "; ".join(parts)
 
 
-# A belief that moved by less than this is the same belief measured again.
-_MOVED = 0.05
-
-
 def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
     """What new measurements changed: jobs that moved, beliefs that moved, both makespans.
 
@@ -288,17 +286,17 @@ def _factor(a: float | None, b: float | None) -> float:
     return max(a / b, b / a)
 
 
-def _flat(beliefs: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+def _flat(estimates: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """(name, kind of quantity, belief) of every belief that can be measured."""
     out = []
-    for site, b in beliefs.get("sites", {}).items():
+    for site, b in estimates.get("sites", {}).items():
         out += [(f"N {site}", "count", b["n"]), (f"T_q {site}", "seconds", b["t_q"])]
-    for path, b in beliefs.get("paths", {}).items():
+    for path, b in estimates.get("paths", {}).items():
         out.append((f"Γ_a {path}", "rate", b["gamma_a"]))
         out += [
             (f"{name} {path}", "seconds", b[key]) for key, name in _BESIDE_BYTES.items() if key in b
         ]
-    for name, b in beliefs.get("compute", {}).items():
+    for name, b in estimates.get("compute", {}).items():
         out.append(
             (f"Γ_c {name}", "seconds", b) if b["kind"] == "runtime"
             else (f"Γ_c {name}", "bytes_rate", b)

@@ -17,9 +17,9 @@ import numpy as np
 
 from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.cost import Array
-from site_selector.explain.reasons import Flip, flip_words, why_not_least
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Alternative, Mapping, Placement
+from site_selector.mapping.reasons import Flip, flip_words, why_not_least
 from site_selector.problem import NEVER_S, Problem
 
 _FURTHEST = 1e4  # a number that would have to change by more than this factor explains nothing
@@ -63,7 +63,7 @@ def reconsider(
         run = Estimator(changed)
         return run.score(moved) < run.score(assignment)
 
-    found: list[Flip] = []
+    changes: list[Flip] = []
     if better(problem):
         return ()
     for knob in _knobs(problem, names, assignment[job], to_site, names[job], paths):
@@ -71,8 +71,10 @@ def reconsider(
         if limit is not None:
             winner = problem.places[to_site]
             gamma = "Γ_a" if knob.what == "rate" else ""
-            found.append(Flip(winner, knob.what, knob.subject, knob.now, limit, knob.rises, gamma))
-    return tuple(sorted(found, key=lambda f: (f.factor, f.what, f.subject)))
+            changes.append(
+                Flip(winner, knob.what, knob.subject, knob.now, limit, knob.rises, gamma)
+            )
+    return tuple(sorted(changes, key=lambda f: (f.factor, f.what, f.subject)))
 
 
 def with_changes(
@@ -96,7 +98,7 @@ def with_changes(
     estimator = Estimator(problem)
     stay_s = estimator.makespan(assignment)
     out: list[Placement] = []
-    found: dict[str, tuple[Flip, ...]] = {}
+    changes: dict[str, tuple[Flip, ...]] = {}
     tries = _TRIES * patience
     for placement in mapping.placements:
         pair = _elsewhere(placement) if jobs is None or placement.job in jobs else None
@@ -114,12 +116,12 @@ def with_changes(
             paths = [(place[a], place[b]) for a, b in (e.split(">") for e in ends)]
             flips = reconsider(problem, names, assignment, j, to_site, paths)
             patience -= 30 * (4 + len(paths)) * len(problem.jobs)
-            found[placement.job] = flips
+            changes[placement.job] = flips
         # What the mapping knew of other worlds stays; that it had not tried this does not.
         unknown = why_not_least(chosen, least, stay_s, None)
         reason = reason if flips or placement.reason == unknown else placement.reason
         out.append(replace(placement, reason=_added(reason, least, flips)))
-    return replace(mapping, placements=tuple(out)), found
+    return replace(mapping, placements=tuple(out)), changes
 
 
 def _elsewhere(placement: Placement) -> tuple[Alternative, Alternative] | None:
@@ -133,8 +135,8 @@ def _elsewhere(placement: Placement) -> tuple[Alternative, Alternative] | None:
 def _added(reason: str, least: Alternative, flips: Sequence[Flip]) -> str:
     if not flips:
         return reason
-    said = " or ".join(flip_words(f) for f in flips[:2])
-    return f"{reason}; the job would be better at {least.site} if {said}"
+    condition = " or ".join(flip_words(f) for f in flips[:2])
+    return f"{reason}; the job would be better at {least.site} if {condition}"
 
 
 def _knobs(

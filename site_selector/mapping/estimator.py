@@ -2,9 +2,9 @@
 
 A deterministic list-scheduling simulation. Its rules:
 
-- A site runs at most N jobs at once, by their priorities (``priority.py``), among equals first
-  come, first served. A job enters the site's queue when its parents are done and its files are
-  there, waits T_q, then takes a free worker.
+- A site runs at most N jobs at once, by their priorities (:func:`start_priorities`), among equals
+  first come, first served. A job enters the site's queue when its parents are done and its files
+  are there, waits T_q, then takes a free worker.
 - A file moves once to each site that needs it, from its producer's site or, for an input of the
   workflow, from the replica with the fastest path. It moves by a stage job, as Pegasus plans them,
   and what a stage job moves over one path is one transfer, all of it there at its end: that is
@@ -32,13 +32,13 @@ How to use it::
     run.score(assignment)      # (makespan, work) in seconds, without building lists: for searching
     run.makespan(assignment)
 
-One assignment on many believed worlds of the same structure, as cheaply::
+One assignment on many drawn worlds of the same structure, as cheaply::
 
     worlds = [run.with_numbers(p) for p in scenarios]   # once; copies of problem, other numbers
     run.makespans(assignment, worlds)                   # one array, as often as needed
 
 An assignment is a sequence of site indices; a numpy array of 64-bit integers is fastest. The rules
-are in ``kernel_simulate.py``.
+are in :mod:`site_selector.mapping.kernels.simulate`.
 """
 
 from __future__ import annotations
@@ -52,23 +52,28 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.mapping import kernel
-from site_selector.mapping.kernel_data import (
+from site_selector.mapping.kernels import compiled
+from site_selector.mapping.kernels.data import (
+    IntArray,
     Ints,
     State,
     allowed_mask,
+    by_urgency,
     numbers_of,
     order_of,
     prepared,
     shape_of,
     state_for,
 )
-from site_selector.mapping.kernel_schedule import rank_upward
-from site_selector.mapping.kernel_simulate import LAST, MOVES, WORK, simulate
-from site_selector.mapping.priority import start_priorities
+from site_selector.mapping.kernels.schedule import rank_upward
+from site_selector.mapping.kernels.simulate import LAST, MOVES, WORK, simulate
 from site_selector.problem import Problem
 
 Assignment = list[int]
+
+#: The highest that is handed over; Pegasus's stage-in jobs have 700.
+MOST_PRIORITY = 690
+_SPAN = 1200  # of all that is handed over; in a larger workflow, neighbours share a number
 
 
 class Transfer(NamedTuple):
@@ -124,7 +129,7 @@ def upward_rank(problem: Problem) -> Array:
     mean_byte = float(problem.seconds_per_byte[:sites, :sites].sum()) / (sites * sites)
     shape, numbers = prepared(problem)
     rank, steps = np.zeros(n_jobs), n_jobs + len(problem.files)
-    kernel.run(steps, rank_upward, shape, mean_compute(problem), numbers.size, mean_byte, rank)
+    compiled.run(steps, rank_upward, shape, mean_compute(problem), numbers.size, mean_byte, rank)
     return rank
 
 
@@ -199,6 +204,31 @@ class Estimator:
         self.evaluations += 1
         shape, site = self._shape, cast(Ints, np.ascontiguousarray(assignment, dtype=np.int64))
         steps = 2 * (shape.n_jobs + shape.n_slots + shape.n_files)
-        kernel.run(steps, simulate, shape, self._order, self._numbers, self._state, site, note)
+        compiled.run(steps, simulate, shape, self._order, self._numbers, self._state, site, note)
         self._state.total[LAST] += self.problem.overhead_s
         return self._state
+
+
+def start_priorities(problem: Problem, rank: Array) -> IntArray:
+    """The priority of each job, the highest first: by ``rank`` or, where no priority can be handed
+    over, Pegasus's own by level; the user's own in either case.
+
+    HTCondor starts the waiting jobs of a user by ``condor: priority``, among equals first come,
+    first served; DAGMan's ``PRIORITY`` of the node is the same number. Pegasus gives all jobs of a
+    level one priority, so that a level runs as it comes. ADON's numbers lie about the mean of
+    Pegasus's own, one less for each job by upward rank: beside other workflows of the user none is
+    preferred on the whole, and stage jobs, at 700 and more, still go first.
+    """
+    by_level = 10 * (np.asarray(problem.level, dtype=np.int64) + 2)
+    priority, jobs = by_level, len(problem.jobs)
+    if not problem.by_level:
+        place = np.empty(jobs, dtype=np.int64)
+        place[by_urgency(rank)] = np.arange(jobs)
+        span = min(jobs - 1, _SPAN)
+        top = min(MOST_PRIORITY, int(by_level.mean()) + span // 2)
+        priority = top - place * span // max(1, jobs - 1)
+    if problem.own_priority:
+        given = [value is not None for value in problem.own_priority]
+        own = np.array([value or 0 for value in problem.own_priority], dtype=np.int64)
+        priority = np.where(given, own, priority)
+    return priority

@@ -29,10 +29,13 @@ from network_provisioner.base.errors import InputError
 from site_selector.catalogs import pegasus4
 from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
 from site_selector.catalogs.pegasus4 import dax
-from site_selector.catalogs.variables import escaped, expanded
+from site_selector.catalogs.properties import escaped, expanded
 from site_selector.catalogs.workflow import WHAT
 from site_selector.mapping.placement import Mapping, Placement
 from site_selector.wholefile import write_whole
+
+_STARTS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 class _Edit(NamedTuple):
@@ -83,7 +86,7 @@ def hinted_copy(
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{workflow_path}:{line}: {error.problem}, expected a {WHAT}") from None
     _check_known(str(workflow_path), wanted)
-    pieces = _pieces(text, [edit for found in edits for edit in found])
+    pieces = _pieces(text, [edit for group in edits for edit in group])
     write_whole(out_path, lambda out: out.writelines(pieces), "the workflow")
     return len(edits)
 
@@ -130,12 +133,12 @@ def _edits(events: Iterator[Any], wanted: dict[str, dict[str, Any]]) -> Iterator
     """What to put where, job by job, in the order of the text. Takes the jobs it finds out of
     ``wanted``."""
     root: Any = next(event for event in events if isinstance(event, yaml.NodeEvent))
-    found = False
+    is_there = False
     for key, value in _entries(events, root):
         if key != "jobs" or type(value) is not yaml.SequenceStartEvent:
             _skip(events, value)
             continue
-        found = True
+        is_there = True
         while type(entry := next(events)) is not yaml.SequenceEndEvent:
             if type(entry) is not yaml.MappingStartEvent:
                 _skip(events, entry)
@@ -144,7 +147,7 @@ def _edits(events: Iterator[Any], wanted: dict[str, dict[str, Any]]) -> Iterator
             edits = sorted(_missing(node, wanted.pop(name, {})))
             if edits:
                 yield edits
-    if not found:
+    if not is_there:
         raise RefusedError(problem="no list of jobs", problem_mark=root.start_mark)
 
 
@@ -241,7 +244,3 @@ def _skip(events: Iterator[Any], event: Any) -> None:
             depth += 1
         elif kind in _ENDS:
             depth -= 1
-
-
-_STARTS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
-_ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)

@@ -17,17 +17,17 @@ from random import Random
 
 import numpy as np
 
-from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.estimates.uncertainty import Uncertainty, scenarios, uncertainty_of
-from site_selector.explain.describe import describe
+from site_selector.estimates.world import World, estimates_dict
 from site_selector.inputs import Inputs
+from site_selector.mapping.describe import describe
 from site_selector.mapping.estimator import Assignment, Estimator, Schedule
 from site_selector.mapping.narrow import narrowed, worthwhile_sites
 from site_selector.mapping.placement import Forecast, Mapping, Withstands, shown
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
 from site_selector.mapping.robust import SEARCHED, Worlds, compared, forecast_of, hedged
-from site_selector.mapping.search import Moves, PointJudge, anneal, log_seconds, moved, score
+from site_selector.mapping.search import Moves, PointJudge, anneal, log_seconds, moved_files, score
 from site_selector.mapping.terms import job_terms
+from site_selector.mapping.uncertainty import Uncertainty, scenarios, uncertainty_of
 from site_selector.problem import NEVER_S, Problem, build_problem
 
 # The simple ways, than none of which the answer is ever worse under the estimates by more than
@@ -110,22 +110,22 @@ def map_problem(
         uncertainty = None if uncertainty is None else uncertainty.among(sites, places)
     budget = _budget(problem) if evaluations is None else evaluations
     doubtful = uncertainty is not None and uncertainty.matters
-    found = _portfolio(problem, estimator, seed)
-    scores = {name: estimator.score(assignment) for name, assignment in found.items()}
+    assignments = _portfolio(problem, estimator, seed)
+    scores = {name: estimator.score(assignment) for name, assignment in assignments.items()}
     portfolio = {name: makespan for name, (makespan, _) in scores.items()}
-    _scatter(estimator, kinds, found, scores, budget, seed)
+    _scatter(estimator, kinds, assignments, scores, budget, seed)
     settling = round(_SETTLE_SHARE * budget)
     hedging = round(_HEDGE_SHARE * budget) if doubtful else 0
-    _search(estimator, kinds, found, scores, budget - settling - hedging, seed)
+    _search(estimator, kinds, assignments, scores, budget - settling - hedging, seed)
     best = min(scores, key=lambda name: (scores[name], name))
-    point = assignment = found[best]
+    point = assignment = assignments[best]
     hedge = worlds = None
     if doubtful and uncertainty is not None:
         limit = min(portfolio[name] for name in SIMPLE)
         best, assignment, worlds = hedged(
-            estimator, kinds, uncertainty, found, best, limit, hedging, seed
+            estimator, kinds, uncertainty, assignments, best, limit, hedging, seed
         )
-    best, assignment = _least_moved(estimator, {**found, best: assignment}, best, worlds)
+    best, assignment = _least_moved(estimator, {**assignments, best: assignment}, best, worlds)
     settled, tried, later = _settle(estimator, assignment, worlds, settling)
     if settled != assignment:
         best, assignment = best.removesuffix(SEARCHED) + SEARCHED, settled
@@ -181,7 +181,7 @@ def map_workflow(
         shown(chosen.schedule.makespan_s),
         {name: shown(makespan) for name, makespan in chosen.portfolio.items()},
         placements,
-        beliefs_dict(world, {problem.places[place] for place in chosen.places}),
+        estimates_dict(world, {problem.places[place] for place in chosen.places}),
         output_site,
         seed,
         chosen.hedge,
@@ -213,7 +213,7 @@ def _portfolio(problem: Problem, estimator: Estimator, seed: int) -> dict[str, A
 def _scatter(
     estimator: Estimator,
     kinds: Sequence[str],
-    found: dict[str, Assignment],
+    assignments: dict[str, Assignment],
     scores: dict[str, tuple[float, float]],
     budget: int,
     seed: int,
@@ -232,18 +232,18 @@ def _scatter(
             made[name] = list_schedule(world, estimator.rank, VARIANTS[variant])
     judged = {name: estimator.score(assignment) for name, assignment in made.items()}
     for name in sorted(judged, key=lambda name: (judged[name], name))[:_KEPT]:
-        found[name], scores[name] = made[name], judged[name]
+        assignments[name], scores[name] = made[name], judged[name]
 
 
 def _search(
     estimator: Estimator,
     kinds: Sequence[str],
-    found: dict[str, Assignment],
+    assignments: dict[str, Assignment],
     scores: dict[str, tuple[float, float]],
     evaluations: int,
     seed: int,
 ) -> None:
-    """Add to ``found`` and ``scores`` what a search from the best few leads to."""
+    """Add to ``assignments`` and ``scores`` what a search from the best few leads to."""
     moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
     count = 1 if moves.mappings <= evaluations else _STARTS
     tries = evaluations // count
@@ -251,32 +251,35 @@ def _search(
         return
     starts: dict[tuple[int, ...], str] = {}
     for name in sorted(scores, key=lambda name: (scores[name], name)):
-        starts.setdefault(tuple(found[name]), name)
+        starts.setdefault(tuple(assignments[name]), name)
     for number, name in enumerate(list(starts.values())[:count]):
         rng = Random(1000 * seed + number)
-        better, _ = anneal(judge, moves, found[name], tries, rng, estimator)
-        if better != found[name]:
-            found[name + SEARCHED] = better
+        better, _ = anneal(judge, moves, assignments[name], tries, rng, estimator)
+        if better != assignments[name]:
+            assignments[name + SEARCHED] = better
             scores[name + SEARCHED] = estimator.score(better)
 
 
 def _least_moved(
-    estimator: Estimator, found: MappingType[str, Assignment], best: str, worlds: Worlds | None
+    estimator: Estimator,
+    assignments: MappingType[str, Assignment],
+    best: str,
+    worlds: Worlds | None,
 ) -> tuple[str, Assignment]:
     """Of what ends within NEARLY of the ``best``, under the estimates and over the worlds, what
     moves the fewest files to other sites, then the fewest bytes."""
-    makespan_s = {name: estimator.makespan(assignment) for name, assignment in found.items()}
+    makespan_s = {name: estimator.makespan(assignment) for name, assignment in assignments.items()}
     latest_s = makespan_s[best] * (1 + NEARLY)
     if latest_s >= NEVER_S:
-        return best, found[best]
-    near = [name for name in found if makespan_s[name] <= latest_s]
-    moves = {name: moved(estimator.problem, estimator(found[name])) for name in near}
+        return best, assignments[best]
+    near = [name for name in assignments if makespan_s[name] <= latest_s]
+    moves = {name: moved_files(estimator.problem, estimator(assignments[name])) for name in near}
     for name in sorted(near, key=lambda name: (moves[name], makespan_s[name], name)):
         if moves[name] >= moves[best]:
             break
-        if worlds is None or worlds.gain(found[best], found[name]) >= -NEARLY:
-            return name, found[name]
-    return best, found[best]
+        if worlds is None or worlds.gain(assignments[best], assignments[name]) >= -NEARLY:
+            return name, assignments[name]
+    return best, assignments[best]
 
 
 def _settle(
@@ -296,14 +299,14 @@ def _settle(
     while budget > 0 and changed:
         tried, later, changed = {}, {}, False
         schedule = estimator(best)
-        now, moves = score(schedule), moved(problem, schedule)
+        now, moves = score(schedule), moved_files(problem, schedule)
         terms = job_terms(problem, best, schedule).terms.total
         for job, allowed in enumerate(problem.allowed):
-            wish = min(allowed, key=lambda s: (terms[job, s], s))
-            if terms[job, wish] >= terms[job, best[job]] or budget <= 0:
+            cheapest = min(allowed, key=lambda s: (terms[job, s], s))
+            if terms[job, cheapest] >= terms[job, best[job]] or budget <= 0:
                 continue
             trial = list(best)
-            trial[job] = wish
+            trial[job] = cheapest
             budget -= 1
             result = estimator.score(trial)
             better = result < now
@@ -313,7 +316,7 @@ def _settle(
                 gain, better = worlds.gain(best, trial), worlds.prefer(best, trial)
                 if not better:
                     later[job] = int((worlds.logs(trial) > worlds.logs(best)).sum())
-            tried_moves = moved(problem, estimator(trial)) if better else moves
+            tried_moves = moved_files(problem, estimator(trial)) if better else moves
             if better and (gain >= NEARLY or tried_moves <= moves):
                 best, now, moves, changed = trial, result, tried_moves, True
             else:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.mapping.kernel_data import IntArray, allowed_mask, returned_bytes, shape_of
+from site_selector.mapping.kernels.data import IntArray, allowed_mask, returned_bytes, shape_of
 from site_selector.problem import Problem
 
 _FEWEST = 16
@@ -45,15 +45,15 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
     for held in set(problem.holders):
         if held:
             nearest = problem.seconds_per_byte[np.ix_(np.array(held), sites)].argmin(axis=0)
-            used = {held[one] for one in nearest}
+            used = {held[file] for file in nearest}
             holders[held] = tuple(place for place in held if place in used or place in set(sites))
             others.update(holders[held])
     places = [*sites.tolist(), *sorted(others - set(sites.tolist()))]
     number = {place: at for at, place in enumerate(places)}
     square = np.ix_(places, places)
     left = {
-        found: tuple(number[s] for s in found if s in number and number[s] < len(sites))
-        for found in {*problem.allowed, *problem.fetches}
+        group: tuple(number[s] for s in group if s in number and number[s] < len(sites))
+        for group in {*problem.allowed, *problem.fetches}
     }
     fewer = replace(
         problem,
@@ -62,8 +62,8 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
         holders=tuple(
             tuple(number[place] for place in holders.get(held, ())) for held in problem.holders
         ),
-        allowed=tuple(left[found] for found in problem.allowed),
-        fetches=tuple(left[found] for found in problem.fetches),
+        allowed=tuple(left[group] for group in problem.allowed),
+        fetches=tuple(left[group] for group in problem.fetches),
         compute_s=problem.compute_s[:, sites],
         queue_s=problem.queue_s[..., sites],
         workers=tuple(problem.workers[site] for site in sites),

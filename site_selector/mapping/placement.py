@@ -18,9 +18,11 @@ from typing import Annotated, Any, ClassVar
 from monitors.workflows.facts.plan import FILE
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import transfer_time
-from site_selector.estimates.beliefs import origin
+from site_selector.estimates.world import origin
 from site_selector.problem import NEVER_S
 from site_selector.wholefile import write_whole
+
+_STRICT = {"strict": True, "allow_inf_nan": False}
 
 
 class _OrInfinite:
@@ -48,7 +50,6 @@ def shown(seconds: float) -> float:
 
 
 Bound = Annotated[float, _OrInfinite()]
-_STRICT = {"strict": True, "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +212,10 @@ class Mapping:
         """What :meth:`save` writes. Raises InputError where it is something else."""
         from network_provisioner.base.schema import read_json  # noqa: PLC0415
 
-        found = read_json(Mapping, text, "the site mapping")
-        if len(found.sites) < len(found.placements):
+        mapping = read_json(Mapping, text, "the site mapping")
+        if len(mapping.sites) < len(mapping.placements):
             raise InputError("the site mapping has a job twice, expected each once")
-        return found
+        return mapping
 
     def save(self, path: str | Path) -> None:
         """Write as JSON, all or nothing. Raises InputError where the file cannot be written."""
@@ -265,12 +266,12 @@ def write_placements(submit_dir: Path, mapping: Mapping, at: float) -> None:
         if mapping.forecast is None
         else [finite(mapping.forecast.low_s), finite(mapping.forecast.high_s)],
         "note": mapping.beliefs.get("note", ""),
-        "placements": [_placement(one, mapping.beliefs) for one in mapping.placements],
+        "placements": [_placement(placement, mapping.beliefs) for placement in mapping.placements],
     }
     write_whole(submit_dir / FILE, lambda out: json.dump(document, out), "placements")
 
 
-def _placement(placed: Placement, beliefs: dict[str, Any]) -> dict[str, Any]:
+def _placement(placed: Placement, estimates: dict[str, Any]) -> dict[str, Any]:
     chosen = next((a for a in placed.alternatives if a.site == placed.site), None)
     seconds = placed.end_s - placed.start_s if chosen is None else chosen.t_t_s
     return {
@@ -280,24 +281,24 @@ def _placement(placed: Placement, beliefs: dict[str, Any]) -> dict[str, Any]:
         "seconds": finite(seconds),
         "reason": placed.reason,
         "queued": placed.queued,
-        "alternatives": [_alternative(one) for one in placed.alternatives],
-        "believed": {} if chosen is None else _believed(chosen, beliefs.get("paths", {})),
+        "alternatives": [_alternative(alternative) for alternative in placed.alternatives],
+        "believed": {} if chosen is None else _believed(chosen, estimates.get("paths", {})),
     }
 
 
 def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     """What its terms come from, to be held against the truth: value and source, and of a path the
     seconds before bytes move and for each further file."""
-    found: dict[str, tuple[Any, ...]] = {}
+    estimates: dict[str, tuple[Any, ...]] = {}
     if (wait := chosen.inputs.get("t_q")) is not None:
-        found["queue_wait"] = (wait["value"], origin(wait))
+        estimates["queue_wait"] = (wait["value"], origin(wait))
     if (rate := chosen.inputs.get("gamma_c")) is not None and rate["value"]:
-        found["runtime"] = (chosen.s_c_bytes / rate["value"], origin(rate))
+        estimates["runtime"] = (chosen.s_c_bytes / rate["value"], origin(rate))
     for move in chosen.moves:
         if (path := paths.get(move.path)) is not None:
             beside = (path.get(key, {}).get("value", 0.0) for key in ("first", "further"))
-            found[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), *beside)
-    return found
+            estimates[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), *beside)
+    return estimates
 
 
 def _alternative(other: Alternative) -> dict[str, Any]:

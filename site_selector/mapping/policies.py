@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.mapping import kernel, kernel_schedule
 from site_selector.mapping.estimator import Assignment, mean_compute
-from site_selector.mapping.kernel_data import (
+from site_selector.mapping.kernels import compiled, schedule
+from site_selector.mapping.kernels.data import (
     IntArray,
     Numbers,
     Shape,
@@ -43,7 +43,7 @@ from site_selector.mapping.kernel_data import (
     shape_of,
     sources,
 )
-from site_selector.mapping.kernel_schedule import (
+from site_selector.mapping.kernels.schedule import (
     Growing,
     Knows,
     Placed,
@@ -53,6 +53,10 @@ from site_selector.mapping.kernel_schedule import (
     rank_downward,
 )
 from site_selector.problem import NEVER_S, Problem
+
+Policy = Callable[[Problem, Random], Assignment]
+# Pegasus's Heft assumes 2 MB between any two jobs and 5 MB/s between any two sites.
+PEGASUS_MOVE_S = 2 / 5
 
 
 def random_sites(problem: Problem, rng: Random) -> Assignment:
@@ -93,13 +97,13 @@ def by_level(problem: Problem) -> Assignment:
     """Each level of the workflow as a whole where the sum of its jobs' T_t is least."""
     shape, numbers, placed, steps = _start(problem)
     jobs = np.lexsort((np.arange(shape.n_jobs), np.array(problem.level)))
-    kernel.run(steps, place_by_level, shape, numbers, placed, jobs)
+    compiled.run(steps, place_by_level, shape, numbers, placed, jobs)
     return [int(site) for site in placed.site]
 
 
 def _greedy(problem: Problem, favourite: int) -> Assignment:
     shape, numbers, placed, steps = _start(problem)
-    kernel.run(steps, place_one_by_one, shape, numbers, placed, favourite)
+    compiled.run(steps, place_one_by_one, shape, numbers, placed, favourite)
     return [int(site) for site in placed.site]
 
 
@@ -118,9 +122,6 @@ def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, int]:
     return shape, numbers, placed, (shape.n_jobs + shape.n_slots) * shape.n_sites
 
 
-Policy = Callable[[Problem, Random], Assignment]
-
-
 def baselines(problem: Problem) -> Iterator[tuple[str, Policy]]:
     """The simple policies by name."""
     yield "random", random_sites
@@ -131,10 +132,6 @@ def baselines(problem: Problem) -> Iterator[tuple[str, Policy]]:
     for site in range(problem.n_sites):
         name = f"one-site:{problem.places[site]}"
         yield name, lambda p, _, site=site: one_site(p, site)  # type: ignore[misc]
-
-
-# Pegasus's Heft assumes 2 MB between any two jobs and 5 MB/s between any two sites.
-PEGASUS_MOVE_S = 2 / 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +170,7 @@ def optimistic_costs(problem: Problem) -> Array:
     moved, back = moved_bytes(shape, problem), returned_bytes(shape, problem)
     best, after = np.zeros(n_jobs * n), np.zeros(n_jobs * n)
     steps = (n_jobs + len(moved) * n) * n // 4
-    kernel.run(steps, follow_at_best, shape, numbers, NEVER_S, back, moved, best, after)
+    compiled.run(steps, follow_at_best, shape, numbers, NEVER_S, back, moved, best, after)
     return after.reshape(n_jobs, n)
 
 
@@ -184,7 +181,7 @@ def downward_rank(problem: Problem, move_s: float) -> Array:
     """
     rank = np.zeros(len(problem.jobs))
     shape, mean = shape_of(problem), mean_compute(problem)
-    kernel.run(len(rank), rank_downward, shape, mean, move_s, rank)
+    compiled.run(len(rank), rank_downward, shape, mean, move_s, rank)
     return rank
 
 
@@ -217,9 +214,9 @@ def list_schedule(
     )
     growing = Growing(*vectors)
     move_s = -1.0 if knows.constant_move_s is None else knows.constant_move_s
-    kernel.run(
+    compiled.run(
         (shape.n_jobs + shape.n_slots) * shape.n_sites,
-        kernel_schedule.list_schedule,
+        schedule.list_schedule,
         shape,
         numbers,
         sources(shape, problem.seconds_per_byte),

@@ -17,11 +17,11 @@ from random import Random
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.estimates.uncertainty import Uncertainty, scenarios
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.placement import Forecast, Withstands, shown
 from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.mapping.search import Moves, anneal
+from site_selector.mapping.uncertainty import Uncertainty, scenarios
 from site_selector.problem import Problem
 
 # Weight of the worst eighth of the worlds beside the mean over all.
@@ -77,13 +77,13 @@ class Worlds:
         worst = np.sort(logs - self._least)[-max(1, round(_TAIL_SHARE * len(logs))) :]
         return float(logs.mean()) + _TAIL_WEIGHT * float(worst.mean())
 
-    def gain(self, one: Assignment, other: Assignment) -> float:
+    def gain(self, first: Assignment, other: Assignment) -> float:
         """What the other's makespan is less by on average; 0.01 is one percent."""
-        return float((self.logs(one) - self.logs(other)).mean())
+        return float((self.logs(first) - self.logs(other)).mean())
 
-    def prefer(self, one: Assignment, other: Assignment) -> bool:
+    def prefer(self, first: Assignment, other: Assignment) -> bool:
         """Whether the other is worth more."""
-        return self.worth(self.logs(other)) < self.worth(self.logs(one))
+        return self.worth(self.logs(other)) < self.worth(self.logs(first))
 
     def value(self, assignment: Assignment) -> float:
         """See :class:`Judge`."""
@@ -112,8 +112,8 @@ class Worlds:
         return value
 
     def _some(self, assignment: Assignment, first: int, end: int) -> Array:
-        found = self._estimator.makespans(assignment, self._worlds[first:end])
-        return np.log(np.maximum(found, 1e-9))
+        ends = self._estimator.makespans(assignment, self._worlds[first:end])
+        return np.log(np.maximum(ends, 1e-9))
 
 
 def hedged(
@@ -157,8 +157,8 @@ def hedged(
         tries = max(0, evaluations - spent) // (_STARTS * shown)
         moves = Moves(estimator.problem, kinds)
         for number, name in enumerate(ranked[:_STARTS]):
-            found, _ = anneal(search, moves, known[name], tries, Random(1000 * seed + number))
-            short[f"{name}{SEARCHED}"] = found
+            improved, _ = anneal(search, moves, known[name], tries, Random(1000 * seed + number))
+            short[f"{name}{SEARCHED}"] = improved
         others = scenarios(estimator.problem, kinds, uncertainty, count, draw)
         choice = Worlds(estimator, others, limit_s)
     for assignment in short.values():
@@ -198,8 +198,8 @@ def forecast_of(
     drawn = scenarios(estimator.problem, kinds, uncertainty, count, draw)
     ends = estimator.makespans(assignment, [estimator.with_numbers(world) for world in drawn])
     # Weibull's: between them a further world is with 90 %, however few there were.
-    found = np.quantile(ends, (0.05, 0.5, 0.95), method="weibull")
-    low, median, high = (shown(float(seconds)) for seconds in found)
+    quantiles = np.quantile(ends, (0.05, 0.5, 0.95), method="weibull")
+    low, median, high = (shown(float(seconds)) for seconds in quantiles)
     return Forecast(median, low, high, count)
 
 

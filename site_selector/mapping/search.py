@@ -77,7 +77,7 @@ def score(schedule: Schedule) -> tuple[float, float]:
     return schedule.makespan_s, schedule.work_s
 
 
-def moved(problem: Problem, schedule: Schedule) -> tuple[int, float]:
+def moved_files(problem: Problem, schedule: Schedule) -> tuple[int, float]:
     """How many files move to another place, and their bytes."""
     files = schedule.moves[0]
     return len(files), sum(problem.size[file] for file in files)
@@ -201,13 +201,13 @@ class Moves:
             chosen = [j for j in self.free if current[j] == here and first <= j <= last]
         return chosen
 
-    def _swapped(self, current: Assignment, one: int, other: int) -> Assignment | None:
-        a, b = current[one], current[other]
+    def _swapped(self, current: Assignment, first: int, other: int) -> Assignment | None:
+        a, b = current[first], current[other]
         allowed = self._problem.allowed
-        if a == b or b not in allowed[one] or a not in allowed[other]:
+        if a == b or b not in allowed[first] or a not in allowed[other]:
             return None
         trial = list(current)
-        trial[one], trial[other] = b, a
+        trial[first], trial[other] = b, a
         return trial
 
 
@@ -230,10 +230,10 @@ def anneal(
     if not moves.free:
         return best, least
     if moves.mappings <= tries:
-        for one in moves.all():
-            found = judge.below(one, least)
-            if found is not None and found < least:
-                best, least = one, found
+        for candidate in moves.all():
+            score = judge.below(candidate, least)
+            if score is not None and score < least:
+                best, least = candidate, score
         return best, least
     free = set(moves.free)
     critical = _critical(critical_of, best, free)
@@ -244,10 +244,10 @@ def anneal(
         trial = moves.neighbour(here, critical, rng)
         if trial is None:
             continue
-        found = judge.below(trial, at - warmth * math.log(1.0 - rng.random()))
-        if found is None:
+        score = judge.below(trial, at - warmth * math.log(1.0 - rng.random()))
+        if score is None:
             continue
-        here, at = trial, found
+        here, at = trial, score
         if at < least:
             best, least = here, at
             critical = _critical(critical_of, best, free)

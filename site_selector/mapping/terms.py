@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.cost import Array, Terms, total_time
 from site_selector.mapping.estimator import Schedule
-from site_selector.mapping.kernel_data import (
+from site_selector.mapping.kernels.data import (
     FETCHES,
     Shape,
     allowed_mask,
@@ -138,12 +138,12 @@ def _moved_before(
     wanted = file[:, None] * n_sites + np.arange(n_sites)
     if not len(keys):
         return np.zeros(wanted.shape, dtype=bool)
-    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    other, mine = job[first[found]], job[:, None]
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    other, mine = job[first[position]], job[:, None]
     earlier = (start_s[other] < start_s[mine]) | (
         (start_s[other] == start_s[mine]) & (other < mine)
     )
-    return np.asarray((keys[found] == wanted) & earlier)
+    return np.asarray((keys[position] == wanted) & earlier)
 
 
 def _product(size: Array, seconds_per_byte: Array) -> Array:

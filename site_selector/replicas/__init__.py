@@ -1,6 +1,5 @@
-"""Where files lie: what sources hold as a replica catalog, and catalogs in databases.
+"""Where files lie: what sources of data hold, written as a replica catalog.
 
-directory.py, web.py, zone.py ──► catalog.py      sources, as `adon site replicas` writes them
-order.py                                          the replica that arrives soonest
-database.py                                       Pegasus's JDBCRC
+listings.py ──► catalog.py      sources, as `adon site replicas` writes them
+order.py                        the replica that arrives soonest
 """

@@ -55,8 +55,8 @@ class Entry:
 def sha256_of(checksum: str) -> str | None:
     """The hexadecimal sha256 of a checksum as iRODS (``sha2:`` and base64) and HTTP
     (``sha-256=`` and base64) write it; None for another kind."""
-    found = _SHA256.fullmatch(checksum)
-    return base64.b64decode(found[1]).hex() if found else None
+    match = _SHA256.fullmatch(checksum)
+    return base64.b64decode(match[1]).hex() if match else None
 
 
 def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) -> tuple[str, str]:
@@ -76,11 +76,11 @@ def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) ->
     )
 
 
-def merged(found: Iterable[tuple[SourceFile, tuple[str, str]]]) -> dict[str, Entry]:
+def merged(files: Iterable[tuple[SourceFile, tuple[str, str]]]) -> dict[str, Entry]:
     """Files with their places by name; equal ones are replicas. Raises InputError for two of one
     name that are not equal."""
     entries: dict[str, Entry] = {}
-    for file, place in found:
+    for file, place in files:
         known = entries.setdefault(file.lfn, Entry(file.size_bytes, file.sha256, ()))
         if _differ(known.size_bytes, file.size_bytes) or _differ(known.sha256, file.sha256):
             raise InputError(
@@ -95,8 +95,8 @@ def merged(found: Iterable[tuple[SourceFile, tuple[str, str]]]) -> dict[str, Ent
     return entries
 
 
-def _differ(one: object, other: object) -> bool:
-    return one is not None and other is not None and one != other
+def _differ(first: object, other: object) -> bool:
+    return first is not None and other is not None and first != other
 
 
 def write(entries: Mapping[str, Entry], stream: TextIO) -> None:

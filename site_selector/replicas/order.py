@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from network_provisioner.base.units import transfer_time
-from site_selector.estimates.beliefs import PathBelief
+from site_selector.estimates.world import PathBelief
 
 Paths = Mapping[tuple[str, str], PathBelief]
 """What is believed of paths, by (from, to)."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-from adon.dashboard.plots import COLOURS, Panel, drawing
+from adon.dashboard.standalone import COLOURS, Panel, drawing
 from adon.machine import box, packages
 from adon.machine.cached import cache_root, make_once
 from network_provisioner.base.errors import MissingError

@@ -25,7 +25,7 @@ from threading import Event
 from adon.machine import packages
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.facts.attempts import runtime_subject
 from tests.bench import Figure, Tell, bench
 from tests.bench.pool_peers import AccessProvisioner

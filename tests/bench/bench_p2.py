@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from adon.planning.placement import place
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.mapping.estimator import Assignment, upward_rank
 from site_selector.mapping.hinted import hinted_copy
@@ -72,5 +72,5 @@ def dice(inputs: Inputs) -> Mapping:
 
 def heft(inputs: Inputs, store: str) -> Assignment:
     """One list schedule as in the literature, without an explanation."""
-    problem = build_problem(inputs, believe(inputs, now=0.0, output_site=store), store)
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0, output_site=store), store)
     return list_schedule(problem, upward_rank(problem), VARIANTS["heft"])

@@ -26,7 +26,7 @@ from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
-from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
+from pegasus_hooks.advance.job_estimates import BeliefReader, Beliefs
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.inputs import load_inputs
 from tests.ahead_run import Truth, VirtualRun

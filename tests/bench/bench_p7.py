@@ -27,8 +27,8 @@ from pathlib import Path
 
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.follower import Follower
+from monitors.workflows.logs.status import Status
 from monitors.workflows.planned.submit_dir import SubmitDir
-from monitors.workflows.status import Status
 from tests.bench import Figure, Tell, bench, percentile
 
 WORKFLOWS = 1000

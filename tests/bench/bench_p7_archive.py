@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from adon.service.archive import routers
+from adon.service.monitoring import archive_routers
 from monitors.archive.archive import Archive
 from monitors.rules import Rules
 from network_provisioner.api.connection import server
@@ -130,7 +130,7 @@ def feed_lag(tell: Tell) -> Iterable[Figure]:
     ):
         app = FastAPI()
         app.add_middleware(Gate, keyring=Keyring((), time.time))
-        for routes in routers(archive, Rules(), time.time):
+        for routes in archive_routers(archive, Rules(), time.time):
             app.include_router(routes)
         lags = _lags(archive, app)
     tell(f"{len(lags)} measurements")

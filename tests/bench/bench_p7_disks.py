@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 import psutil
 
-from monitors.measurements.agent.disks import DiskReporter
+from monitors.measurements.agent.host_reports import DiskReporter
 from tests.bench import Figure, Tell, bench
 
 PROCESSES, WRITERS = 300, 10

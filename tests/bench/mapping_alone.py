@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from random import Random
 
-from site_selector.estimates.uncertainty import Uncertainty
 from site_selector.evaluation.worlds import LINK_BPS, SPEED, WORKERS, Platform, spread, true_problem
 from site_selector.mapping.mapper import map_problem
+from site_selector.mapping.uncertainty import Uncertainty
 from tests.bench.shapes import soykb
 
 SITES = 10

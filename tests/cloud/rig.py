@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from condor_plugins.pool.cloud.cloudinit import ExecuteNode, boot_token, user_data
 from condor_plugins.pool.cloud.openstack import OpenStackCloud, OpenStackSettings
 from condor_plugins.pool.cloud.protocol import Server
+from condor_plugins.pool.cloud.workerconfig import ExecuteNode, boot_token, user_data
 from condor_plugins.pool.scaling import Flavour, MachineState
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN

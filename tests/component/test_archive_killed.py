@@ -44,16 +44,16 @@ def test_retention_that_is_killed_loses_and_doubles_nothing(
     code = (
         "import sys\n"
         "from monitors.archive.archive import Archive\n"
-        "from monitors.archive.retention import service, steps\n"
+        "from monitors.archive import retaining\n"
         "from monitors.archive.retention.horizons import Keep, Retention\n"
-        "steps.STEP, steps.ROWS = 200, 50\n"
+        "retaining.STEP, retaining.ROWS = 200, 50\n"
         "keep = Retention(Keep(3600.0, 7200.0))\n"
         "with Archive(sys.argv[1]) as archive:\n"
         "    now = float(sys.argv[2])\n"
         "    def ended():\n"
         "        print(flush=True)\n"
         "        sys.stdin.readline()  # it goes no farther than it is let\n"
-        "    service.retain(archive, keep, now, ended, lambda _: None)\n"
+        "    retaining.retain(archive, keep, now, ended, lambda _: None)\n"
     )
     kills = 0
     for _ in range(6):

@@ -22,8 +22,8 @@ from adon.cli.main import main
 from examples.testbed.postgres import Postgres
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.archive.outbox import Outbox
+from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
-from monitors.archive.retention.service import retain
 from monitors.archive.stores.postgres import PostgresEngine
 from network_provisioner.base.errors import InputError
 

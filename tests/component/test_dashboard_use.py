@@ -35,9 +35,9 @@ from http_load import broker_process
 
 from examples.testbed.ports import free_port
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
-from monitors.archive.retention.service import retain
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.broker import BrokerClient
 

@@ -29,8 +29,8 @@ from adon.planner_request import answers
 from adon.service.serve import serve
 from examples.testbed.ports import free_port
 from monitors.archive.archive import Archive
-from monitors.archive.asked import LEFT_OUT
-from monitors.archive.measurement import Measurement
+from monitors.archive.estimate_sources import LEFT_OUT
+from monitors.base.measurement import Measurement
 from monitors.watcher.actions import GiveBack
 from monitors.watcher.decision_file import DecisionFile
 from monitors.watcher.events import Watched

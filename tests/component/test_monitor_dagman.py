@@ -26,16 +26,16 @@ from waiting import until
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
+from monitors.jobs.condor import Schedd
 from monitors.jobs.jobs import Outcome
 from monitors.workflows.analysis import READ, FailedTask, analyse
-from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import CondorQueue, FoundWorkflow
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
+from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.planned.sub_workflows import derived
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.report import timeline
-from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import AdonError
 
 pytestmark = pytest.mark.component
@@ -263,7 +263,7 @@ def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive
         seen.append((submit_dir.name, status))
 
     follower = Follower((), archive, on_status=on_status)
-    follower.family.found(found)
+    follower.tree.take_in(found)
     assert follower.poll() is False
     (folder / "go").touch()
     thread = threading.Thread(target=follower.run, daemon=True)
@@ -276,8 +276,8 @@ def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive
         "inner": (WorkflowState.DONE, 2, 2),
         "deep": (WorkflowState.DONE, 1, 1),
     }
-    (outer,) = follower.family.roots
-    assert follower.family.total_of(outer).fields()["done"] == 5
+    (outer,) = follower.tree.roots
+    assert follower.tree.total_of(outer).fields()["done"] == 5
     ids = {m.details["name"]: m.subject for m in archive.query("workflow")}
     assert ids["inner"] == derived(ids["outer"], "within")
     assert ids["deep"] == derived(ids["inner"], "deeper")
@@ -294,7 +294,7 @@ def test_a_removed_dag_ends_with_all_inside_it(
     )
     cluster = submit_outer(pool, folder)
     follower = Follower((), archive)
-    follower.family.found(FoundWorkflow(folder, "outer.dag"))
+    follower.tree.take_in(FoundWorkflow(folder, "outer.dag"))
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     # Both have a job in the queue: the inner one its own, the outer one the inner one.
@@ -338,7 +338,7 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     )
     submit_outer(pool, folder)
     follower = Follower((), archive)
-    follower.family.found(FoundWorkflow(folder, "outer.dag"))
+    follower.tree.take_in(FoundWorkflow(folder, "outer.dag"))
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     until((folder / "inner.dag.dagman.out").exists)
@@ -346,11 +346,11 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     (folder / "go").touch()
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    (outer,) = follower.family.roots
+    (outer,) = follower.tree.roots
     assert outer.status is not None and outer.status.state is WorkflowState.DONE
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
-        again.family.found(FoundWorkflow(folder, "outer.dag"))
+        again.tree.take_in(FoundWorkflow(folder, "outer.dag"))
         again.run()
         assert _changes(afterwards) == _changes(archive)
 
@@ -380,7 +380,7 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
         assert time.monotonic() < deadline
         if turn % 5 == 0:
             follower = Follower((), archive)
-            follower.family.found(FoundWorkflow(folder, "outer.dag"))
+            follower.tree.take_in(FoundWorkflow(folder, "outer.dag"))
         if follower.poll():
             break
         done = max((m.details["done"] for m in archive.query("status")), default=0)
@@ -406,7 +406,7 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
     assert sorted(set(told)) == list(range(9)) and told == sorted(told)
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
-        again.family.found(FoundWorkflow(folder, "outer.dag"))
+        again.tree.take_in(FoundWorkflow(folder, "outer.dag"))
         again.run()
         assert _changes(afterwards) == _changes(archive)
 

@@ -32,7 +32,7 @@ from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.discovery import DATABASE, FoundWorkflow, PegasusDatabase
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import ask, parsed
-from monitors.workflows.status import FIELDS, WorkflowState
+from monitors.workflows.logs.status import FIELDS, WorkflowState
 
 pytestmark = [
     pytest.mark.component,

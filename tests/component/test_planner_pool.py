@@ -18,7 +18,7 @@ from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.planned import job_files
 from monitors.workflows.report import failures
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.mapping.mapper import map_workflow
 
 pytestmark = pytest.mark.component
@@ -94,7 +94,7 @@ def starts(case: Case, pool: Pool, handed_over: bool) -> list[str]:
     ]  # fmt: skip
     case.change("workflow", lambda d: d.update(jobs=jobs))
     inputs = case.inputs()
-    mapping = map_workflow(inputs, believe(inputs, now=0.0))
+    mapping = map_workflow(inputs, estimate_world(inputs, now=0.0))
     planned = plan(
         inputs, case.sources, mapping.sites, case.root / "submit", "store", None,
         Options(user="u", python=sys.executable), mapping.priorities if handed_over else None,

@@ -22,7 +22,7 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from examples.testbed.procs import alive, marked
 from network_provisioner.base.errors import AdonError, MissingError
-from site_selector.estimates.believe import DAGMAN_S
+from site_selector.estimates.estimating import DAGMAN_S
 
 pytestmark = pytest.mark.component
 

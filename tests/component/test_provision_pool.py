@@ -27,7 +27,7 @@ from network_provisioner.base.model import LIVE, TransitState
 from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
-from pegasus_hooks.provisioning.provisioned import program
+from pegasus_hooks.provisioning.insertion import program
 from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = pytest.mark.component

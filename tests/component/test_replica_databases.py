@@ -18,9 +18,8 @@ from postgres_world import new_place, server_in
 
 from examples.testbed.postgres import Postgres
 from network_provisioner.base.errors import InputError
+from site_selector.catalogs.replicas import ReplicaDatabase, database_of, find_replicas
 from site_selector.inputs import load_inputs
-from site_selector.replicas.database import ReplicaDatabase, database_of
-from site_selector.replicas.find import find_replicas
 
 pytestmark = pytest.mark.component
 PASSWORD = "opensesame"

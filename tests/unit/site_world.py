@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.catalogs.workflow import parse_workflow

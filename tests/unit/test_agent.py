@@ -19,7 +19,7 @@ from monitor_files import START, Submitted, starting, table
 from waiting import until
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent.agent import Agent, following
 from monitors.measurements.agent.broker_link import BrokerLink
 from monitors.measurements.agent.messages import Assignment, Result

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent import broker_link
-from monitors.measurements.agent.assignments import LEAD_S, PendingAssignments, refusal
-from monitors.measurements.agent.broker_clock import BrokerClock
+from monitors.measurements.agent.assignments import LEAD_S, BrokerClock, PendingAssignments, refusal
 from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.settings import AgentLimits, settings_from_dict
 from monitors.measurements.agent.spool import MOST_RESULT_BYTES, Spool

@@ -16,15 +16,15 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 
 from adon.cli.main import main
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import Moving, read_dag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.client.hookconfig import HookConfig
-from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, BeliefReader
 from pegasus_hooks.advance.booking import MOST_ROUNDS, CorrectionRules, WorkflowReservations
+from pegasus_hooks.advance.job_estimates import DEFAULT_RUN_S, BeliefReader
 from pegasus_hooks.advance.listening import (
     AdvanceReservations,
     StartingListener,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag, in_order
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.job_estimates import Beliefs
 from pegasus_hooks.advance.predict import Prediction, Window, demand, predict
 from pegasus_hooks.advance.progress import JobPhase, JobProgress
 

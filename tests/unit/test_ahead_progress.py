@@ -20,8 +20,8 @@ from monitors.watcher.workflow_files import Files
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.model import Transit, TransitRequest
-from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import WorkflowReservations
+from pegasus_hooks.advance.job_estimates import Beliefs
 from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, AdvanceReservations
 from pegasus_hooks.advance.progress import JobPhase, JobProgress, progress_of
 

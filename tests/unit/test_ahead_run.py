@@ -18,8 +18,8 @@ from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, TransitRequest, TransitState
-from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations
+from pegasus_hooks.advance.job_estimates import Beliefs
 
 MB = 10**6
 PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))

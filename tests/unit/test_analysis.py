@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflow_world import BWA, T0, job, status, transfer
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import Spread, analyse
 
 OUTCOMES = ("done", "failed", "removed")

@@ -15,11 +15,16 @@ from broker_rig import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.alerts.anomalies.model import Anomaly, Sensitivity
-from monitors.alerts.anomalies.records import METRIC, from_measurement, to_measurement, together
-from monitors.alerts.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.model import (
+    METRIC,
+    Anomaly,
+    Sensitivity,
+    from_measurement,
+    to_measurement,
+    together,
+)
+from monitors.alerts.anomalies.service import AnomalyService, SeriesDetectors
 from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics, watch_from_dict
-from monitors.alerts.anomalies.watcher import SeriesDetectors
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from network_provisioner.base.errors import InputError
 

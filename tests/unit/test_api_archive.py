@@ -21,14 +21,14 @@ from fastapi.testclient import TestClient
 from pyarrow import parquet
 from test_api_documented import EXAMPLE, part_of
 
-from adon.service.archive import routers
+from adon.service.monitoring import archive_routers
 from monitors.api.streams import AnswerLimit
 from monitors.api.streams import Stream as Streamed
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.archive.measurement import LONGEST, MOST_DETAILS
 from monitors.archive.prometheus import ArchiveMetrics
+from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
-from monitors.archive.retention.service import retain
+from monitors.base.measurement import LONGEST, MOST_DETAILS
 from monitors.rules import Rule, Rules
 from monitors.workflows.logs.records import TAIL_BYTES
 from monitors.workflows.owners import Owners
@@ -48,7 +48,7 @@ class Here:
         more = [ArchiveMetrics(self.archive, rules, lambda: NOW)]
         self.ring = keyring(rig, site)
         self.app: FastAPI = create_app(
-            rig.broker, self.ring, None, routers(self.archive, rules, lambda: NOW), more
+            rig.broker, self.ring, None, archive_routers(self.archive, rules, lambda: NOW), more
         )
         self.web = TestClient(self.app, raise_server_exceptions=False)
 
@@ -569,7 +569,9 @@ def test_every_example_is_as_it_is_shown(rig: Rig) -> None:
     text = (Path(__file__).resolve().parents[2] / "docs/api-monitoring.md").read_text("utf-8")
     section = text.partition("\n## Measurements\n")[2].partition("\n## ")[0]
     archive = Archive(":memory:")
-    web = TestClient(create_app(rig.broker, more=routers(archive, Rules(), lambda: 1_000_120.0)))
+    web = TestClient(
+        create_app(rig.broker, more=archive_routers(archive, Rules(), lambda: 1_000_120.0))
+    )
     examples = EXAMPLE.findall(section)
     assert len(examples) == section.count("```http")
     for verb, path, sent, shown in examples:

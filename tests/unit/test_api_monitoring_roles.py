@@ -13,7 +13,7 @@ from monitoring_rig import monitored
 from workflow_world import status, workflow
 
 from adon.service.monitoring import described
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from network_provisioner.access import Role
 from network_provisioner.api import description
 

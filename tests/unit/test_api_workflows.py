@@ -28,15 +28,15 @@ from test_api_documented import EXAMPLE, part_of
 from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
 
 from monitors.api import archive as archive_api
-from monitors.api import refreshes, workflows
+from monitors.api import workflows
 from monitors.api.visible import Visible
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.rules import Rules
 from monitors.workflows.follower import Follower
+from monitors.workflows.logs.status import WorkflowState
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.service import KIND, Refresher, answer_id
-from monitors.workflows.status import WorkflowState
 from network_provisioner.access import ANYBODY, Keyring
 from network_provisioner.api import create_app
 from network_provisioner.base.errors import InputError
@@ -62,7 +62,7 @@ class Web:
             keyring(self.rig) if keys else Keyring((), self.rig.clock),
             books(self.rig),
             [
-                refreshes.router(seen, refresher),
+                workflows.refresh_router(seen, refresher),
                 workflows.router(seen),
                 archive_api.router(self.archive, Rules(), self.clock),
             ],
@@ -313,7 +313,7 @@ def followed(tmp_path: Path, archive: Archive) -> Submitted:
 def test_a_directory_on_this_machine_is_read_at_once(
     web: tuple[TestClient, Archive], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refreshes, "EVERY_S", 1e6)
+    monkeypatch.setattr(workflows, "EVERY_S", 1e6)
     client, archive = web
     planned = followed(tmp_path, archive)
     (key,) = archive.latest("status")
@@ -330,7 +330,7 @@ def test_a_directory_on_this_machine_is_read_at_once(
     append(planned.out, table(START + 30, done=3, unready=0))
     assert client.post(f"/v1/workflows/{key}/refresh").json() == answer.json()
     # Later it is, with nothing new as well: a status of its own all the same.
-    monkeypatch.setattr(refreshes, "EVERY_S", 0.0)
+    monkeypatch.setattr(workflows, "EVERY_S", 0.0)
     again = client.post(f"/v1/workflows/{key}/refresh").json()
     assert again["workflow"]["status"]["done"] == 3
     number = again["request"]
@@ -341,7 +341,7 @@ def test_a_directory_on_this_machine_is_read_at_once(
 def test_who_asks_while_it_is_measured_gets_that_answer(
     web: tuple[TestClient, Archive], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refreshes, "EVERY_S", 1e6)  # also who comes late on a busy machine
+    monkeypatch.setattr(workflows, "EVERY_S", 1e6)  # also who comes late on a busy machine
     client, archive = web
     archive.record_many([workflow("w2", host="elsewhere"), workflow("w3", host="elsewhere")])
     with ThreadPoolExecutor(5) as pool:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.archive.estimates import estimate, weighted_median
 from monitors.archive.stores.schema import ensure_schema, is_known
 from monitors.archive.stores.sqlite import SqliteEngine
+from monitors.base.estimates import estimate, weighted_median
 from network_provisioner.base.errors import InputError
 
 

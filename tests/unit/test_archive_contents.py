@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from monitors.archive.archive import Archive, Measurement
-from monitors.archive.contents import copy_archive
+from monitors.archive.export import copy_archive
+from monitors.archive.retaining import retain_metric
 from monitors.archive.retention.horizons import HOUR_S, Keep
-from monitors.archive.retention.steps import steps
 
 COUNT = 600
 KEEP, NOW = Keep(raw_s=HOUR_S), 60 * HOUR_S
@@ -30,7 +30,7 @@ def test_nothing_is_lost_whatever_retention_has_done(
             Measurement(f"m{n}", "rtt", f"s{n % 15}", 1.0 + n % 7, "s", n * 240.0, "x")
             for n in range(COUNT)
         )
-        work = steps(retained, "rtt", KEEP, NOW)
+        work = retain_metric(retained.engine, "rtt", KEEP, NOW)
         for _ in range(done):
             next(work)
 
@@ -53,7 +53,7 @@ def test_nothing_is_lost_whatever_retention_has_done(
         copy_archive(source, target)
         monkeypatch.undo()
         for archive in (source, target):
-            for _ in steps(archive, "rtt", KEEP, NOW):
+            for _ in retain_metric(archive.engine, "rtt", KEEP, NOW):
                 pass
             rolled = archive.engine.rows("SELECT sum(number) FROM rollup")[0][0]
             assert rolled == COUNT

@@ -18,9 +18,9 @@ from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 
 from monitors.archive.archive import Archive, ArchiveError, Selection
 from monitors.archive.export import csv_parts
+from monitors.archive.retaining import retain
 from monitors.archive.retention import rollups
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Retention, RollUp
-from monitors.archive.retention.service import retain
 from monitors.archive.stores import schema
 from monitors.archive.stores.base import Writing
 from monitors.archive.stores.selection import by_number

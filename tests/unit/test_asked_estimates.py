@@ -18,19 +18,19 @@ from test_planner_request import small
 
 from adon.planner_request import MappingAnswer, answers
 from adon.planning import placement
-from monitors.archive import asked
+from monitors.archive import estimate_sources
 from monitors.archive.archive import Archive, Measurement
-from monitors.archive.asked import LEFT_OUT
+from monitors.archive.estimate_sources import LEFT_OUT
 from monitors.archive.knowledge import Knowledge
-from monitors.archive.measurement import UNITS
+from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
-from monitors.archive.retention.service import retain
 from monitors.archive.stores import base
+from monitors.base.measurement import UNITS
 from monitors.rules import Rule, Rules
 from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of
-from site_selector.estimates.believe import believe, subjects
+from site_selector.estimates.estimating import estimate_world, subjects
 
 FACTS = [
     ("throughput", "tacc>mu", 5e7),
@@ -97,14 +97,14 @@ def test_the_broker_the_archive_and_single_questions_tell_the_same(
     monkeypatch.setattr(BrokerClient, "call", counted)
     with serving(here.app) as port:
         broker = BrokerClient(f"http://127.0.0.1:{port}", 60.0, token_of("researcher"))
-        told = asked.ask(broker, None, *subjects(inputs), NOW)
+        told = estimate_sources.ask(broker, None, *subjects(inputs), NOW)
     assert (told.note, calls) == ("", [("POST", "/v1/estimates")])
     with Archive(tmp_path / "a.sqlite") as archive:
         fill(archive)
-        read = asked.ask(None, tmp_path / "a.sqlite", *subjects(inputs), NOW)
-        world = believe(inputs, Knowledge(archive), now=NOW)
+        read = estimate_sources.ask(None, tmp_path / "a.sqlite", *subjects(inputs), NOW)
+        world = estimate_world(inputs, Knowledge(archive), now=NOW)
     assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
-    assert believe(inputs, told, now=NOW) == believe(inputs, read, now=NOW) == world
+    assert estimate_world(inputs, told, now=NOW) == estimate_world(inputs, read, now=NOW) == world
     assert world.waits["t::a:1", "mu"].value == 9.0
     assert world.errors == {"runtime": {"archive": 0.4}}
 
@@ -116,7 +116,7 @@ def test_what_was_rolled_up_is_known(tmp_path: Path) -> None:
         later = NOW + 9 * DAY_S
         retain(archive, Retention(Keep(DAY_S)), later)
         assert archive.query("runtime") == []
-    told = asked.ask(None, file, ["mu", "tacc"], ["t::a:1"], later)
+    told = estimate_sources.ask(None, file, ["mu", "tacc"], ["t::a:1"], later)
     assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
 
 
@@ -126,9 +126,9 @@ def test_a_caller_is_told_what_it_may_see(tmp_path: Path) -> None:
     fill(here.archive)
     with serving(here.app) as port:
 
-        def told(role: str) -> asked.AskedEstimates:
+        def told(role: str) -> estimate_sources.AskedEstimates:
             broker = BrokerClient(f"http://127.0.0.1:{port}", 60.0, token_of(role))
-            return asked.ask(broker, None, ["mu", "tacc"], ["t::a:1"], NOW)
+            return estimate_sources.ask(broker, None, ["mu", "tacc"], ["t::a:1"], NOW)
 
         assert {metric for metric, _ in told("researcher").known} == {"queue_wait", "rtt"}
         assert len(told("engineer").known) == len({*FACTS}) - 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hooks_world import PRE, FakeBroker, journal, make_submit_dir, move
 
-from monitors.watcher.hook_server import SOCKET, serving
+from monitors.watcher.program import SOCKET, serving
 from network_provisioner.client import hookclient
 from pegasus_hooks import by_watcher
 from pegasus_hooks.prepost import hookrun
@@ -89,11 +89,11 @@ def test_the_watchers_work_is_the_hooks_own(where: Path, broker: FakeBroker) -> 
     (where / "hooks.json").write_text('{"broker": "http://127.0.0.1:1"}')  # starts no watcher
     os.chdir("/")
     run = str(where / "run")
-    assert hookrun.served(["pre", run, *call(where, *CALL)]) == 0
+    assert hookrun.run_for_watcher(["pre", run, *call(where, *CALL)]) == 0
     (asked,) = broker.asked
     assert (asked.job, asked.retry) == (JOB, 1)
     post = call(where, "--retry", "1", "--", "-r", "3", "-M", "x.meta", f".//00/00/{JOB}.out")
-    assert hookrun.served(["post", run, *post]) == 0
+    assert hookrun.run_for_watcher(["post", run, *post]) == 0
     assert [(r[0], r[3]) for r in broker.released] == [(asked.id, "exit 3")]
     assert [line["event"] for line in journal(where / "run")] == ["decision", "transfer"]
 

@@ -12,7 +12,7 @@ from cli_world import CONFIG, adon, config_file, refusal, write_world
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adon.planning import live
+from adon.planning import holdings
 from adon.planning.holdings import Holdings, Waiting, holdings_dict, parse_holdings
 from adon.planning.placement import place
 from condor_plugins.pool.sitepool import SitePool
@@ -84,7 +84,7 @@ def test_what_others_hold_is_taken_off_where_a_workflow_is_planned(
     assert sites("--holdings", "held.yml") == {"tacc"}
     # So does whoever plans with an adon.yml that names the file; what is wrong with it is told.
     four = {"mu": SitePool("mu", 0.0, 4, 4, ahead=0.0), "tacc": SitePool("tacc", 0.0, 8, 8)}
-    monkeypatch.setattr(live, "ask_pool", lambda _: four)
+    monkeypatch.setattr(holdings, "ask_pool", lambda _: four)
     config = config_file(tmp_path, pool={"holdings": "held.yml"})
     assert sites("--config", config) == {"tacc"}
     Path("held.yml").write_text(held.replace("mu", "muu"))

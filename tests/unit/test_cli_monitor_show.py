@@ -22,13 +22,13 @@ from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
 from adon.cli.monitor_text import analysis_text, list_text, status_text
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.follower import Follower
+from monitors.workflows.logs.status import WorkflowState
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.sink import BrokerRequests
-from monitors.workflows.status import WorkflowState
 
 NOBODY_ANSWERED = "adon: nobody who follows it answered: this is what is known\n"
 MEASURED = [

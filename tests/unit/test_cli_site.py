@@ -21,7 +21,7 @@ from cli_world import (
 )
 from network_world import RELAYED
 
-from adon.planning import live
+from adon.planning import holdings
 from condor_plugins.pool.sitepool import SitePool
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.client.broker import BrokerClient
@@ -86,7 +86,7 @@ def test_who_does_not_answer_is_told_in_one_line_and_the_catalogs_are_used(
     def silent(collector: str) -> dict[str, SitePool]:
         raise AdonError(f"HTCondor at {collector} did not answer: no route")
 
-    monkeypatch.setattr(live, "ask_pool", silent)
+    monkeypatch.setattr(holdings, "ask_pool", silent)
     ran = adon(
         "site", "show", "--sites", "sites.yml", "--pool", "cm:9618", "--broker", f"http://{NOBODY}"
     )
@@ -108,7 +108,7 @@ def test_the_pool_is_asked_when_told_or_when_adon_yml_has_one(
         asked.append(collector)
         return {"mu": SitePool("mu", 0.0, 7, idle_slots=7, ahead=0.0)}
 
-    monkeypatch.setattr(live, "ask_pool", answer)
+    monkeypatch.setattr(holdings, "ask_pool", answer)
     shown = lines(adon("site", "show", "--sites", "sites.yml", "--pool"))
     assert any(line.startswith("mu N 7 collector") for line in shown)
     assert any(line.startswith("T_q never collector") for line in shown)  # tacc is not in it
@@ -124,7 +124,7 @@ def test_cores_that_wait_for_disks_are_told(
     workflow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = {"mu": SitePool("mu", 0.0, 8, idle_slots=3, ahead=0.0, stalled=2.5)}
-    monkeypatch.setattr(live, "ask_pool", lambda _collector: pool)
+    monkeypatch.setattr(holdings, "ask_pool", lambda _collector: pool)
     told = lines(adon("site", "explain", workflow, "--sites", "sites.yml", "--pool"))
     assert "N 3 [collector " in " ".join(told)
     assert "of 6, beside 5 jobs that run; of 8 slots, 2 wait for disks (I/O wait)]" in " ".join(
@@ -135,9 +135,9 @@ def test_cores_that_wait_for_disks_are_told(
 def test_a_real_process_that_cannot_reach_a_collector_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live, "_POOL_TIMEOUT_S", 600.0)  # it starts late on a busy machine
+    monkeypatch.setattr(holdings, "_POOL_TIMEOUT_S", 600.0)  # it starts late on a busy machine
     with pytest.raises(AdonError, match=rf"^HTCondor at {NOBODY} did not answer: ") as refused:
-        live.ask_pool(NOBODY)
+        holdings.ask_pool(NOBODY)
     assert "\n" not in str(refused.value) and "Traceback" not in str(refused.value)
 
 
@@ -147,7 +147,7 @@ def test_a_pool_whose_slots_name_no_site_is_no_answer(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(AdonError, match="HTCondor has no slot that names its site"):
-        live.ask_pool("")
+        holdings.ask_pool("")
 
 
 def test_a_pool_that_takes_too_long_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_a_pool_that_takes_too_long_is_no_answer(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(AdonError, match="HTCondor at cm did not answer within 15 s"):
-        live.ask_pool("cm")
+        holdings.ask_pool("cm")
 
 
 @pytest.mark.parametrize("words", [["workflow.yml"], ["a b"], ["http://cm"]])
@@ -175,7 +175,7 @@ def test_adon_yml_tells_the_network_and_a_resting_broker_is_no_news(
 @pytest.mark.parametrize("section", [CONFIG["topology"], RELAYED.topology()])
 def test_the_broker_tells_the_network_and_what_is_reserved(section: dict[str, Any]) -> None:
     topology = topology_from_dict(section)
-    found, used = live.network_from_broker(describe_load(topology, Ledger.of(topology), 0.0))
+    found, used = holdings.network_from_broker(describe_load(topology, Ledger.of(topology), 0.0))
     assert [(n.name, n.kind) for n in found.nodes.values()] == [
         (n.name, n.kind) for n in topology.nodes.values()
     ]
@@ -187,13 +187,13 @@ def test_the_broker_tells_the_network_and_what_is_reserved(section: dict[str, An
 def test_an_answer_that_is_no_topology_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokerClient, "topology", lambda _: {"links": [{"a": 1}]})
     with pytest.raises(BrokerError, match="sent an answer that is not a topology"):
-        live.ask_network(BrokerClient(f"http://{NOBODY}"))
+        holdings.ask_network(BrokerClient(f"http://{NOBODY}"))
 
 
 def test_capacity_minus_what_is_reserved(monkeypatch: pytest.MonkeyPatch, workflow: Path) -> None:
     topology = topology_from_dict(CONFIG["topology"])
     used = {("s1", "s2"): 150e6}
-    monkeypatch.setattr(live, "ask_network", lambda broker: (topology, used))
+    monkeypatch.setattr(holdings, "ask_network", lambda broker: (topology, used))
     found = lines(adon("site", "show", "--sites", "sites.yml", "--broker"))
     (line,) = [row for row in found if row.startswith("mu>tacc")]
     assert line.startswith("mu>tacc Γ_a 50 Mb/s topology")

@@ -14,7 +14,7 @@ from network_world import star
 from provision_world import text
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(8)}}
 GROW = """

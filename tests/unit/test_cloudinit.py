@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from condor_plugins.pool.cloud.cloudinit import CONFIG, TOKEN, ExecuteNode, boot_token, user_data
+from condor_plugins.pool.cloud.workerconfig import CONFIG, TOKEN, ExecuteNode, boot_token, user_data
 
 NODE = ExecuteNode("10.0.0.1:9618", "mu", 600.0, {"UID_DOMAIN": "x"}, ("apt-get install condor",))
 

@@ -11,7 +11,7 @@ from monitor_files import START, SUB, Submitted, event, executing, submitted, te
 from condor_plugins.pool.run_times import RunTimes
 from monitors.alerts.notices.workflows import workflow_notice
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import FailedTask, analyse
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.overview import Overview, job_row

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from network_world import demo_network
 
 from adon.config.adon_yml import parse_config
+from adon.config.monitoring import check_monitoring
 from adon.config.sections import MonitoringConfig
 from adon.service.measuring import AgentWatch, Sweeper
-from adon.service.measuring import check as check_settings
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, AgentReport, RegisteredAgent
 from monitors.measurements.result_validation import validated
 from monitors.measurements.runs import Run, new_run
@@ -254,7 +254,7 @@ def test_owners_are_found_and_remembered() -> None:
 )
 def test_settings_that_cannot_be_meant(section: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        check_settings(MonitoringConfig(**section), demo_network())
+        check_monitoring(MonitoringConfig(**section), demo_network())
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from monitor_files import START, exiting, removal, stamp, starting, table, whole_run
 
 from monitors.workflows.logs.dagman import DagmanParser, StatusChange, StepKind
-from monitors.workflows.status import WorkflowState
+from monitors.workflows.logs.status import WorkflowState
 
 
 def read(text: str | bytes) -> list[StatusChange]:

@@ -20,11 +20,9 @@ from test_api_documented import EXAMPLE, part_of
 from adon.dashboard import decisions
 from adon.dashboard.decisions import KINDS, ShownDecision, newest
 from adon.dashboard.layout import layout_of
-from adon.dashboard.pages import PATHS, ROOT, read_files
-from adon.dashboard.pages import router as pages
-from adon.dashboard.routes import router
+from adon.dashboard.routes import PATHS, ROOT, pages_router, read_files, router
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.api import create_app
 from network_provisioner.base.model import TransitRequest, TransitState
@@ -45,7 +43,7 @@ def archive() -> Iterator[Archive]:
 
 
 def client_of(rig: Rig, archive: Archive, *, keys: bool) -> TestClient:
-    routes = [pages(), router(rig.broker, archive, Rules(), rig.topology)]
+    routes = [pages_router(), router(rig.broker, archive, Rules(), rig.topology)]
     app = create_app(rig.broker, keyring(rig) if keys else None, books(rig), routes, pages=PATHS)
     return TestClient(app, follow_redirects=False)
 

@@ -28,8 +28,8 @@ from examples.demo.running import (
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
 from monitors.jobs.jobs import Attempt, Outcome
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import AdonError
 
 

@@ -14,10 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.measurements.agent.beside import Post
-from monitors.measurements.agent.disks import DiskReporter
-from monitors.measurements.disks.histograms import hosts_disks, io_wait_histogram, write_histogram
-from monitors.measurements.disks.periods import DiskReport, ProcessSecond, row
+from monitors.measurements.agent.host_reports import DiskReporter, Post
+from monitors.measurements.disks.periods import (
+    DiskReport,
+    ProcessSecond,
+    hosts_disks,
+    io_wait_histogram,
+    row,
+    write_histogram,
+)
 from monitors.measurements.disks.reader import DiskReader, parse_stat
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.state.disks import DiskSample

@@ -23,7 +23,7 @@ from site_selector.edge import (
     offer,
     residual,
 )
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.explain.edgewords import decision_dict, decision_text, reason
 from site_selector.inputs import Inputs
@@ -311,7 +311,7 @@ def network() -> Topology:
 
 def edge(topology: Topology | None = None) -> Edge:
     inputs = three_jobs()
-    world = believe(inputs, now=0.0, live=Live(topology=topology), output_site="mu")
+    world = estimate_world(inputs, now=0.0, live=Live(topology=topology), output_site="mu")
     return edge_of(inputs, world, "mu", ["mu"], ["tacc", "data"], topology)
 
 
@@ -337,7 +337,7 @@ def test_the_terms_by_hand() -> None:
 
 def test_results_take_the_links_to_every_output_site() -> None:
     inputs = three_jobs()
-    world = believe(inputs, now=0.0, output_site="mu,data")
+    world = estimate_world(inputs, now=0.0, output_site="mu,data")
     found = edge_of(inputs, world, "mu,data", ["mu"], ["tacc"])
     legs = [{leg.name: leg.s_t_bytes for leg in way.legs} for way in found.ways]
     assert legs == [
@@ -375,7 +375,7 @@ def test_each_layer_is_a_way_of_its_own() -> None:
 
 def test_where_no_site_can_run_all_of_it() -> None:
     inputs = three_jobs()
-    world = believe(inputs, now=0.0, output_site="mu")
+    world = estimate_world(inputs, now=0.0, output_site="mu")
     found = edge_of(inputs, world, "mu", [], ["data"])
     decision = decide(Needs("w"), found.ways, found.total)
     assert decision.taken is None

@@ -25,27 +25,27 @@ from site_world import (
 )
 
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
-from site_selector.estimates.beliefs import Belief, ComputeBelief, SiteBelief, World
-from site_selector.estimates.believe import DAGMAN_S, DEFAULT_WORKERS, believe, believe_sites
+from site_selector.estimates.estimating import (
+    DAGMAN_S,
+    DEFAULT_WORKERS,
+    estimate_sites,
+    estimate_world,
+)
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
-from site_selector.estimates.uncertainty import (
-    Uncertainty,
-    relative_error,
-    scenarios,
-    uncertainty_of,
-)
+from site_selector.estimates.world import Belief, ComputeBelief, SiteBelief, World
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
+from site_selector.mapping.uncertainty import Uncertainty, relative_error, scenarios, uncertainty_of
 from site_selector.problem import NEVER_S, Problem, build_problem, file_sizes
 
 
 def test_without_measurements_the_catalog_then_defaults() -> None:
-    world = believe(world_inputs(), now=NOW)
+    world = estimate_world(world_inputs(), now=NOW)
     assert world.sites["mu"].workers == Belief(8, "catalog")
     assert world.sites["mu"].queue_wait == Belief(30, "catalog")
     assert world.sites["tacc"].workers == Belief(DEFAULT_WORKERS, "default")
@@ -60,10 +60,10 @@ def test_without_measurements_the_catalog_then_defaults() -> None:
 
 
 def test_a_site_without_workers_has_an_infinite_queue() -> None:
-    world = believe(world_inputs(), now=NOW)
+    world = estimate_world(world_inputs(), now=NOW)
     assert math.isinf(world.sites["local"].queue_wait.value)
     pool = {"mu": SitePool("mu", 990.0, 3, 3, ahead=0.0), "tacc": SitePool("tacc", 990.0, 0)}
-    gone = believe(world_inputs(), now=NOW, live=Live(pool))
+    gone = estimate_world(world_inputs(), now=NOW, live=Live(pool))
     assert gone.sites["mu"].workers == Belief(3, "collector", 990.0)
     assert math.isinf(gone.sites["tacc"].queue_wait.value)
 
@@ -77,7 +77,7 @@ def test_measurements_beat_the_catalog_and_keep_their_age() -> None:
             ("runtime", "t::a:1.0@mu"): estimate_of(12.0),
         }
     )
-    world = believe(world_inputs(), known, now=NOW)
+    world = estimate_world(world_inputs(), known, now=NOW)
     path = world.paths["mu", "tacc"]
     assert path.gamma_a == Belief(150e6, "archive", 940, 5e6)
     assert path.gamma_a.as_dict(NOW)["age_s"] == 60
@@ -89,7 +89,7 @@ def test_measurements_beat_the_catalog_and_keep_their_age() -> None:
 
 def test_nothing_from_the_future_is_used() -> None:
     known = Measurements({("queue_wait", "mu"): estimate_of(4, at=NOW + 1)})
-    assert believe(world_inputs(), known, now=NOW).sites["mu"].queue_wait.source == "catalog"
+    assert estimate_world(world_inputs(), known, now=NOW).sites["mu"].queue_wait.source == "catalog"
 
 
 def test_a_measurement_elsewhere_is_carried_over_by_the_ratio_of_the_catalogs() -> None:
@@ -98,12 +98,12 @@ def test_a_measurement_elsewhere_is_carried_over_by_the_ratio_of_the_catalogs() 
         "tacc": {"adon.rate": "10 MB/s"},
     }
     known = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(20e6, at=800)})
-    belief = believe(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].belief
+    belief = estimate_world(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].belief
     assert belief.value == pytest.approx(5e6)  # tacc is a quarter of mu, and mu is half as fast
     assert (belief.source, belief.at, belief.note) == ("archive", 800, "measured at mu")
     # No entry makes a site that nobody tried faster than one that was.
     known = Measurements({("compute_rate", "t::a:1.0@tacc"): estimate_of(5e6, at=800)})
-    belief = believe(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "mu"].belief
+    belief = estimate_world(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "mu"].belief
     assert belief.value == pytest.approx(5e6)
 
 
@@ -124,12 +124,14 @@ def test_the_best_path_of_a_topology_minus_its_use() -> None:
             ],
         }
     )
-    path = believe(world_inputs(), now=NOW, live=Live(topology=topology)).paths["mu", "tacc"]
+    path = estimate_world(world_inputs(), now=NOW, live=Live(topology=topology)).paths["mu", "tacc"]
     assert path.gamma_a == Belief(200e6, "topology", NOW, note="mu-s1-tacc")
     assert path.link_bps == 200e6
     assert path.rtt_s == pytest.approx(0.053)
     busy = {("s1", "tacc"): 190e6}
-    path = believe(world_inputs(), now=NOW, live=Live(None, topology, busy)).paths["mu", "tacc"]
+    path = estimate_world(world_inputs(), now=NOW, live=Live(None, topology, busy)).paths[
+        "mu", "tacc"
+    ]
     assert path.gamma_a.value == 20e6
     assert path.gamma_a.note == "mu-r1-tacc"
 
@@ -140,7 +142,7 @@ def test_gamma_t_binds_where_buffers_are_small() -> None:
                "adon.buffer": 65536},
         "tacc": {},
     }  # fmt: skip
-    path = believe(world_inputs(hints), now=NOW).paths["mu", "tacc"]
+    path = estimate_world(world_inputs(hints), now=NOW).paths["mu", "tacc"]
     assert path.bound == "Γ_t"
     assert path.rate_bps == pytest.approx(65536 * 8 / 0.053)
 
@@ -149,13 +151,13 @@ def test_measured_loss_and_round_trips_come_before_what_was_written_down() -> No
     hints: dict[str, dict[str, object]] = {
         "mu": {"adon.rtt.tacc": "10 ms", "adon.bandwidth.tacc": "10 Gb/s"}, "tacc": {},
     }  # fmt: skip
-    written = believe(world_inputs(hints), now=NOW).paths["mu", "tacc"].gamma_t
+    written = estimate_world(world_inputs(hints), now=NOW).paths["mu", "tacc"].gamma_t
     assert (written.source, written.at) == ("catalog", None)
     known = {
         ("rtt", "mu>tacc"): estimate_of(0.1, at=950),
         ("loss", "mu>tacc"): estimate_of(1e-4, at=960),
     }
-    path = believe(world_inputs(hints), Measurements(known), now=NOW).paths["mu", "tacc"]
+    path = estimate_world(world_inputs(hints), Measurements(known), now=NOW).paths["mu", "tacc"]
     # Four streams of 1460 B · 8 / 0.1 s · 1.2247 / 0.01: Mathis et al.
     assert path.gamma_t.value == pytest.approx(4 * 1460 * 8 / 0.1 * 1.5**0.5 / 0.01)
     assert (path.gamma_t.source, path.gamma_t.at, path.bound) == ("archive", 960, "Γ_t")
@@ -170,15 +172,15 @@ def test_a_runtime_of_the_job_beats_that_of_the_transformation_but_no_measuremen
         transformations_text({"a": ["mu"]}, {"a": 60}),
     )
     inputs = inputs_from(flow, *texts)
-    problem = build_problem(inputs, believe(inputs, now=NOW))
+    problem = build_problem(inputs, estimate_world(inputs, now=NOW))
     assert problem.compute_s[:, 0].tolist() == pytest.approx([7, 60])
     known = Measurements({("runtime", "t::a:1.0@mu"): estimate_of(12.0)})
-    problem = build_problem(inputs, believe(inputs, known, now=NOW))
+    problem = build_problem(inputs, estimate_world(inputs, known, now=NOW))
     assert problem.compute_s[:, 0].tolist() == pytest.approx([12, 12])
 
 
 def _sizes(inputs: Inputs, world: World | None = None) -> dict[str, float]:
-    return file_sizes(inputs, world or believe(inputs, now=NOW))[0]
+    return file_sizes(inputs, world or estimate_world(inputs, now=NOW))[0]
 
 
 def test_undeclared_outputs_final_ones_are_a_tenth() -> None:
@@ -199,7 +201,7 @@ def test_shared_inputs_are_not_written_again_by_every_reader() -> None:
 def test_a_learnt_ratio_and_declared_sizes_come_first() -> None:
     inputs = world_inputs()
     known = Measurements({("output_ratio", "t::a:1.0"): estimate_of(0.5)})
-    assert _sizes(inputs, believe(inputs, known, now=NOW))["h"] == pytest.approx(25e6)
+    assert _sizes(inputs, estimate_world(inputs, known, now=NOW))["h"] == pytest.approx(25e6)
     flow = workflow_text(
         [job("x", "a", ["f"], ["g"], sizes={"g": 77}), job("y", "a", ["g"], ["h"])]
     )
@@ -219,7 +221,7 @@ def test_carrying_over_between_like_sites_changes_nothing(
     metric = "compute_rate" if kind == "rate" else "runtime"
     known = Measurements({(metric, "t::a:1.0@mu"): estimate_of(value)})
     inputs = world_inputs({"mu": {}, "tacc": {}}, {"a": default})
-    found = believe(inputs, known, now=NOW).compute
+    found = estimate_world(inputs, known, now=NOW).compute
     assert found["t::a:1.0", "tacc"].kind == kind
     assert found["t::a:1.0", "tacc"].belief.value == pytest.approx(value)
 
@@ -237,7 +239,7 @@ def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measur
 
     def tacc(**told: float) -> Belief:
         pool = pool_of(mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, **told))  # type: ignore[arg-type]
-        return believe(inputs, source, now=NOW, live=Live(pool)).sites["tacc"].queue_wait
+        return estimate_world(inputs, source, now=NOW, live=Live(pool)).sites["tacc"].queue_wait
 
     assert tacc() == Belief(60, "catalog")  # slots are known, nobody knows who waits for them
     seen = tacc(idle_slots=4, ahead=0.0)
@@ -253,7 +255,7 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
     pool = pool_of(
         mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, idle_slots=4, ahead=0.0)
     )
-    world = believe(inputs, source, now=NOW, live=Live(pool))
+    world = estimate_world(inputs, source, now=NOW, live=Live(pool))
     assert world.sites["tacc"].queue_wait.value == 20.0
 
 
@@ -267,7 +269,11 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
 )
 def test_cores_that_stand_still_for_disks_are_no_workers(stalled: float, n: int, note: str) -> None:
     pool = pool_of(mu=SitePool("mu", 995.0, 8, idle_slots=8, ahead=0.0, stalled=stalled))
-    found = believe(world_inputs(), Measurements({}), now=NOW, live=Live(pool)).sites["mu"].workers
+    found = (
+        estimate_world(world_inputs(), Measurements({}), now=NOW, live=Live(pool))
+        .sites["mu"]
+        .workers
+    )
     assert found == Belief(n, "collector", 995.0, note=note)
 
 
@@ -276,7 +282,9 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
 
     def wait(**told: object) -> Belief:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, **told))  # type: ignore[arg-type]
-        return believe(world_inputs(), source, now=NOW, live=Live(pool)).sites["mu"].queue_wait
+        return (
+            estimate_world(world_inputs(), source, now=NOW, live=Live(pool)).sites["mu"].queue_wait
+        )
 
     # Five jobs ahead of four busy slots that are held for 60 s: the sixth to fall free is ours.
     found = wait(ahead=5.0, run_s=60.0)
@@ -305,7 +313,7 @@ def busy(site: str, slots: int, idle: int, **told: object) -> SitePool:
 def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     def mu(pool: SitePool, *held: Holding) -> SiteBelief:
         live = Live(pool_of(mu=pool)).with_held(held)
-        return believe(world_inputs(), now=NOW, live=live).sites["mu"]
+        return estimate_world(world_inputs(), now=NOW, live=live).sites["mu"]
 
     some = mu(busy("mu", 8, 6, start_s=20.0))
     assert (some.workers.value, some.queue_wait.value, some.lacks) == (6, 20, "")
@@ -319,7 +327,7 @@ def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     assert never.lacks == "workers at mu: 1 needed, 0 of 8 free, held by big"
     # Edge optimisation takes it off itself.
     live = Live(pool_of(mu=busy("mu", 8, 6)))
-    assert believe(world_inputs(), now=NOW, live=live.idle()).sites["mu"].workers.value == 8
+    assert estimate_world(world_inputs(), now=NOW, live=live.idle()).sites["mu"].workers.value == 8
     assert live.in_pool() == (Holding("jobs that run", {workers_of("mu"): 2.0}),)
 
 
@@ -328,7 +336,9 @@ def test_a_measured_path_carries_no_more_than_is_left_of_it() -> None:
 
     def gamma(*held: Holding) -> Belief:
         live = Live().with_held(held)
-        return believe(world_inputs(), source, now=NOW, live=live).paths["mu", "tacc"].gamma_a
+        return (
+            estimate_world(world_inputs(), source, now=NOW, live=live).paths["mu", "tacc"].gamma_a
+        )
 
     held = Holding("big", {bandwidth_of("mu", "tacc"): 120e6})
     assert gamma().value == 150e6
@@ -352,13 +362,13 @@ def test_what_nobody_measured_is_not_believed_better_than_what_was() -> None:
         ("throughput", "tacc>mu"): estimate_of(50e6),
         ("queue_wait", "mu"): estimate_of(4.0),
     }
-    world = believe(world_inputs(flattered()), Measurements(measured), now=NOW)
+    world = estimate_world(world_inputs(flattered()), Measurements(measured), now=NOW)
     path = world.paths["mu", "far"].gamma_a
     assert (path.value, path.source) == (pytest.approx(200e6), "catalog")
     assert path.note == "times 0.25, as 2 measured paths were"
     assert world.sites["far"].queue_wait.value == 4.0
     assert world.sites["far"].queue_wait.note == "measured at mu"
-    plain = believe(world_inputs(flattered()), now=NOW)
+    plain = estimate_world(world_inputs(flattered()), now=NOW)
     assert plain.paths["mu", "far"].gamma_a == Belief(800e6, "catalog")
 
 
@@ -367,7 +377,7 @@ def test_what_a_workflow_takes_beside_its_jobs_is_reckoned_with() -> None:
     inputs = world_inputs({"mu": {}, "tacc": {}})
     ends = []
     for source in (None, known):
-        problem = build_problem(inputs, believe(inputs, source, now=NOW))
+        problem = build_problem(inputs, estimate_world(inputs, source, now=NOW))
         ends.append(Estimator(problem).makespan([0, 0]))
     assert ends[1] == pytest.approx(ends[0] + 9.0)
 
@@ -378,7 +388,7 @@ def test_programs_that_nobody_ran_are_as_far_off_their_entry_as_others() -> None
     where = {"a": list(sites), "b": list(sites)}
     inputs = inputs_of(jobs, sites, {"f": ("mu", 1000)}, where, {"a": 10.0, "b": 30.0})
     source = Measurements({("runtime", "t::a:1.0@mu"): estimate_of(5.0)})
-    found = believe(inputs, source, now=NOW).compute["t::b:1.0", "tacc"]
+    found = estimate_world(inputs, source, now=NOW).compute["t::b:1.0", "tacc"]
     assert (found.kind, found.belief.value) == ("runtime", pytest.approx(15.0))
     assert found.belief.note.endswith("times 0.5, as 1 measured programs were")
 
@@ -388,7 +398,7 @@ def test_how_far_catalogs_were_off_is_learned_where_enough_was_measured() -> Non
         ("throughput", f"{a}>{b}"): estimate_of(value)
         for a, b, value in (("mu", "tacc", 40e6), ("tacc", "mu", 50e6), ("mu", "far", 240e6))
     }
-    world = believe(world_inputs(flattered()), Measurements(measured), now=NOW)
+    world = estimate_world(world_inputs(flattered()), Measurements(measured), now=NOW)
     learned = world.paths["far", "tacc"].gamma_a
     assert learned.value == pytest.approx(0.25 * 800e6)
     assert 0.1 < relative_error(learned, NOW) < 0.9
@@ -403,7 +413,7 @@ def test_sites_that_are_none_of_the_pool_s_are_believed_as_before() -> None:
         replicas_text({"f": ("mu", 100)}),
         transformations_text({"a": ["mu", "grid", "local"]}),
     )
-    sites = believe(inputs, now=NOW, live=Live({})).sites
+    sites = estimate_world(inputs, now=NOW, live=Live({})).sites
     assert math.isinf(sites["mu"].queue_wait.value)
     assert sites["grid"].workers == Belief(16, "catalog")
     assert sites["local"].workers == Belief(DEFAULT_WORKERS, "default")
@@ -414,7 +424,9 @@ def test_runtimes_of_the_schedd_come_before_the_archive() -> None:
 
     def gamma_c(count: int) -> ComputeBelief:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, runtimes={"t::a:1.0": (12.0, count)}))
-        return believe(world_inputs(), source, now=NOW, live=Live(pool)).compute["t::a:1.0", "mu"]
+        return estimate_world(world_inputs(), source, now=NOW, live=Live(pool)).compute[
+            "t::a:1.0", "mu"
+        ]
 
     assert (gamma_c(3).kind, gamma_c(3).belief.value) == ("runtime", 12.0)
     assert (gamma_c(3).belief.source, gamma_c(3).belief.at) == ("schedd", 995.0)
@@ -426,12 +438,14 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
     pool = pool_of(
         mu=SitePool("mu", NOW, 4, mips=10_000.0), tacc=SitePool("tacc", NOW, 4, mips=30_000.0)
     )
-    guess = believe(inputs, now=NOW, live=Live(pool)).compute
+    guess = estimate_world(inputs, now=NOW, live=Live(pool)).compute
     assert guess["t::a:1.0", "mu"].belief.value == DEFAULT_RATE / 2
     assert guess["t::a:1.0", "tacc"].belief.value == DEFAULT_RATE * 1.5
     assert "30000 Mips (collector)" in guess["t::a:1.0", "tacc"].belief.note
     source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(4e6)})
-    carried = believe(inputs, source, now=NOW, live=Live(pool)).compute["t::a:1.0", "tacc"].belief
+    carried = (
+        estimate_world(inputs, source, now=NOW, live=Live(pool)).compute["t::a:1.0", "tacc"].belief
+    )
     assert carried.value == pytest.approx(12e6)
     assert carried.note == "measured at mu, by the machines' speed"
 
@@ -450,7 +464,7 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
     }
 
     def waits(pool: dict[str, SitePool] | None = None) -> tuple[Problem, Belief]:
-        world = believe(inputs, Measurements(known), now=NOW, live=Live(pool))
+        world = estimate_world(inputs, Measurements(known), now=NOW, live=Live(pool))
         return build_problem(inputs, world), world.wait("t::b:1.0", "mu")
 
     problem, wait = waits()
@@ -459,7 +473,7 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
     assert Estimator(problem).makespan([0, 0, 0]) == pytest.approx(40 + 5 + problem.overhead_s)
     queue = {"mu": SitePool("mu", NOW, 1, ahead=0.0, run_s=60.0)}
     assert waits(queue)[1].value == 60 + 38
-    placed = map_workflow(inputs, believe(inputs, Measurements(known), now=NOW)).placements
+    placed = map_workflow(inputs, estimate_world(inputs, Measurements(known), now=NOW)).placements
     shown = {one.job: one.alternatives[0] for one in placed}
     assert (shown["y"].t_q_s, shown["y"].inputs["t_q"]["value"]) == (40.0, 40.0)
     assert (shown["x0"].t_q_s, shown["x0"].inputs["t_q"]["value"]) == (2.0, 2.0)
@@ -470,7 +484,7 @@ def test_a_site_that_a_kind_never_tried_is_not_believed_the_quicker_for_it() -> 
         ("queue_wait", "mu"): estimate_of(2.0),
         ("queue_wait", "t::a:1.0@mu"): estimate_of(9.0),
     }
-    world = believe(world_inputs({"mu": {}, "tacc": {}}), Measurements(known), now=NOW)
+    world = estimate_world(world_inputs({"mu": {}, "tacc": {}}), Measurements(known), now=NOW)
     assert [world.wait("t::a:1.0", site).value for site in ("mu", "tacc")] == [9.0, 9.0]
     assert world.wait("t::a:1.0", "tacc").note == "measured at mu; +7 s for such jobs elsewhere"
 
@@ -511,7 +525,7 @@ def test_what_cannot_be_is_left_out_and_told(
             return self.known.get((metric, subject))
 
     world, plain = (
-        believe(world_inputs(), source, now=NOW, live=Live(topology=linked()))
+        estimate_world(world_inputs(), source, now=NOW, live=Live(topology=linked()))
         for source in (Asked(known), None)
     )
     assert world.note.startswith(f"left out, and the catalogs believed: {metric} of {subject}: ")
@@ -522,16 +536,18 @@ def test_what_cannot_be_is_left_out_and_told(
 def test_what_rests_on_transfers_that_cannot_be_is_left_out_too() -> None:
     names = {"throughput": 9e12, "transfer_rate": 1e12, "transfer_start": 2.0}
     known = {(metric, "mu>tacc"): estimate_of(value) for metric, value in names.items()}
-    path = believe(world_inputs(), Measurements(known), now=NOW, live=Live(topology=linked()))
+    path = estimate_world(
+        world_inputs(), Measurements(known), now=NOW, live=Live(topology=linked())
+    )
     assert path.paths["mu", "tacc"].gamma_a.source == "topology"
 
 
 def test_an_archive_without_a_measurement_and_with_one() -> None:
-    empty = believe(world_inputs(), Measurements({}), now=NOW)
+    empty = estimate_world(world_inputs(), Measurements({}), now=NOW)
     assert empty.note == "nothing was measured here yet, and the catalogs are believed"
-    assert believe(world_inputs(), now=NOW).note == ""
+    assert estimate_world(world_inputs(), now=NOW).note == ""
     once = Measurements({("queue_wait", "mu"): estimate_of(4.0, at=NOW, count=1)})
-    wait = believe(world_inputs(), once, now=NOW).sites["mu"].queue_wait
+    wait = estimate_world(world_inputs(), once, now=NOW).sites["mu"].queue_wait
     often = replace(wait, count=9)
     assert (relative_error(wait, NOW), relative_error(often, NOW)) == (0.3, 0.1)
 
@@ -543,7 +559,7 @@ DAY = 86400.0
 
 def gamma_a(found: Estimate, now: float, hints: dict[str, dict[str, object]]) -> Belief:
     known = Measurements({("throughput", "mu>tacc"): found})
-    return believe(world_inputs(hints), known, now=now).paths["mu", "tacc"].gamma_a
+    return estimate_world(world_inputs(hints), known, now=now).paths["mu", "tacc"].gamma_a
 
 
 CATALOG: dict[str, dict[str, object]] = {"mu": {"adon.bandwidth.tacc": "200 Mb/s"}, "tacc": {}}
@@ -590,7 +606,7 @@ def test_age_and_spread_only_ever_lead_towards_what_else_is_known_and_below(
 def test_an_old_queue_wait_is_weighed_against_the_catalog() -> None:
     inputs = world_inputs({"mu": {"adon.queue_wait": "10 s"}, "tacc": {"adon.queue_wait": None}})
     known = Measurements({("queue_wait", s): estimate_of(50, at=0) for s in ("mu", "tacc")})
-    sites = believe(inputs, known, now=8 * DAY).sites
+    sites = estimate_world(inputs, known, now=8 * DAY).sites
     assert sites["mu"].queue_wait.value == pytest.approx(30)
     assert sites["tacc"].queue_wait.value == 50
     assert sites["tacc"].queue_wait.note == "old, and nothing else is known"
@@ -598,8 +614,8 @@ def test_an_old_queue_wait_is_weighed_against_the_catalog() -> None:
 
 def test_sites_and_paths_without_a_workflow() -> None:
     inputs = world_inputs()
-    alone = believe_sites(inputs.sites, now=NOW)
-    whole = believe(inputs, now=NOW)
+    alone = estimate_sites(inputs.sites, now=NOW)
+    whole = estimate_world(inputs, now=NOW)
     assert (alone.sites, alone.compute) == (whole.sites, {})
     assert alone.paths == whole.paths
 
@@ -622,7 +638,7 @@ def made(measured: Measurements | None = None):  # type: ignore[no-untyped-def]
         {"f": ("mu", 100_000_000)},
         {"a": ["mu", "tacc"], "b": ["mu"]},
     )
-    return inputs, believe(inputs, measured, now=1000.0)
+    return inputs, estimate_world(inputs, measured, now=1000.0)
 
 
 @settings(max_examples=30)
@@ -706,7 +722,7 @@ def test_how_far_off_beliefs_of_a_source_are_is_learned() -> None:
         ("belief_error", "throughput:catalog"): estimate_of(0.05, count=4),  # too few
         ("runtime", "t::a:1.0@mu"): estimate_of(10.0, at=999.0),
     }
-    world = believe(world_inputs(), Measurements(known), now=NOW)
+    world = estimate_world(world_inputs(), Measurements(known), now=NOW)
     assert world.errors == {"runtime": {"archive": 0.6}, "queue_wait": {"catalog": 0.1}}
     measured, written = Belief(10.0, "archive", at=NOW), Belief(10.0, "catalog", spread=1.0)
     assert relative_error(measured, NOW, world.errors["runtime"]) == pytest.approx(0.6)

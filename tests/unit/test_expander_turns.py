@@ -9,9 +9,9 @@ import classad2
 import pytest
 
 from condor_plugins.pool.cloud.protocol import Server
-from condor_plugins.pool.expander import look
+from condor_plugins.pool.expander import observation
 from condor_plugins.pool.expander.condor import Condor
-from condor_plugins.pool.expander.turn import Expander
+from condor_plugins.pool.expander.cycle import Expander
 from condor_plugins.pool.fitness import DEATHS
 from condor_plugins.pool.queue import SCHEDD, offline_ad
 from condor_plugins.pool.run_times import RunTimes
@@ -102,7 +102,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
-    monkeypatch.setattr(look, "HTCondorPool", lambda _: found)
+    monkeypatch.setattr(observation, "HTCondorPool", lambda _: found)
     return found
 
 
@@ -140,7 +140,7 @@ def test_machines_that_were_not_started_for_the_pool_are_left_alone(
     world.there |= theirs
     ours = expander(world, archive)
     for _ in range(3):
-        assert not ours.turn().acts
+        assert not ours.run_cycle().acts
         world.now += 500
     assert world.there == theirs
 
@@ -151,21 +151,21 @@ def test_one_that_somebody_else_deleted_is_replaced(
 ) -> None:
     job = world.submit()
     ours = expander(world, archive)
-    ours.turn()
+    ours.run_cycle()
     (name,) = world.there
     world.join(name, job)
-    ours.turn()
+    ours.run_cycle()
     del world.there[name]
     if restarted:
         ours = expander(world, archive)
-    assert ours.turn().delete == {name: "its cloud does not have it any more"}
+    assert ours.run_cycle().delete == {name: "its cloud does not have it any more"}
     assert world.vacated == [f"slot1_1@{name}"]
     assert not world.ads
     if not restarted:  # else nobody knows any more what it was
         assert [one.id for one in archive.query("machine")] == [f"machine:p:{name}"]
     job.update({"JobStatus": 1})
     del job["RemoteHost"]
-    assert ours.turn().plan.start == {"cheap": 1}
+    assert ours.run_cycle().plan.start == {"cheap": 1}
 
 
 @pytest.mark.parametrize("host", ["slot1@{}.lab.example", "slot1_1@10-0-0-5"])
@@ -175,17 +175,17 @@ def test_jobs_on_a_slot_of_others_are_not_vacated_with_a_machine_that_has_died(
     """Its host is called alike, or has the same private address in another network."""
     world.submit()
     ours = expander(world, archive)
-    ours.turn()
+    ours.run_cycle()
     (name,) = world.there
     world.join(name)
-    ours.turn()
+    ours.run_cycle()
     slot = host.format(name).replace("_1@", "@")
     world.ads["other"] = classad2.ClassAd({**world.ads[name], "Name": slot, "AdonWorker": "x"})
     world.queue[0].update(
         {"JobStatus": 2, "RemoteHost": host.format(name), "PublicClaimId": "<10.0.0.5:9618>#1#2"}
     )
     world.there[name] = Server(name, "cheap", MachineState.ENDED, world.now, "10.0.0.5")
-    assert ours.turn().delete.keys() == {name}
+    assert ours.run_cycle().delete.keys() == {name}
     assert not world.vacated
 
 
@@ -205,7 +205,7 @@ def test_offline_machines_of_another_pool_stay_in_the_collector(
 
 def test_somebody_elses_worker_is_the_pools_own(world: World, archive: Archive) -> None:
     world.join("q-0123abcd", world.submit())
-    decision = expander(world, archive).turn()
+    decision = expander(world, archive).run_cycle()
     assert decision.machines == {"own": 1}
     assert not decision.acts
 
@@ -213,13 +213,13 @@ def test_somebody_elses_worker_is_the_pools_own(world: World, archive: Archive) 
 def test_a_flavour_that_hangs_is_left_alone_for_a_while(world: World, archive: Archive) -> None:
     world.submit()
     ours = expander(world, archive)
-    ours.turn()
+    ours.run_cycle()
     (hangs,) = world.there
     world.now += 101.0
-    decision = ours.turn()
+    decision = ours.run_cycle()
     assert (decision.plan.give_up, decision.plan.start) == ((hangs,), {"dear": 1})
     assert flavours(world.there) == ["dear"]
-    assert not ours.turn().acts
+    assert not ours.run_cycle().acts
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -231,16 +231,16 @@ def test_clocks_that_are_minutes_apart_lose_no_machine(
     job = world.submit()
     job["QDate"] = int(world.now + ahead_s)
     ours = expander(world, archive)
-    ours.turn()
+    ours.run_cycle()
     (name,) = world.there
     world.now += 30
     if restarted:
         ours = expander(world, archive)
     for _ in range(3):
-        assert not ours.turn().acts
+        assert not ours.run_cycle().acts
         world.now += 10
     world.join(name, job)
-    ours.turn()
+    ours.run_cycle()
     assert flavours(world.there) == ["cheap"]
     # A boot takes no 15 minutes longer, or less.
     (boot,) = archive.query("boot")
@@ -253,10 +253,10 @@ def test_a_machine_that_does_not_come_up_is_given_up_also_by_a_wrong_clock(
     world.cloud_ahead_s = 900.0
     world.submit()
     ours = expander(world, archive)
-    ours.turn()
+    ours.run_cycle()
     (hangs,) = world.there
     world.now += 101.0
-    assert ours.turn().plan.give_up == (hangs,)
+    assert ours.run_cycle().plan.give_up == (hangs,)
 
 
 @pytest.mark.parametrize("step_s", [-1200.0, 1200.0])
@@ -267,13 +267,13 @@ def test_a_clock_that_is_set_loses_no_machine(
     ours = expander(world, archive)
     monkeypatch.setattr(ours._look, "_ticks", lambda: ticks)
     world.submit()
-    ours.turn()
+    ours.run_cycle()
     ticks += 15
     world.now += 15 + step_s
-    assert not ours.turn().acts
+    assert not ours.run_cycle().acts
     ticks += 100
     world.now += 100
-    assert len(ours.turn().plan.give_up) == 1
+    assert len(ours.run_cycle().plan.give_up) == 1
 
 
 def test_a_machine_on_which_jobs_die_is_drained_and_no_supply(
@@ -282,16 +282,16 @@ def test_a_machine_on_which_jobs_die_is_drained_and_no_supply(
     ours = expander(world, archive)
     for _ in range(3):
         world.submit()
-    ours.turn()
+    ours.run_cycle()
     first = sorted(world.there)
     for name in first:
         world.join(name)
     world.queue[0].update({"JobStatus": 2, "RemoteHost": f"slot1_1@{first[0]}"})
-    ours.turn()
+    ours.run_cycle()
     die(world, first[1])
     world.over.append({**world.over[0], "LastRemoteHost": f"slot1@{first[0]}", "ExitCode": 0})
     world.now += 60
-    decision = ours.turn()
+    decision = ours.run_cycle()
     assert decision.plan.drain == (first[1],)
     assert world.drained == [f"slot1@{first[1]}"]
     assert decision.plan.why[first[1]] == "the last 4 jobs died there within 60 s"
@@ -299,9 +299,9 @@ def test_a_machine_on_which_jobs_die_is_drained_and_no_supply(
     assert decision.plan.start == {"dear": 1}
     assert decision.machines["unfit"] == 1
     # It is said once, and it is not taken back.
-    assert not ours.turn().acts
+    assert not ours.run_cycle().acts
     world.now += 15
-    assert ours.turn().delete == {first[1]: "it is drained"}
+    assert ours.run_cycle().delete == {first[1]: "it is drained"}
 
 
 def test_what_machines_cost_before_midnight_is_not_of_today(world: World, archive: Archive) -> None:
@@ -329,12 +329,12 @@ def test_jobs_that_die_everywhere_drain_no_more_than_one_machine(
     ours = expander(world, archive)
     for _ in range(3):
         world.submit()
-    ours.turn()
+    ours.run_cycle()
     for name in world.there:
         world.join(name)
         die(world, name)
     world.now += 60
-    ours.turn()
+    ours.run_cycle()
     assert not world.drained
 
 
@@ -346,9 +346,9 @@ def test_a_slot_of_the_pool_that_takes_no_job_is_no_supply(world: World, archive
     ad.update({"PartitionableSlot": True, "Cpus": 2, "Disk": 0, "TotalSlotDisk": 100})
     world.submit()
     ours = expander(world, archive)
-    assert not ours.turn().acts
+    assert not ours.run_cycle().acts
     world.now += 61
-    decision = ours.turn()
+    decision = ours.run_cycle()
     assert decision.plan.start == {"cheap": 1}
     assert "slot1@own: it idles, and takes no job that waits" in decision.reason
 
@@ -361,7 +361,7 @@ def test_a_cloud_that_does_not_list_what_it_accepts_is_asked_for_no_more(
     world.submit()
     ours = expander(world, archive)
     for _ in range(100):
-        ours.turn()
+        ours.run_cycle()
         world.now += 15
     assert flavours(world.there) == ["cheap", "dear"]
 
@@ -373,11 +373,11 @@ def test_machines_that_are_over_soon_are_not_started_again_and_again(
     world.submit()
     ours, started = expander(world, archive), []
     for _ in range(2):
-        started += ours.turn().plan.start
+        started += ours.run_cycle().plan.start
         (name,) = world.there
         world.join(name)
-        ours.turn()
+        ours.run_cycle()
         world.there[name] = Server(name, "cheap", MachineState.ENDED, world.now, error="it is off")
         world.now += 30
-    started += ours.turn().plan.start
+    started += ours.run_cycle().plan.start
     assert started == ["cheap", "cheap", "dear"]

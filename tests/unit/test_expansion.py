@@ -23,7 +23,7 @@ from condor_plugins.pool.cloud.startd import Process, StartdCloud
 from condor_plugins.pool.cloud.workerconfig import StartdSettings, worker_config
 from condor_plugins.pool.leases import Lease, leases_of, measurement_of
 from condor_plugins.pool.scaling import Flavour, Limits, MachineState
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.recording import own
 from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError, MissingError

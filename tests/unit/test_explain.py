@@ -13,14 +13,14 @@ from site_world import (
     job,
 )
 
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.base.errors import InputError
-from site_selector.estimates.believe import believe
-from site_selector.explain.reasons import seconds, why_least, why_not_least
+from site_selector.estimates.estimating import estimate_world
 from site_selector.explain.text import changes, explain_text, show_text, summary_text
 from site_selector.inputs import Inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Alternative, Mapping, Move, Withstands
+from site_selector.mapping.reasons import seconds, why_least, why_not_least
 
 SITES: dict[str, dict[str, object]] = {
     "mu": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.tacc": "80 Mb/s"},
@@ -39,7 +39,7 @@ def make() -> Inputs:
 
 def mapped(known: dict[tuple[str, str], Estimate] | None = None) -> Mapping:
     inputs = make()
-    return map_workflow(inputs, believe(inputs, Measurements(known or {}), now=1000.0), "mu")
+    return map_workflow(inputs, estimate_world(inputs, Measurements(known or {}), now=1000.0), "mu")
 
 
 def test_a_choice_against_the_estimates_says_so() -> None:
@@ -144,7 +144,7 @@ def test_seconds_for_people(value: float, shown: str) -> None:
 
 
 def test_what_is_believed_of_each_site() -> None:
-    text = show_text(believe(make(), now=1000.0))
+    text = show_text(estimate_world(make(), now=1000.0))
     lines = [line.split() for line in text.splitlines()]
     assert ["tacc", "N", "2", "catalog"] in lines
     assert ["T_q", "0", "s", "catalog"] in lines
@@ -154,7 +154,7 @@ def test_what_is_believed_of_each_site() -> None:
 
 def test_what_is_measured_is_shown_with_spread_number_and_age() -> None:
     known = {("throughput", "mu>tacc"): estimate_of(40e6, at=940.0, spread=8e6)}
-    world = believe(make(), Measurements(known), now=1000.0)
+    world = estimate_world(make(), Measurements(known), now=1000.0)
     (line,) = [row for row in show_text(world).splitlines() if row.startswith("mu>tacc")]
     assert " ".join(line.split()) == ("mu>tacc Γ_a 40 Mb/s ± 8 Mb/s archive 60 s 3 measurements")
 

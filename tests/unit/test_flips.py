@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from network_provisioner.base.units import BITS_PER_BYTE
-from site_selector.explain.reasons import Flip, beyond, flip_words, flips, why_least
 from site_selector.mapping.placement import Alternative, Move
+from site_selector.mapping.reasons import Flip, beyond, flip_words, flips, why_least
 
 PATHS = ("a>b", "a>out", "b>out", "b>a")
 seconds = st.floats(0.01, 1e5)

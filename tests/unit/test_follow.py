@@ -26,8 +26,8 @@ from monitor_files import (
 
 from monitors.archive.archive import Archive
 from monitors.workflows.follower import Follower
+from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.logs.watch import InotifyWatch, StatWatch, open_watch
-from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 WAIT_S = 120.0  # how long a test waits for what should come at once

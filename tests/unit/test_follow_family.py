@@ -25,17 +25,17 @@ from monitor_files import (
 )
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.discovery import Discovery, FoundWorkflow, PegasusDatabase
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries
 from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent, total
 from monitors.workflows.logs.watch import StatWatch
 from monitors.workflows.planned.sub_workflows import derived, root_of
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.service import read_now
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent, total
 
 PLANNED = """\
 executable = /usr/bin/condor_dagman
@@ -96,7 +96,7 @@ def test_a_planned_sub_workflow_is_followed_when_its_job_is_submitted(
     (status,) = archive.query("status", "inner-0")
     assert (status.details["in_queue"], status.details["root"]) == (2, "outer-uuid")
     (root,) = follower.workflows
-    whole = follower.family.total_of(root)
+    whole = follower.tree.total_of(root)
     assert (whole.done, whole.in_queue, whole.unready, whole.total) == (1, 3, 1, 5)
 
     append(inner.out, table(START + 8, done=3) + exiting(START + 9, 0))
@@ -125,7 +125,7 @@ def test_one_that_is_planned_again_is_another_workflow(tmp_path: Path, archive: 
     expected = {"outer-uuid": "done", "inner-0": "failed", "inner-1": "done"}
     assert states(archive) == expected
     (root,) = follower.workflows
-    assert follower.family.total_of(root).done == 2  # the plan that counts is the newest
+    assert follower.tree.total_of(root).done == 2  # the plan that counts is the newest
     with Archive(":memory:") as afterwards:
         assert Follower(outer.path, afterwards).poll()
         assert states(afterwards) == expected
@@ -184,8 +184,8 @@ def test_dags_that_hold_each_other_end_somewhere(tmp_path: Path, archive: Archiv
         (tmp_path / f"{name}.dag.nodes.log").write_text(submitted(1, START, other))
         (tmp_path / f"{name}.dag.dagman.out").write_text(starting() + exiting(START + 1, 0))
     follower = Follower((), archive)
-    follower.family.found(FoundWorkflow(tmp_path, "a.dag"))
-    follower.family.found(FoundWorkflow(tmp_path, "b.dag"))
+    follower.tree.take_in(FoundWorkflow(tmp_path, "a.dag"))
+    follower.tree.take_in(FoundWorkflow(tmp_path, "b.dag"))
     assert follower.poll()
     assert len(states(archive)) == 2
 
@@ -201,7 +201,7 @@ def test_what_was_found_by_itself_before_what_it_is_a_part_of(
     follower = Follower(inner.path, archive)
     follower.poll()
     assert len(follower.workflows) == 1
-    follower.family.found(FoundWorkflow(outer.path))
+    follower.tree.take_in(FoundWorkflow(outer.path))
     follower.poll()
     assert [m.dir.workflow for m in follower.workflows] == ["outer-uuid"]
     assert len(archive.query("status", "inner-0")) == 1
@@ -300,7 +300,7 @@ def test_a_name_that_is_none_stops_nobody(tmp_path: Path, archive: Archive) -> N
     good.out.write_text(starting() + table(START, queued=1))
     follower = Follower((), archive, inquiries=Inquiries(Fallback(lambda _: "")))
     for path in (bad.path, good.path):
-        follower.family.found(FoundWorkflow(path))
+        follower.tree.take_in(FoundWorkflow(path))
     follower.poll()
     assert states(archive) == {"good": "running"}
 
@@ -316,9 +316,9 @@ def test_a_folder_that_may_not_be_read_stops_nobody(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "is_dir", refuses)
         patched.setattr(Path, "is_file", refuses)
-        follower.family.found(FoundWorkflow(tmp_path / "run"))
+        follower.tree.take_in(FoundWorkflow(tmp_path / "run"))
         assert PegasusDatabase(tmp_path / "workflow.db", lambda: 0.0).look() == []
-    assert follower.family.members == []
+    assert follower.tree.members == []
 
 
 def test_what_is_planned_where_one_was_deleted_is_another_workflow(
@@ -347,11 +347,11 @@ def test_what_is_planned_where_one_was_deleted_is_another_workflow(
             inner.out.write_text(starting() + table(START, done=1) + exiting(START + 1, 0))
             outer.nodes.write_text(submitted(7, START, "plan_sub"))
             outer.out.write_text(starting() + table(START, done=1) + exiting(START + 2, 0))
-            follower.family.found(FoundWorkflow(run))
+            follower.tree.take_in(FoundWorkflow(run))
             follower.poll()
             assert watched == {run, inner.path}
             shutil.rmtree(run)
-            follower.family.to_look_at(ended_too=True)
+            follower.tree.to_look_at(ended_too=True)
             assert watched == set()
             yield
         stop.set()

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, submitted, table
 
 from monitors.archive.archive import Archive
-from monitors.workflows.condor import Dagman, Gone, Schedd, ads, printed
+from monitors.jobs.condor import Dagman, Gone, Schedd, ads, printed
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
-from monitors.workflows.status import Status, WorkflowState, status_text
+from monitors.workflows.logs.status import Status, WorkflowState, status_text
 
 DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1 ap")
 PAST = {"ClusterId": 12, "QDate": START, "CompletionDate": START + 50}
@@ -236,7 +236,7 @@ def test_nobody_is_asked_while_it_writes_or_where_it_never_ran(
     follower = Follower(folders, archive)
     follower.poll()
     inquiries = Inquiries(dagmans=inquiry_into(knows, patience_s=0.0))
-    assert inquiries.look(follower.family.members, time.time()) == []
+    assert inquiries.look(follower.tree.members, time.time()) == []
     inquiries.close()
     assert knows.asked == []
 
@@ -248,7 +248,7 @@ def test_one_that_is_there_is_waited_for_unless_one_gives_up(
     follower = follower_of(planned, archive, knows, give_up_s=3600.0, clock=lambda: START + 3610)
     follower.poll()
     follower._inquire()
-    assert not follower.family.ended
+    assert not follower.tree.ended
     follower = follower_of(planned, archive, knows, give_up_s=3600.0, clock=lambda: START + 3700)
     (last,) = follower.run().values()
     assert last is not None and last.state is WorkflowState.RUNNING  # nobody knows better

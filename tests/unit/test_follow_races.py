@@ -39,7 +39,7 @@ from monitor_files import (
 )
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.tail import Piece, Tail
 

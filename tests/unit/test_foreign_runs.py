@@ -35,11 +35,11 @@ from monitors.workflows.logs.dagman import DagmanParser, StatusChange
 from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.stamps import LogTimes
+from monitors.workflows.logs.status import Status, for_people
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.planned.dag import read_dag
 from monitors.workflows.planned.sub_workflows import sub_workflows
 from monitors.workflows.planned.submit_dir import SubmitDir
-from monitors.workflows.status import Status, for_people
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 WHY = "Transfer input files failure: reading from file /home/ada/leaves.txt: (errno 2) No such file"
@@ -517,7 +517,7 @@ def test_a_workflow_whose_directory_is_gone_does_not_run(
         shutil.rmtree(planned.path)
         # Nobody follows it any more, and the archive says that it runs.
         assert "is stuck: its submit directory is gone" in adon("monitor", "list").out
-        follower.family.to_look_at(ended_too=False)
+        follower.tree.to_look_at(ended_too=False)
         follower.poll()
     shown = adon("monitor", "show", "wf").out
     assert "removed, 0 of 3 jobs done" in shown and "the submit directory is gone" in shown

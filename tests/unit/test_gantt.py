@@ -7,7 +7,7 @@ import json
 import pytest
 from site_world import inputs_from, resequencing
 
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.explain.gantt import gantt_of, title_of
 from site_selector.mapping.mapper import map_workflow
 from site_selector.problem import build_problem
@@ -18,7 +18,7 @@ def test_a_mapped_workflow() -> None:
         name: {"adon.workers": 2, "adon.queue_wait": "1 s"} for name in ("mu", "tacc")
     }
     inputs = inputs_from(*resequencing(2, 2, sites, "mu"))
-    world = believe(inputs, now=0.0, output_site="tacc")
+    world = estimate_world(inputs, now=0.0, output_site="tacc")
     mapping = map_workflow(inputs, world, "tacc")
     problem = build_problem(inputs, world, "tacc")
     names = [inputs.workflow.jobs[job].transformation for job in problem.jobs]

@@ -16,8 +16,7 @@ from irods.exception import CAT_NO_ACCESS_PERMISSION, NetworkException
 
 from condor_plugins.irods import messages, plugin
 from condor_plugins.irods.account import IrodsUrl
-from condor_plugins.irods.results import text, wanted
-from condor_plugins.irods.tuning import CHUNK, MOST, USUAL, streams
+from condor_plugins.irods.results import CHUNK, MOST, USUAL, streams, text, wanted
 
 LARGE = 1000 * CHUNK
 WINDOW = 3 * 2**20

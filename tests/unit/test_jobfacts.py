@@ -30,7 +30,7 @@ from monitor_files import (
 from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement, to_row
+from monitors.base.measurement import Measurement, to_row
 from monitors.workflows.analysis import analyse
 from monitors.workflows.facts.plan import FILE, placement_facts
 from monitors.workflows.followed import FollowedWorkflow

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from problem_world import any_sites, random_problem
 
-from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Estimator, upward_rank
+from site_selector.mapping.kernels import compiled as kernel
 from site_selector.mapping.policies import (
     VARIANTS,
     by_level,
@@ -58,7 +58,8 @@ def test_compiled_or_as_they_stand_the_results_are_the_same(
 ) -> None:
     problems = [(seed, staging) for seed in range(5) for staging in ("per-site", "per-job")]
     fast = [everything(random_problem(*one), one[0]) for one in problems]
-    monkeypatch.setattr(kernel, "_state", type(kernel._state)())  # a process that did nothing yet
+    # A process that did nothing yet.
+    monkeypatch.setattr(kernel, "_state", type(kernel._state)())
     assert [everything(random_problem(*one), one[0]) for one in problems] == fast
 
 
@@ -99,7 +100,7 @@ RANK = """
 {limit}
 from pathlib import Path
 from problem_world import random_problem
-from site_selector.mapping import kernel
+from site_selector.mapping.kernels import compiled as kernel
 kernel._SHARED = Path("{shared}")
 from site_selector.mapping.estimator import upward_rank
 kernel.compile_from_now_on()

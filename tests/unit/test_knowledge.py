@@ -10,8 +10,8 @@ from site_world import Measurements
 from adon.service.wiring import measured_best_effort
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Measurement
-from monitors.archive.estimates import Estimate
 from monitors.archive.knowledge import FRESH_S, Knowledge
+from monitors.base.estimates import Estimate
 from site_selector.estimates.rates import Network, path_beliefs
 
 NOW = 1e6

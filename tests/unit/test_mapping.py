@@ -15,9 +15,9 @@ from site_world import Measurements, estimate_of, inputs_from, inputs_of, job, r
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
-from site_selector.estimates.beliefs import Belief
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.running import Live
+from site_selector.estimates.world import Belief
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem, map_workflow
@@ -56,7 +56,7 @@ def chain(sites: dict[str, dict[str, object]], **sizes: int) -> Inputs:
 
 
 def estimator(inputs: Inputs, output_site: str | None = None) -> Estimator:
-    world = believe(inputs, now=0.0, output_site=output_site)
+    world = estimate_world(inputs, now=0.0, output_site=output_site)
     return Estimator(build_problem(inputs, world, output_site))
 
 
@@ -73,7 +73,7 @@ def test_a_chain_by_hand() -> None:
 def test_setting_up_delays_what_moves_and_not_the_path() -> None:
     source = Measurements({("transfer_setup", "mu>tacc"): estimate_of(4.0, at=-1.0)})
     inputs = chain(two_sites())
-    world = believe(inputs, source, now=0.0, output_site="mu")
+    world = estimate_world(inputs, source, now=0.0, output_site="mu")
     run = Estimator(build_problem(inputs, world, "mu"))
     assert run([0, 0]).makespan_s == pytest.approx(10 + 5)
     # 4 s more for f to get there and, carried over to the way back, for h.
@@ -91,7 +91,7 @@ def test_hand_shakes_take_as_long_as_on_the_path_with_the_nearest_rtt() -> None:
     )
     seconds = {"near": 0.5, "far": 6.0}
     known = {("transfer_start", f"{s}>hub"): estimate_of(v, at=-1.0) for s, v in seconds.items()}
-    world = believe(inputs, Measurements(known), now=0.0, output_site="hub")
+    world = estimate_world(inputs, Measurements(known), now=0.0, output_site="hub")
     assert world.paths["farther", "hub"].start_s == 6.0
     assert world.paths["farther", "hub"].first.note == "measured from far to hub"
     assert world.paths["hub", "near"].first.value == 0.5
@@ -111,8 +111,8 @@ def test_measured_transfers_overlap_until_the_link_is_full() -> None:
         {"nodes": [{"name": n, "kind": "site"} for n in ("mu", "tacc")], "links": [link]}
     )
     measured = Measurements({("throughput", "mu>tacc"): estimate_of(10e6, at=-1.0)})
-    alone = believe(inputs, now=0.0, live=Live(topology=topology))
-    seen = believe(inputs, measured, now=0.0, live=Live(topology=topology))
+    alone = estimate_world(inputs, now=0.0, live=Live(topology=topology))
+    seen = estimate_world(inputs, measured, now=0.0, live=Live(topology=topology))
     # An assumed 40 Mb/s is all there is.
     run = Estimator(fetched_by_each(build_problem(inputs, alone)))
     assert sorted(run([1] * 2).end_s) == pytest.approx([5, 5])
@@ -126,7 +126,7 @@ def test_small_files_stay_where_setting_up_a_move_costs_more_than_it_gains() -> 
     sites["tacc"]["adon.rate"] = "11 MB/s"
     inputs = chain(sites, g=1_000_000, h=1_000_000)
     dear = Measurements({("transfer_setup", "mu>tacc"): estimate_of(30.0, at=-1.0)})
-    world = believe(inputs, dear, now=0.0, output_site="mu")
+    world = estimate_world(inputs, dear, now=0.0, output_site="mu")
     assert set(map_workflow(inputs, world, "mu").sites.values()) == {"mu"}
 
 
@@ -140,7 +140,7 @@ def test_hand_shakes_of_further_files_are_reckoned_with() -> None:
         {"f": ("mu", 10_000_000), "g": ("mu", 10_000_000)},
         {"a": ["mu", "tacc"]},
     )
-    world = believe(inputs, now=0.0)
+    world = estimate_world(inputs, now=0.0)
     slow = {
         ends: replace(path, further=Belief(2.0, "archive")) for ends, path in world.paths.items()
     }
@@ -198,7 +198,7 @@ def test_no_policy_is_better_than_nearly_and_the_same_for_a_seed(
 ) -> None:
     """Catalogs are not exact, so ``map_workflow`` hedges; the simple policies are its limit."""
     inputs, output = made
-    world = believe(inputs, now=0.0, output_site=output)
+    world = estimate_world(inputs, now=0.0, output_site=output)
     found = map_workflow(inputs, world, output, seed, evaluations=200)
     run = Estimator(build_problem(inputs, world, output))
     policies = dict(baselines(run.problem))
@@ -219,7 +219,7 @@ def test_without_uncertainty_nothing_in_the_portfolio_is_better_than_nearly(
     made: tuple[Inputs, str | None], seed: int
 ) -> None:
     inputs, output = made
-    problem = build_problem(inputs, believe(inputs, now=0.0, output_site=output), output)
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0, output_site=output), output)
     kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
     found = map_problem(problem, kinds, seed, evaluations=60)
     assert (found.hedge, found.drawn) == (None, 0)
@@ -231,7 +231,7 @@ def test_without_uncertainty_nothing_in_the_portfolio_is_better_than_nearly(
 @given(worlds())
 def test_every_job_goes_where_it_may_and_hints_hold(made: tuple[Inputs, str | None]) -> None:
     inputs, output = made
-    world = believe(inputs, now=0.0, output_site=output)
+    world = estimate_world(inputs, now=0.0, output_site=output)
     found = map_workflow(inputs, world, output, evaluations=40)
     assert set(found.sites) == set(inputs.workflow.jobs)
     for placement in found.placements:
@@ -250,10 +250,13 @@ def test_every_job_goes_where_it_may_and_hints_hold(made: tuple[Inputs, str | No
 
 def test_data_draws_the_work_when_the_path_is_slow_and_lets_it_go_when_it_is_fast() -> None:
     slow = chain(two_sites())
-    found = map_workflow(slow, believe(slow, now=0.0), "mu")
+    found = map_workflow(slow, estimate_world(slow, now=0.0), "mu")
     assert found.sites == {"x": "mu", "y": "mu"}
     fast = chain(two_sites(**{"adon.bandwidth.tacc": "10 Gb/s"}))
-    assert map_workflow(fast, believe(fast, now=0.0), "mu").sites == {"x": "tacc", "y": "tacc"}
+    assert map_workflow(fast, estimate_world(fast, now=0.0), "mu").sites == {
+        "x": "tacc",
+        "y": "tacc",
+    }
 
 
 def test_search_finds_what_no_policy_has() -> None:
@@ -263,7 +266,7 @@ def test_search_finds_what_no_policy_has() -> None:
         "isi": {"adon.workers": 4, "adon.rate": "6 MB/s", "adon.bandwidth.mu": "50 Mb/s"},
     }
     inputs = inputs_from(*resequencing(5, 4, sites, "mu"))
-    problem = build_problem(inputs, believe(inputs, now=0.0), "mu")
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0), "mu")
     kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
     found = map_problem(problem, kinds, seed=3, evaluations=3000)
     assert found.schedule.makespan_s < min(found.portfolio.values())
@@ -272,7 +275,7 @@ def test_search_finds_what_no_policy_has() -> None:
 
 def test_no_resources_anywhere_still_gives_a_mapping_that_says_so(tmp_path: Path) -> None:
     inputs = chain({"mu": {"adon.workers": 0}, "tacc": {"adon.workers": 0}})
-    found = map_workflow(inputs, believe(inputs, now=0.0), "mu")
+    found = map_workflow(inputs, estimate_world(inputs, now=0.0), "mu")
     assert math.isinf(found.makespan_s)
     assert "no site has resources now" in found.placements[0].reason
     found.save(tmp_path / "m.json")
@@ -286,19 +289,19 @@ def test_a_subworkflow_stays_at_the_submit_host() -> None:
     inputs = inputs_of(
         [job("x", "a", ["f"]), sub], {"local": {}, "mu": {}}, {"f": ("mu", 1000)}, {"a": ["mu"]}
     )
-    found = map_workflow(inputs, believe(inputs, now=0.0))
+    found = map_workflow(inputs, estimate_world(inputs, now=0.0))
     assert found.sites == {"x": "mu", "s": "local"}
 
 
 def test_an_unknown_output_site_is_named() -> None:
     inputs = chain(two_sites())
     with pytest.raises(InputError, match="output site 'muu' is not in the site catalog"):
-        map_workflow(inputs, believe(inputs, now=0.0), "muu")
+        map_workflow(inputs, estimate_world(inputs, now=0.0), "muu")
 
 
 def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     inputs = chain(two_sites())
-    found = map_workflow(inputs, believe(inputs, now=0.0), "mu", seed=7)
+    found = map_workflow(inputs, estimate_world(inputs, now=0.0), "mu", seed=7)
     found.save(tmp_path / "mapping.json")
     assert Mapping.load(tmp_path / "mapping.json").as_dict() == found.as_dict()
     assert [p.name for p in tmp_path.iterdir()] == ["mapping.json"]
@@ -309,7 +312,7 @@ def test_a_mapping_file_that_is_not_there_or_cannot_be(tmp_path: Path) -> None:
         Mapping.load(tmp_path / "none.json")
     with pytest.raises(InputError, match="cannot write the mapping"):
         inputs = chain(two_sites())
-        map_workflow(inputs, believe(inputs, now=0.0)).save(tmp_path / "no" / "m.json")
+        map_workflow(inputs, estimate_world(inputs, now=0.0)).save(tmp_path / "no" / "m.json")
 
 
 # -------------------------------------------------------------------- hundreds of sites
@@ -329,7 +332,7 @@ def many_sites(count: int, jobs: int) -> Inputs:
 
 def test_of_hundreds_of_sites_those_are_searched_that_are_worth_it() -> None:
     inputs = many_sites(200, 3)
-    world = believe(inputs, now=0.0, output_site="hub")
+    world = estimate_world(inputs, now=0.0, output_site="hub")
     problem = build_problem(inputs, world, "hub")
     kept = worthwhile_sites(problem)
     few, places = narrowed(problem, kept)
@@ -348,20 +351,20 @@ def test_as_many_sites_are_searched_as_the_widest_level_could_use() -> None:
     jobs = [job(f"j{i}", "a") for i in range(60)]
     sites: dict[str, dict[str, object]] = {f"s{i}": {"adon.workers": 2} for i in range(90)}
     inputs = inputs_of(jobs, sites, {}, {"a": [*sites]}, {"a": 10.0})
-    problem = build_problem(inputs, believe(inputs, now=0.0))
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0))
     assert len(worthwhile_sites(problem)) == 60
     assert len(worthwhile_sites(replace(problem, workers=(1,) * 90))) == 90
 
 
 def test_a_job_that_reads_nothing_takes_its_time() -> None:
     inputs = inputs_of([job("x", "a")], two_sites(), {}, {"a": ["mu", "tacc"]})
-    problem = build_problem(inputs, believe(inputs, now=0.0))
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0))
     assert problem.compute_s.tolist() == [[10.0, 5.0]]
     seen = {
         ("compute_rate", "t::a:1.0@mu"): estimate_of(1.0),
         ("runtime", "t::a:1.0@mu"): estimate_of(7.0),
     }
-    problem = build_problem(inputs, believe(inputs, Measurements(seen), now=1000.0))
+    problem = build_problem(inputs, estimate_world(inputs, Measurements(seen), now=1000.0))
     assert problem.compute_s[0, 0] == pytest.approx(7.0)
 
 
@@ -371,7 +374,7 @@ def test_a_small_input_of_a_job_that_nobody_knows_says_no_more_than_none() -> No
     def seconds(held: dict[str, tuple[str, int | None]], rate: str = "") -> float:
         known = {"mu": sites["mu"] | ({"adon.rate": rate} if rate else {})}
         inputs = inputs_of([job("x", "a", [*held], ["g"])], known, held, {"a": ["mu"]})
-        problem = build_problem(inputs, believe(inputs, now=0.0))
+        problem = build_problem(inputs, estimate_world(inputs, now=0.0))
         return float(problem.compute_s[0, 0])
 
     assert seconds({}) == seconds({"f": ("mu", 19)}) == seconds({"f": ("mu", 10**8)}) == 10

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitors.measurements.load import MOST_RUNS, bound, usage
-from monitors.measurements.schedule import Timetable, arrive, leave, moved, plan, squeeze
+from monitors.measurements.schedule import Timetable, arrive, leave, moved_tasks, plan, squeeze
 from monitors.measurements.tasks import Agreement, Infeasible, LinkId, Schedule, Slot, Task
 from network_provisioner.base.errors import InputError
 from tests.bench.bench_p8 import scaled
@@ -275,7 +275,7 @@ def test_arrivals_one_by_one_keep_to_everything(found: list[Task], agreement: Ag
             continue
         there.append(task)
         assert verify(there, agreement, after) == []
-        assert set(moved(schedule, after)) < {other.name for other in there}
+        assert set(moved_tasks(schedule, after)) < {other.name for other in there}
         schedule = after
     for task in there[::2]:
         schedule = leave(schedule, task.name)
@@ -292,8 +292,8 @@ def test_nothing_moves_where_the_gaps_are_enough(found: list[Task], agreement: A
     for task in found:
         others = [other for other in found if other != task]
         after = arrive(leave(schedule, task.name), others, agreement, task)
-        if moved(schedule, after):  # its own place was there again
-            assert moved(schedule, after) == (task.name,)
+        if moved_tasks(schedule, after):  # its own place was there again
+            assert moved_tasks(schedule, after) == (task.name,)
 
 
 def test_a_longer_hyperperiod_repeats_what_was() -> None:
@@ -301,7 +301,7 @@ def test_a_longer_hyperperiod_repeats_what_was() -> None:
     before = plan([first], FREE)
     after = arrive(before, [first], FREE, second)
     assert (before.hyperperiod_ms, after.hyperperiod_ms) == (20, 60)
-    assert moved(before, after) == ()
+    assert moved_tasks(before, after) == ()
     assert verify([first, second], FREE, after) == []
     assert leave(after, "second") == before.repeated(60)
 
@@ -313,7 +313,7 @@ def test_slots_move_only_where_it_cannot_be_helped() -> None:
     long = Task("long", 30, 20, 30, frozenset("a"))
     after = arrive(apart, short, FREE, long)
     assert verify([*short, long], FREE, after) == []
-    assert moved(apart, after)
+    assert moved_tasks(apart, after)
     with pytest.raises(Infeasible, match="'long' cannot fit beside the others") as caught:
         arrive(apart, short, FREE, replace(long, duration_ms=21))
     assert caught.value.tasks == ("long",)

@@ -18,7 +18,7 @@ from adon.config.adon_yml import parse_config
 from adon.config.security import keyring_of
 from adon.service.monitoring import described
 from monitors.api import measuring as measuring_api
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.rules import Rules, rules_from_list
 from network_provisioner.access import Keyring
 from network_provisioner.api import create_app, description

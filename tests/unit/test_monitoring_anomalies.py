@@ -13,8 +13,9 @@ from fastapi.testclient import TestClient
 from monitoring_rig import monitored
 from test_perfsonar_results import RTT, posted
 
+from adon.config.monitoring import check_monitoring
 from adon.config.sections import MonitoringConfig
-from adon.service import anomalies, perfsonar
+from adon.service.monitoring import described
 from network_provisioner.base.errors import InputError
 
 SECTION: dict[str, Any] = {
@@ -45,21 +46,18 @@ def test_what_perfsonar_posts_is_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "section", "said"),
+    ("section", "message"),
     [
-        (anomalies, {"anomalies": {"rtt": {"noize": 3}}}, "did you mean 'noise'?"),
-        (perfsonar, {"perfsonar": [{"hosts": {"a": "mars"}}]}, "found site 'mars'"),
+        ({"anomalies": {"rtt": {"noize": 3}}}, "did you mean 'noise'?"),
+        ({"perfsonar": [{"hosts": {"a": "mars"}}]}, "found site 'mars'"),
     ],
 )
-def test_a_section_that_cannot_be_meant(part: Any, section: dict[str, Any], said: str) -> None:
+def test_a_section_that_cannot_be_meant(section: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as refused:
-        part.check(MonitoringConfig(**section), demo_network())
-    assert said in str(refused.value)
+        check_monitoring(MonitoringConfig(**section), demo_network())
+    assert message in str(refused.value)
 
 
 def test_routes_are_described_without_anything_behind_them() -> None:
-    paths = set()
-    for part in (anomalies, perfsonar):
-        for router in part.described():
-            paths |= {getattr(route, "path", "") for route in router.routes}
+    paths = {getattr(route, "path", "") for router in described() for route in router.routes}
     assert {"/v1/anomalies", "/v1/perfsonar/results"} <= paths

@@ -20,8 +20,14 @@ from workflow_world import T0, UUID, job, status, workflow
 
 from monitors.alerts.notices import channels
 from monitors.alerts.notices.channels import Delivery, deliver
-from monitors.alerts.notices.limits import OF_USER, OF_WORKFLOW, WINDOW_S
-from monitors.alerts.notices.service import TRIES, NoticeService, may_run
+from monitors.alerts.notices.service import (
+    OF_USER,
+    OF_WORKFLOW,
+    TRIES,
+    WINDOW_S,
+    NoticeService,
+    may_run,
+)
 from monitors.alerts.notices.targets import (
     KINDS,
     Notice,
@@ -35,8 +41,8 @@ from monitors.alerts.notices.targets import (
 from monitors.alerts.notices.workflows import WorkflowNotices, workflow_notice
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
+from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.overview import KnownWorkflows, Overview
-from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 ALL = Target(on=frozenset(KINDS), webhook="https://hook.example/x")

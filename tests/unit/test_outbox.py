@@ -12,9 +12,9 @@ import pytest
 from broker_rig import Rig
 
 from monitors.archive.archive import Archive, ArchiveError
-from monitors.archive.measurement import Measurement
 from monitors.archive.outbox import Outbox
 from monitors.archive.stores import base
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError, InputError
 
 

@@ -26,14 +26,14 @@ from monitor_files import (
 from test_workflow_discovery import SCHEMA
 
 from monitors.archive.archive import Archive
+from monitors.jobs.condor import printed
 from monitors.watcher import registry as hooks_registry
-from monitors.workflows.condor import printed
 from monitors.workflows.discovery import FoundWorkflow, PegasusDatabase, Registry
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.tail import Tail
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.owned import as_owner, read_bytes, read_text
+from monitors.workflows.planned.foreign_files import as_owner, read_bytes, read_text
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 
@@ -123,7 +123,7 @@ def test_a_fifo_stops_nobody(tmp_path: Path, archive: Archive, where: str) -> No
     os.mkfifo(path)
     follower = Follower((), archive)
     for run in (odd, good):
-        follower.family.found(FoundWorkflow(run.path))
+        follower.tree.take_in(FoundWorkflow(run.path))
     follower.poll()
     assert [m.details["job"] for m in archive.query("job", workflow="good")] == [JOB]
 
@@ -173,7 +173,7 @@ def test_a_user_is_whom_the_file_system_names(tmp_path: Path, archive: Archive) 
     follower = Follower((), archive)
     plan = SubmitDir(run.path)
     plan.owner = 1  # daemon, everywhere
-    assert follower.family.add(plan).facts().details["user"] == "daemon"
+    assert follower.tree.add(plan).facts().details["user"] == "daemon"
 
 
 def test_a_workflow_is_not_another_users_by_its_name(tmp_path: Path, archive: Archive) -> None:
@@ -182,11 +182,11 @@ def test_a_workflow_is_not_another_users_by_its_name(tmp_path: Path, archive: Ar
     plan.owner = 1
     follower = Follower(mine.path, archive)
     with pytest.raises(InputError, match="another user's"):
-        follower.family.add(plan)
+        follower.tree.add(plan)
     append(mine.path / "braindump.yml", 'user: "ada"\n')
     Follower(mine.path, archive).poll()
     with pytest.raises(InputError, match="another user's"):  # nor after a restart
-        Follower((), archive).family.add(plan)
+        Follower((), archive).tree.add(plan)
 
 
 def test_what_all_users_write_to_is_no_submit_directory(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.pegasus_plan import properties_text
-from pegasus_hooks.provisioning.provisioned import provisioned
+from pegasus_hooks.provisioning.insertion import provisioned
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.catalogs.sources import Sources

@@ -14,8 +14,8 @@ from site_world import Measurements, estimate_of
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.javapattern import compiled
+from site_selector.catalogs.properties import expanded
 from site_selector.catalogs.sources import Sources
-from site_selector.catalogs.variables import expanded
 from site_selector.estimates.input_sizes import with_history
 from site_selector.inputs import Inputs, read_inputs, size_note
 

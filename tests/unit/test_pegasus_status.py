@@ -17,7 +17,7 @@ from waiting import until
 from monitors.archive.archive import Archive
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries, ask, key_of, parsed
-from monitors.workflows.status import Status, WorkflowState
+from monitors.workflows.logs.status import Status, WorkflowState
 
 WAIT_S = 300.0
 

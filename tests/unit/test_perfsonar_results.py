@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.perfsonar.convert import FAILURE, histogram, quantile, seconds
 from monitors.measurements.perfsonar.results import KNOWN, left_out, measurements_of
 from monitors.measurements.perfsonar.settings import Hosts, Remote, settings_from_list

@@ -23,12 +23,12 @@ from pegasus_hooks.plugin import command_text
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
-from site_selector.estimates.believe import believe
-from site_selector.explain.reasons import range_text
+from site_selector.catalogs.replicas import find_replicas
+from site_selector.estimates.estimating import estimate_world
 from site_selector.inputs import size_note
-from site_selector.mapping import kernel
+from site_selector.mapping.kernels import compiled
+from site_selector.mapping.reasons import range_text
 from site_selector.problem import build_problem
-from site_selector.replicas.find import find_replicas
 
 COMMAND = [sys.executable, "-I", "-m", "adon.planner_request"]
 SMALL: dict[str, Any] = {
@@ -219,10 +219,10 @@ def test_the_first_answer_never_waits_for_a_compiler(monkeypatch: pytest.MonkeyP
     def late(*_: object) -> None:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(kernel, "_state", type(kernel._state)())
-    monkeypatch.setattr(kernel, "_is_warm", lambda: False)
-    monkeypatch.setattr(kernel, "COLD_STEPS", 0)  # as where there are very many jobs
-    monkeypatch.setattr(kernel, "_twin", late)
+    monkeypatch.setattr(compiled, "_state", type(compiled._state)())
+    monkeypatch.setattr(compiled, "_is_warm", lambda: False)
+    monkeypatch.setattr(compiled, "COLD_STEPS", 0)  # as where there are very many jobs
+    monkeypatch.setattr(compiled, "_twin", late)
     found = answers(parse_request(small()), lambda _: None)
     assert not next(found).last
     with pytest.raises(AssertionError, match="compiled"):
@@ -290,7 +290,7 @@ def test_a_job_has_the_data_configuration_that_pegasus_gives_it_at_a_site(
     )
     elsewhere = own or general or "condorio"
     assert inputs.configurations == {"x": (expected, elsewhere)}
-    problem = build_problem(inputs, believe(inputs, now=0.0))
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0))
     both = ((0, expected), (1, elsewhere))
     assert problem.fetches == (tuple(s for s, name in both if name != "sharedfs"),)
 

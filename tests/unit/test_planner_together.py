@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, bind, connected, merge, settle
 from pegasus_hooks.plugin.world import inputs_of
-from site_selector.estimates.beliefs import NoMeasurements
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
+from site_selector.estimates.world import NoMeasurements
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.policies import greedy
 from site_selector.problem import Problem, build_problem
@@ -32,7 +32,7 @@ def problem_of(jobs: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) 
         "jobs": [{"transformation": 0, **job} for job in jobs],
     }
     inputs = inputs_of(parse_request(json.dumps(request)), lambda _: {}, lambda _: None)
-    world = believe(inputs, NoMeasurements(), now=0.0, output_site="a")
+    world = estimate_world(inputs, NoMeasurements(), now=0.0, output_site="a")
     return build_problem(inputs, world, "a")
 
 

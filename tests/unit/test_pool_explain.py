@@ -9,7 +9,7 @@ import pytest
 
 from adon.cli.main import main
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 NOW = 1_700_000_000.0
 # No broker answers there.

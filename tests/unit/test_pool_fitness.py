@@ -8,7 +8,7 @@ from typing import Any
 import classad2
 import pytest
 
-from condor_plugins.pool.cloud.backoff import BackOff
+from condor_plugins.pool.cloud.protocol import BackOff
 from condor_plugins.pool.fitness import (
     DEATHS,
     UNFIT_S,

@@ -6,8 +6,8 @@ from typing import Any
 
 from condor_plugins.pool.run_times import RunTimes
 from monitors.archive.archive import Archive
-from monitors.archive.estimates import Estimate
-from monitors.archive.measurement import Measurement
+from monitors.base.estimates import Estimate
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError
 
 JOB = {"User": "ada@x", "Cmd": "/bin/sleep"}

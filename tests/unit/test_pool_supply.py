@@ -8,8 +8,7 @@ from typing import Any
 import classad2
 import pytest
 
-from condor_plugins.pool.cloud.backoff import BackOff
-from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
+from condor_plugins.pool.cloud.protocol import BackOff, CloudError, Refusal, Server
 from condor_plugins.pool.expander.decision import PoolDecision
 from condor_plugins.pool.expander.supply import SILENT_S, Memory, WorkerSlot, boot_time, supply
 from condor_plugins.pool.queue import (

@@ -13,7 +13,7 @@ from broker_rig import Rig, demo_network
 from made_transit import made_transit
 
 from examples.testbed.ports import free_port
-from monitors.measurements.agent.connections import ConnectionReporter, carrying, has_clients
+from monitors.measurements.agent.host_reports import ConnectionReporter, carrying, has_clients
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState

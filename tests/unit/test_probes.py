@@ -21,10 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.testbed.ports import free_port
-from monitors.archive.measurement import UNITS, Measurement, to_row
+from monitors.base.measurement import UNITS, Measurement, to_row
 from monitors.measurements.probes import (
-    clocks,
-    command,
     delays,
     echo,
     echo_packets,
@@ -248,12 +246,12 @@ def test_no_one_way_delay_without_good_clocks(trusted: bool, error_s: float, why
 
 
 def test_what_the_kernel_says_of_its_clock() -> None:
-    assert clocks.known_error_s(0, 0x2001, 1500) == pytest.approx(0.0015)
-    assert clocks.known_error_s(5, 0, 1500) == math.inf  # TIME_ERROR
-    assert clocks.known_error_s(0, 0x40, 1500) == math.inf  # STA_UNSYNC
-    assert clocks.known_error_s(-1, 0, 0) == math.inf
-    assert clocks.error_s() > 0
-    assert clocks.Unset().holds()
+    assert delays.known_clock_error_s(0, 0x2001, 1500) == pytest.approx(0.0015)
+    assert delays.known_clock_error_s(5, 0, 1500) == math.inf  # TIME_ERROR
+    assert delays.known_clock_error_s(0, 0x40, 1500) == math.inf  # STA_UNSYNC
+    assert delays.known_clock_error_s(-1, 0, 0) == math.inf
+    assert delays.clock_error_s() > 0
+    assert delays.UnsetClock().holds()
 
 
 # -- our own echo --------------------------------------------------------------------------------
@@ -467,12 +465,12 @@ def test_a_route_has_every_hop_once_and_ends_at_its_end(heard: dict[int, trace.H
 
 def test_what_icmp_says() -> None:
     four, six = socket.AF_INET, socket.AF_INET6
-    assert trace.verdict(four, 2, 11, 0) == ""
-    assert trace.verdict(four, 2, 3, 3) == "reached"
-    assert trace.verdict(four, 2, 3, 13) == "unreachable, code 13"
-    assert trace.verdict(four, 1, 0, 0) is None  # of this machine
-    assert trace.verdict(six, 3, 3, 0) == ""
-    assert trace.verdict(six, 3, 1, 4) == "reached"
+    assert trace.hop_end(four, 2, 11, 0) == ""
+    assert trace.hop_end(four, 2, 3, 3) == "reached"
+    assert trace.hop_end(four, 2, 3, 13) == "unreachable, code 13"
+    assert trace.hop_end(four, 1, 0, 0) is None  # of this machine
+    assert trace.hop_end(six, 3, 3, 0) == ""
+    assert trace.hop_end(six, 3, 1, 4) == "reached"
 
 
 def test_the_route_to_this_machine() -> None:
@@ -505,13 +503,13 @@ def test_shares_of_time_add_up(before: dict[str, float], after: dict[str, float]
     assert all(0 <= part <= 1 for part in share.values())
 
 
-DISK = command.Command("disk", ("disk",), "ms")
+DISK = programs.Command("disk", ("disk",), "ms")
 
 
 def test_what_commands_say() -> None:
-    assert command.read(b" 4.5\n", DISK) == Reading("custom:disk", 4.5, "ms", {})
+    assert programs.read_output(b" 4.5\n", DISK) == Reading("custom:disk", 4.5, "ms", {})
     said = b'{"value": 3, "unit": "s", "details": {"reads": 7}}'
-    assert command.read(said, DISK) == Reading("custom:disk", 3.0, "s", {"reads": 7})
+    assert programs.read_output(said, DISK) == Reading("custom:disk", 3.0, "s", {"reads": 7})
 
 
 @pytest.mark.parametrize(
@@ -521,21 +519,21 @@ def test_what_commands_say() -> None:
 )  # fmt: skip
 def test_what_is_no_number_is_refused(said: bytes) -> None:
     with pytest.raises(ProbeError, match="disk"):
-        command.read(said, DISK)
+        programs.read_output(said, DISK)
 
 
 @given(JSON)
 def test_any_output_is_a_finding_or_one_error(said: Any) -> None:
     try:
-        row(command.read(json.dumps(said).encode(), DISK))
+        row(programs.read_output(json.dumps(said).encode(), DISK))
     except ProbeError as error:
         assert "\n" not in str(error)
 
 
 def commanded(script: str, timeout_s: float = 900.0) -> list[Reading]:
-    one = command.Command("disk", ("sh", "-c", script), timeout_s=timeout_s)
+    one = programs.Command("disk", ("sh", "-c", script), timeout_s=timeout_s)
     asked = order("command", 900.0, role="alone", peer="", options={"command": "disk"})
-    return command.measure(asked, {"disk": one}, "mu")
+    return programs.measure_by_command(asked, {"disk": one}, "mu")
 
 
 def test_a_command_runs_with_its_subject_and_fails_in_words() -> None:
@@ -547,7 +545,7 @@ def test_a_command_runs_with_its_subject_and_fails_in_words() -> None:
     with pytest.raises(ProbeError, match="sh said more than 65536 bytes"):
         commanded("yes")
     with pytest.raises(ProbeError, match="there is no command 'other' here"):
-        command.measure(
+        programs.measure_by_command(
             order("command", role="alone", options={"command": "other"}), {"disk": DISK}, "mu"
         )
 

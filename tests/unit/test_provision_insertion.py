@@ -16,12 +16,12 @@ from provision_world import ancestors, graphs, text
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.provisioning import succeed
-from pegasus_hooks.provisioning.insertion import without
-from pegasus_hooks.provisioning.provisioned import (
+from pegasus_hooks.provisioning.insertion import (
     ProvisionedWorkflow,
     ProvisioningOptions,
     program,
     provisioned,
+    without_provisioning,
 )
 from pegasus_hooks.provisioning.step import (
     PROVISION,
@@ -91,7 +91,7 @@ def test_what_was_put_in_comes_out_without_a_trace(
 ) -> None:
     before = text(parents, edges=edges)
     after = put(before, ProvisioningOptions(min_width, pool="/adon.yml"))
-    assert without(after.text, "w.yml") == before
+    assert without_provisioning(after.text, "w.yml") == before
     assert (after.text == before) == (not after.steps)
 
 
@@ -140,7 +140,7 @@ def test_all_else_stays_as_it_is_written(form: str) -> None:
     kept = iter(after.text.splitlines())
     lines = [line for line in before.splitlines() if line != "jobDependencies: []"]
     assert all(line in kept for line in lines)  # in this order
-    assert without(after.text, "w.yml") == before
+    assert without_provisioning(after.text, "w.yml") == before
     assert parse_workflow(after.text).parents["before_level_1"] == ("split",)
 
 
@@ -170,7 +170,7 @@ def test_jobs_without_their_marks_are_not_taken_for_the_users() -> None:
         and ">>> adon" not in line
     )  # fmt: skip
     with pytest.raises(InputError, match="not the marks around them"):
-        without(after, "w.yml")
+        without_provisioning(after, "w.yml")
 
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30)

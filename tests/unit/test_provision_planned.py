@@ -11,7 +11,7 @@ from planner_world import FIXED, Case, by_file, job, make_case, uses
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.plan import plan
-from pegasus_hooks.provisioning.provisioned import ProvisioningOptions, provisioned
+from pegasus_hooks.provisioning.insertion import ProvisioningOptions, provisioned
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.workflow import WHAT
 from site_selector.inputs import load_inputs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.archive.measurement import OF_NETWORK, OF_WORKFLOWS, Measurement
+from monitors.base.measurement import OF_NETWORK, OF_WORKFLOWS, Measurement
 from monitors.recording import OWN, own, workflow_id
 from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError

@@ -30,8 +30,7 @@ from network_provisioner.base.urls import site_of_url
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import replicas_of
 from site_selector.replicas.catalog import SourceFile, merged, place_of, sha256_of
-from site_selector.replicas.web import read_url
-from site_selector.replicas.zone import read_zone
+from site_selector.replicas.listings import read_url, read_zone
 
 HI = hashlib.sha256(b"hi").hexdigest()
 

@@ -10,17 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.archive.retention.horizons import (
+    ACCURACY,
     DAY_S,
     HOUR_S,
     Keep,
     Point,
     Retention,
+    Sketch,
     retention_from_dict,
     roll_up,
     start_of,
     widened,
 )
-from monitors.archive.retention.sketch import ACCURACY, Sketch
 from network_provisioner.base.errors import InputError
 
 numbers = st.floats(-1e300, 1e300) | st.floats(-10, 10) | st.just(0.0)

@@ -11,8 +11,7 @@ import pytest
 from problem_world import problem_of
 from site_world import inputs_from, resequencing
 
-from site_selector.estimates.believe import believe
-from site_selector.estimates.uncertainty import Uncertainty, scenarios
+from site_selector.estimates.estimating import estimate_world
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem
 from site_selector.mapping.robust import Worlds
@@ -23,6 +22,7 @@ from site_selector.mapping.search import (
     movable_groups,
     sharing_groups,
 )
+from site_selector.mapping.uncertainty import Uncertainty, scenarios
 from site_selector.problem import Problem, build_problem
 
 DOUBT = Uncertainty.everywhere(0.5, random_waits=True)
@@ -35,7 +35,7 @@ def workflow() -> tuple[Problem, list[str]]:
         "isi": {"adon.workers": 4, "adon.rate": "6 MB/s", "adon.bandwidth.mu": "50 Mb/s"},
     }
     inputs = inputs_from(*resequencing(5, 4, sites, "mu"))
-    problem = build_problem(inputs, believe(inputs, now=0.0), "mu")
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0), "mu")
     return problem, [inputs.workflow.jobs[job].transformation for job in problem.jobs]
 
 

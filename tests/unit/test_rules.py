@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from network_world import demo_network
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.rules import SEE, START, Rule, Rules, rules_from_list, sites_of
 from network_provisioner.access import ANYBODY, May, Principal, Role
 from network_provisioner.base.errors import InputError

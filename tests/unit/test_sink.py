@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
 
-from monitors.archive.measurement import LONGEST, MOST_DETAILS, Measurement
+from monitors.base.measurement import LONGEST, MOST_DETAILS, Measurement
 from monitors.workflows.follower import Follower
 from monitors.workflows.sink import BrokerSink, SinkError
 from network_provisioner.base.errors import InputError

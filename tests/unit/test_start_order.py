@@ -11,13 +11,12 @@ from planner_world import make_case
 from problem_world import problem_of
 from site_world import inputs_of, job
 
-from site_selector.catalogs.priority import given_priority, own_priority
+from site_selector.catalogs.fields import given_priority, own_priority
 from site_selector.catalogs.sources import Sources
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.inputs import read_inputs
-from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.estimator import MOST_PRIORITY, Estimator, start_priorities
 from site_selector.mapping.mapper import map_workflow
-from site_selector.mapping.priority import MOST, start_priorities
 from site_selector.problem import Problem, build_problem
 
 
@@ -59,7 +58,7 @@ def test_priorities_follow_the_rank_about_pegasus_own_and_below_stage_jobs(jobs:
     found = start_priorities(problem, rank)
     in_order = found[np.argsort(-rank)]
     assert (np.diff(in_order) <= (0 if jobs > 1200 else -1)).all()
-    assert found.max() <= MOST < 700 and abs(float(found.mean()) - 20) <= 10
+    assert found.max() <= MOST_PRIORITY < 700 and abs(float(found.mean()) - 20) <= 10
 
 
 @pytest.mark.parametrize(
@@ -86,12 +85,14 @@ def test_a_mapping_hands_over_what_it_reckoned_with_the_users_as_it_is() -> None
     jobs = [job("a", "short"), job("b", "short", condor={"priority": "5"}), job("c", "long")]
     where: dict[str, list[str]] = {"short": ["mu"], "long": ["mu"]}
     inputs = inputs_of(jobs, {"mu": {"adon.workers": 1}}, {}, where, {"short": 10, "long": 20})
-    found = map_workflow(inputs, believe(inputs, now=0.0)).priorities
+    found = map_workflow(inputs, estimate_world(inputs, now=0.0)).priorities
     assert found["b"] == 5 and found["c"] > found["a"]
-    started = {p.job: p.start_s for p in map_workflow(inputs, believe(inputs, now=0.0)).placements}
+    started = {
+        p.job: p.start_s for p in map_workflow(inputs, estimate_world(inputs, now=0.0)).placements
+    }
     assert started == {"c": 0, "a": 20, "b": 30}
     as_pegasus = replace(inputs, by_level=True)
-    assert map_workflow(as_pegasus, believe(inputs, now=0.0)).priorities == {}
+    assert map_workflow(as_pegasus, estimate_world(inputs, now=0.0)).priorities == {}
 
 
 def test_a_priority_in_a_catalog_is_the_users_too() -> None:
@@ -104,13 +105,13 @@ def test_a_priority_in_a_catalog_is_the_users_too() -> None:
         inputs,
         transformations={**programs, "t::own:1.0": replace(programs["t::own:1.0"], profiles=first)},
     )
-    mapping = map_workflow(found, believe(found, now=0.0))
+    mapping = map_workflow(found, estimate_world(found, now=0.0))
     assert mapping.priorities["b"] == 500 > mapping.priorities["c"]
     assert next(p for p in mapping.placements if p.job == "b").start_s == 0
     found = replace(
         inputs, sites={**inputs.sites, "mu": replace(mu, profiles={**mu.profiles, **first})}
     )
-    assert set(map_workflow(found, believe(found, now=0.0)).priorities.values()) == {500}
+    assert set(map_workflow(found, estimate_world(found, now=0.0)).priorities.values()) == {500}
 
 
 @pytest.mark.parametrize(
@@ -141,13 +142,13 @@ def test_of_several_priorities_pegasus_takes_the_programs_first(
         transformations={"t::own:1.0": replace(own, profiles=profiles(program))},
         for_all_jobs=profiles(properties),
     )
-    assert map_workflow(inputs, believe(inputs, now=0.0)).priorities == {"a": expected}
+    assert map_workflow(inputs, estimate_world(inputs, now=0.0)).priorities == {"a": expected}
 
 
 def test_dagmans_priority_alone_counts_where_it_can_be_handed_over_to_htcondor() -> None:
     jobs = [job("a", "x", dagman={"PRIORITY": "9"}), job("b", "x", condor={"priority": "8"})]
     inputs = inputs_of(jobs, {"mu": {}}, {}, {"x": ["mu"]})
-    world = believe(inputs, now=0.0)
+    world = estimate_world(inputs, now=0.0)
     assert build_problem(inputs, world).own_priority == (9, 8)
     assert build_problem(replace(inputs, by_level=True), world).own_priority == (None, 8)
 
@@ -165,8 +166,8 @@ def test_what_is_expected_is_the_median_of_worlds_with_its_range() -> None:
         [job(f"j{i}", "a") for i in range(4)], {"mu": {"adon.workers": 2}}, {}, {"a": ["mu"]},
         {"a": 100.0},
     )  # fmt: skip
-    found = map_workflow(inputs, believe(inputs, now=0.0))
+    found = map_workflow(inputs, estimate_world(inputs, now=0.0))
     assert found.forecast is not None
     assert found.forecast.low_s < found.expected_s < found.forecast.high_s
     assert found.makespan_s == 200 and found.expected_s == found.forecast.median_s
-    assert found == map_workflow(inputs, believe(inputs, now=0.0))
+    assert found == map_workflow(inputs, estimate_world(inputs, now=0.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monitors.archive.archive import Archive
-from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState, status_text
+from monitors.workflows.logs.status import FIELDS, NOT_STARTED, Status, WorkflowState, status_text
 
 RUNNING = Status(7, 1, 2, 3, 0, 12, 1, 46.0, 26, WorkflowState.RUNNING, 1_700_000_000.5)
 

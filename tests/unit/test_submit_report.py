@@ -34,7 +34,7 @@ from examples.demo.demo_run import DemoRun, Ended
 from examples.demo.gather import gather
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.facts.plan import FILE, workflow_facts
 from monitors.workflows.planned.job_files import HOOK_JOURNAL
 from monitors.workflows.planned.submit_dir import SubmitDir

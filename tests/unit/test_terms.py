@@ -24,7 +24,7 @@ from site_world import (
     workflow_text,
 )
 
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.terms import JobTerms, job_terms
@@ -60,7 +60,7 @@ def readers(count: int) -> Inputs:
 
 
 def problem_of(inputs: Inputs, output_site: str | None = "mu") -> Problem:
-    world = believe(inputs, now=0.0, output_site=output_site)
+    world = estimate_world(inputs, now=0.0, output_site=output_site)
     return build_problem(inputs, world, output_site)
 
 

@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START
 
-from monitors.archive.measurement import Measurement, to_row
+from monitors.base.measurement import Measurement, to_row
+from monitors.jobs.condor import ads as ads_of
 from monitors.jobs.jobs import Attempt, Outcome
-from monitors.workflows.condor import ads as ads_of
-from monitors.workflows.facts.condor_transfers import CondorHistory, plugin_facts, without
+from monitors.workflows.facts.condor_transfers import (
+    CondorHistory,
+    own_protocol_transfers,
+    plugin_facts,
+)
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 JOB = PlannedJob("fetch", JobKind.COMPUTE, "mu", "t::fetch:1")
@@ -68,9 +72,9 @@ def moved(direction: str, n_bytes: int) -> Measurement:
 
 def test_what_plugins_moved_is_not_counted_twice() -> None:
     plugins = facts(ad())
-    (left,) = without([moved("in", 6_000_000), moved("in", 5_000_100)], plugins)
+    (left,) = own_protocol_transfers([moved("in", 6_000_000), moved("in", 5_000_100)], plugins)
     assert (left.value, left.details["bytes"], left.details["seconds"]) == (999_990, 999_990, None)
-    (kept,) = without([moved("out", 6_000_000)], plugins)
+    (kept,) = own_protocol_transfers([moved("out", 6_000_000)], plugins)
     assert kept.value == 6_000_000
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from monitors.archive.transfer_times import Moved, transfer_times
+from monitors.archive.transfers import Moved, transfer_times
 
 
 def line(setup_s: float, rate_bps: float, sizes: list[float], noise: float = 0.0) -> list[Moved]:

@@ -21,8 +21,7 @@ from condor_plugins.transfers.decide import (
     of_schedd,
     transferring,
 )
-from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.run_state import RunState, RunStates
+from condor_plugins.transfers.run_state import RunEvent, RunState, RunStates
 from monitors.jobs.executions import Phase
 from monitors.workflows.logs.events import Kind, TransferStep
 

@@ -14,8 +14,7 @@ from transfers_world import AD, JOB, FakeEvents, FakeSchedd, event, move
 from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.access_point import AccessPoint
 from condor_plugins.transfers.decide import OutputHistory, QueuedJob
-from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.run_state import RunState
+from condor_plugins.transfers.run_state import RunEvent, RunState
 from condor_plugins.urls.sources import UrlPath, written
 from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import Kind

@@ -22,7 +22,7 @@ from condor_plugins.jobs.request_builder import (
     shadow_number,
     unmarked,
 )
-from condor_plugins.transfers.events import ADS, run_event, run_events
+from condor_plugins.transfers.run_state import ADS, run_event, run_events
 from monitors.workflows.logs.events import EventParser, Kind, TransferStep
 from network_provisioner.client.hookconfig import HookConfig
 

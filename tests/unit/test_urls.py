@@ -20,9 +20,9 @@ from transfers_world import AD, JOB
 
 from condor_plugins.jobs.jobad import bytes_sent, urls
 from condor_plugins.jobs.request_builder import Run, is_url, parsed
-from condor_plugins.urls import moved, sizes, sources
-from condor_plugins.urls.moved import Moved, UsualRates, slow
+from condor_plugins.urls import sizes, sources, transfer_history
 from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
+from condor_plugins.urls.transfer_history import Moved, UsualRates, slow
 from network_provisioner.base.model import Service, TransitState
 from network_provisioner.base.urls import host_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
@@ -342,7 +342,7 @@ HISTORY = {
 
 
 def test_the_history_tells_what_came_from_where() -> None:
-    found = moved.moved(HISTORY, SOURCES)
+    found = transfer_history.url_transfers(HISTORY, SOURCES)
     assert found == {
         "uchicago": Moved(
             10**9, 1795449600.0, 1795449640.0, 0.5, "osdf-cache.example.org", missed=False
@@ -351,21 +351,23 @@ def test_the_history_tells_what_came_from_where() -> None:
     }
     assert found["uchicago"].seconds(50.0) == 40.0
     assert found["tacc"].seconds(0.25) == 0.25  # its times are whole seconds
-    assert moved.plugins_s(HISTORY) == 40
-    assert moved.moved({}, SOURCES) == {}
+    assert transfer_history.plugins_s(HISTORY) == 40
+    assert transfer_history.url_transfers({}, SOURCES) == {}
     # What a plug-in of the user's own says may be anything.
     odd = {**PELICAN, "DeveloperData": {"Attempts": 1, "Endpoint0": "a\x1b[2Jb" * 99}}
-    (one,) = moved.moved({"InputPluginResultList": [odd]}, SOURCES).values()
+    (one,) = transfer_history.url_transfers({"InputPluginResultList": [odd]}, SOURCES).values()
     assert one.cache.isprintable()
     assert len(one.cache) <= 200
-    assert moved.moved({"InputPluginResultList": [{"DeveloperData": 7}]}, {}) == {"": Moved()}
+    assert transfer_history.url_transfers(
+        {"InputPluginResultList": [{"DeveloperData": 7}]}, {}
+    ) == {"": Moved()}
 
 
 def blame(
     granted_bps: float, usual_bps: float = 0.0, waits: bool = False, **developer: float
 ) -> str:
     file = {**PELICAN, "DeveloperData": {**PELICAN["DeveloperData"], **developer}}  # type: ignore[dict-item]
-    one = moved.moved({"InputPluginResultList": [file]}, SOURCES)["uchicago"]
+    one = transfer_history.url_transfers({"InputPluginResultList": [file]}, SOURCES)["uchicago"]
     return slow(one, 40.0, granted_bps, usual_bps, lambda: waits)
 
 
@@ -386,10 +388,10 @@ def test_who_is_to_blame_for_what_was_slow() -> None:
 
 def test_a_disk_is_waited_for_where_the_slot_says_so() -> None:
     ad = {"AdonIoWaitFraction": 0.25, "DetectedCpus": 4, "AdonMetricsAt": 100.0}
-    assert moved.disk_waits(ad, 90.0)
-    assert not moved.disk_waits(ad, 101.0)
-    assert not moved.disk_waits({**ad, "AdonIoWaitFraction": 0.1}, 90.0)
-    assert not moved.disk_waits({}, 0.0)
+    assert transfer_history.disk_waits(ad, 90.0)
+    assert not transfer_history.disk_waits(ad, 101.0)
+    assert not transfer_history.disk_waits({**ad, "AdonIoWaitFraction": 0.1}, 90.0)
+    assert not transfer_history.disk_waits({}, 0.0)
 
 
 def test_what_is_usual_is_the_median_of_the_last_ones() -> None:

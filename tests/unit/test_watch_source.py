@@ -10,7 +10,7 @@ import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs
-from monitors.watcher.workflow_files import Files, elsewhere, process_alive
+from monitors.watcher.workflow_files import Files, process_alive, remote_dagman
 from monitors.workflows.logs.dagman import DagmanStep, StepKind
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.planned import job_files
@@ -217,7 +217,7 @@ def test_no_submit_directory(tmp_path: Path) -> None:
 def test_whether_a_dagman_runs() -> None:
     assert process_alive(os.getpid()) is False  # this is no DAGMan
     assert process_alive(2**22 + 1) is False
-    assert elsewhere(1) is None
+    assert remote_dagman(1) is None
 
 
 def test_a_dagman_that_has_not_said_its_number_yet_is_not_the_one_before(run: Path) -> None:

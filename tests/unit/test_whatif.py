@@ -15,15 +15,15 @@ from site_world import (
     resequencing,
 )
 
-from site_selector.estimates.beliefs import World
-from site_selector.estimates.believe import believe
-from site_selector.explain.reasons import Flip
+from site_selector.estimates.estimating import estimate_world
+from site_selector.estimates.world import World
 from site_selector.explain.text import explain_dict, explain_text
 from site_selector.explain.whatif import reconsider, with_changes
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping
+from site_selector.mapping.reasons import Flip
 from site_selector.problem import Problem, build_problem
 
 
@@ -70,7 +70,7 @@ def elsewhere() -> tuple[Inputs, World]:
     inputs = inputs_of(
         jobs, sites, {f"f{i}": ("fast", 100_000_000) for i in range(2)}, {"a": list(sites)}
     )
-    return inputs, believe(inputs, now=0.0)
+    return inputs, estimate_world(inputs, now=0.0)
 
 
 def names_of(inputs: Inputs, problem: Problem) -> list[str]:
@@ -103,7 +103,7 @@ def test_a_job_that_makes_way_by_hand(of_the_link: float) -> None:
 def test_every_limit_was_tried(seed: int) -> None:
     rng = Random(seed)
     inputs = inputs_from(*resequencing(2, 1, some_sites(rng), "s1"))
-    world = believe(inputs, now=0.0, output_site="s2")
+    world = estimate_world(inputs, now=0.0, output_site="s2")
     problem = build_problem(inputs, world, "s2")
     names = names_of(inputs, problem)
     assignment = [rng.choice(allowed) for allowed in problem.allowed]
@@ -134,7 +134,7 @@ def for_its_child() -> tuple[Inputs, World, Mapping]:
     inputs = inputs_of(
         jobs, sites, {"f": ("near", 90_000_000)}, {"a": ["near", "far"], "b": ["far"]}
     )
-    world = believe(inputs, now=0.0)
+    world = estimate_world(inputs, now=0.0)
     return inputs, world, map_workflow(inputs, world)
 
 

@@ -22,7 +22,7 @@ from adon.service.wiring import (
     measured_paths,
 )
 from monitors.archive.archive import Archive, Measurement
-from monitors.archive.believed import BelievedBy
+from monitors.archive.estimate_sources import BelievedBy
 from monitors.archive.knowledge import gamma_a
 from monitors.archive.outbox import Outbox
 from monitors.archive.transfers import transfer_facts

@@ -33,9 +33,9 @@ from monitors.workflows.discovery import (
     unread_homes,
 )
 from monitors.workflows.follower import Follower
+from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.planned.submit_dir import SubmitDir, dag_of
 from monitors.workflows.service import FollowService
-from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 WAIT_S = 60.0

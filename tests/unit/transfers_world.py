@@ -10,7 +10,7 @@ from made_transit import made_transit
 
 from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.decide import QueuedJob
-from condor_plugins.transfers.events import RunEvent
+from condor_plugins.transfers.run_state import RunEvent
 from monitors.workflows.logs.events import Kind, TransferStep
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import (

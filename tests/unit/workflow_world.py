@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from monitors.archive.measurement import Measurement
-from monitors.workflows.status import Status, WorkflowState
+from monitors.base.measurement import Measurement
+from monitors.workflows.logs.status import Status, WorkflowState
 
 UUID = "5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11"
 T0 = 1_000_000.0

@@ -79,19 +79,19 @@ class CommandCloud:
 
     def flavours(self) -> Sequence[Flavour]:
         """The same."""
-        found = self._call("flavours").flavours
-        if not found:
+        offered = self._call("flavours").flavours
+        if not offered:
             raise self._error("found no flavours, expected one at least", Refusal.REFUSED)
-        return [Flavour(**row.model_dump(exclude_unset=True)) for row in found]
+        return [Flavour(**row.model_dump(exclude_unset=True)) for row in offered]
 
     def machines(self) -> Sequence[Server]:
         """The same."""
-        found = self._call("machines").machines
-        if found is None:
+        listed = self._call("machines").machines
+        if listed is None:
             raise self._error("found no machines, expected a list", Refusal.REFUSED)
         return [
             Server(**row.model_dump(exclude_none=True) | {"state": MachineState(row.state)})
-            for row in found
+            for row in listed
         ]
 
     def start(self, flavour: str, name: str) -> None:
@@ -119,15 +119,15 @@ class CommandCloud:
             raise self._error(f"{action}: no answer within {self._timeout_s:g} s") from error
         if done.returncode != 0:
             lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            said = lines[-1] if lines else "it said nothing"
-            raise self._error(f"{action}: exit code {done.returncode}: {said}")
+            reason = lines[-1] if lines else "it said nothing"
+            raise self._error(f"{action}: exit code {done.returncode}: {reason}")
         try:
             answer = read_json(_Answer, done.stdout.strip() or "{}", f"answer to {action}")
         except InputError as error:
             raise self._error(str(error), Refusal.REFUSED) from None
         if answer.refused:
-            said = " ".join(answer.error.split()) or answer.refused.value
-            raise self._error(f"{action}: {said}", answer.refused, answer.retry_after_s)
+            reason = " ".join(answer.error.split()) or answer.refused.value
+            raise self._error(f"{action}: {reason}", answer.refused, answer.retry_after_s)
         return answer
 
     def _error(

@@ -164,16 +164,16 @@ class OpenStackCloud:
         """The same."""
         with self._told("list servers"):
             servers = list(self._servers())
-            found = [_machine(server, self._settings.life_s) for server in servers]
-            known = {machine.name for machine in found}
+            listed = [_machine(server, self._settings.life_s) for server in servers]
+            known = {machine.name for machine in listed}
             alone = [port for port in self._ports() if port.name not in known]
-        found += [
+        listed += [
             Server(
                 port.name, "", MachineState.ENDED, _seconds(port.created_at), error="only its port"
             )
             for port in alone
         ]
-        return found
+        return listed
 
     def start(self, flavour: str, name: str) -> None:
         """The same."""
@@ -185,7 +185,7 @@ class OpenStackCloud:
                 return
         settings = self._settings
         data = self._user_data(kind, name)
-        asked: dict[str, Any] = {
+        server_request: dict[str, Any] = {
             "name": name,
             "flavor_id": self._find("flavour", flavour).id,
             "image_id": self._find("image", settings.image).id,
@@ -194,24 +194,26 @@ class OpenStackCloud:
             "metadata": {_FLAVOUR: flavour, _COLLECTOR: settings.collector},
         }
         if settings.key:
-            asked["key_name"] = settings.key
+            server_request["key_name"] = settings.key
         if settings.zone:
-            asked["availability_zone"] = settings.zone
+            server_request["availability_zone"] = settings.zone
         if settings.security_groups and not settings.qos_policy:
-            asked["security_groups"] = [{"name": group} for group in settings.security_groups]
+            server_request["security_groups"] = [
+                {"name": group} for group in settings.security_groups
+            ]
         if settings.group:
-            asked["scheduler_hints"] = {"group": self._group()}
+            server_request["scheduler_hints"] = {"group": self._group()}
         with self._told(f"start {name}"):
-            asked["networks"] = [self._card(name)]
+            server_request["networks"] = [self._card(name)]
             try:
-                self._api.compute.create_server(**asked)
+                self._api.compute.create_server(**server_request)
             except sdk.ForbiddenException as error:
                 # A group has ten members as clouds come. What it is for is a wish, the machine is
                 # not.
-                if "scheduler_hints" not in asked or "in group" not in str(error):
+                if "scheduler_hints" not in server_request or "in group" not in str(error):
                     raise
-                del asked["scheduler_hints"]
-                self._api.compute.create_server(**asked)
+                del server_request["scheduler_hints"]
+                self._api.compute.create_server(**server_request)
 
     def delete(self, name: str) -> None:
         """The same."""
@@ -229,8 +231,8 @@ class OpenStackCloud:
     def _api(self) -> Any:
         if self._client is None:
             client = self._connect()
-            found = client.compute.get_endpoint_data()
-            latest = found.max_microversion if found else None
+            endpoint = client.compute.get_endpoint_data()
+            latest = endpoint.max_microversion if endpoint else None
             if latest and latest < _VERSION:
                 raise CloudError(
                     f"{self._called()}: found compute API {version_to_string(latest)}, expected "
@@ -263,10 +265,10 @@ class OpenStackCloud:
     def _find(self, kind: str, name: str) -> Any:
         """What the cloud has under a name or an id. Raises InputError where there is no such
         thing."""
-        found = self._look(kind, name)
-        if found is None:
+        item = self._look(kind, name)
+        if item is None:
             raise InputError(f"{self._called()}: found no {_words(kind)} {name!r}, expected one")
-        return found
+        return item
 
     def _look(self, kind: str, name: str) -> Any:
         """The same, None where there is none. It is asked for once: an id stays what it is."""
@@ -275,7 +277,7 @@ class OpenStackCloud:
         service, method = _LOOK[kind]
         with self._told(f"find {_words(kind)} {name}"):
             try:
-                found = getattr(getattr(self._api, service), method)(name, ignore_missing=False)
+                item = getattr(getattr(self._api, service), method)(name, ignore_missing=False)
             except sdk.NotFoundException:
                 return None
             except sdk.DuplicateResource:
@@ -283,13 +285,13 @@ class OpenStackCloud:
                     f"{self._called()}: found more than one {_words(kind)} {name!r}, "
                     "expected its id"
                 ) from None
-        self._found[kind, name] = found
-        return found
+        self._found[kind, name] = item
+        return item
 
     def _check_group(self, name: str) -> None:
         """One that is not there is made with the first server."""
-        found = self._look("group", name)
-        policy = found.policy or next(iter(found.policies or ()), "") if found else _POLICY
+        group = self._look("group", name)
+        policy = group.policy or next(iter(group.policies or ()), "") if group else _POLICY
         if "anti-affinity" not in policy:
             raise InputError(
                 f"{self._called()}: found policy {policy!r} of server group {name!r}, "
@@ -299,12 +301,12 @@ class OpenStackCloud:
     def _group(self) -> str:
         name = self._settings.group
         with self._one_group:  # of two with one name none could be used
-            found = self._look("group", name)
-            if found is None:
+            group = self._look("group", name)
+            if group is None:
                 with self._told(f"make server group {name}"):
-                    found = self._api.compute.create_server_group(name=name, policy=_POLICY)
-                self._found["group", name] = found
-        return str(found.id)
+                    group = self._api.compute.create_server_group(name=name, policy=_POLICY)
+                self._found["group", name] = group
+        return str(group.id)
 
     def _card(self, name: str) -> dict[str, str]:
         settings = self._settings
@@ -344,8 +346,8 @@ class OpenStackCloud:
             return []
         ours = [self._description, self._tag]
         wanted = {"name": name} if name else {}
-        found = self._api.network.ports(description=ours, **wanted)
-        return [p for p in found if p.description in ours and name in ("", p.name)]
+        ports = self._api.network.ports(description=ours, **wanted)
+        return [p for p in ports if p.description in ours and name in ("", p.name)]
 
 
 def _words(kind: str) -> str:
@@ -374,8 +376,8 @@ def _seconds(text: str | None) -> float:
     """Unix seconds of what a cloud writes: UTC, with or without saying so."""
     if not text:
         return 0.0
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _refusal(what: str, error: Exception) -> CloudError:
@@ -393,8 +395,8 @@ def _refusal(what: str, error: Exception) -> CloudError:
         why = Refusal.QUOTA
     else:
         why = Refusal.CONFLICT if status == 409 else Refusal.REFUSED
-    told = f" ({status})" if status and str(status) not in words else ""
-    return CloudError(f"{what}: {words[:300]}{told}", why, after)
+    code = f" ({status})" if status and str(status) not in words else ""
+    return CloudError(f"{what}: {words[:300]}{code}", why, after)
 
 
 def _retry_after(error: sdk.HttpException) -> float:

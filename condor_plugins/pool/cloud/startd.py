@@ -57,8 +57,8 @@ class Process(NamedTuple):
             pid, _, rest = stat.read_text(errors="replace").partition(" (")
             # A name may hold anything, parentheses too.
             fields = rest.rpartition(")")[2].split()
-            found = cls(int(pid), int(fields[1]), int(fields[19]))
-            return None if fields[0] in "ZX" else found
+            process = cls(int(pid), int(fields[1]), int(fields[19]))
+            return None if fields[0] in "ZX" else process
         except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
             return None
 
@@ -217,8 +217,8 @@ class StartdCloud:
 def _living(home: Path) -> Process | None:
     """The master of a machine."""
     noted = Process.of(home / _PROCESS)
-    found = Process.of(Path(f"/proc/{noted.pid}/stat")) if noted else None
-    return found if noted and found and found.started == noted.started else None
+    process = Process.of(Path(f"/proc/{noted.pid}/stat")) if noted else None
+    return process if noted and process and process.started == noted.started else None
 
 
 def _family(home: Path, master: Process | None) -> list[int]:
@@ -252,10 +252,10 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def _last_word(home: Path) -> str:
     try:
-        said = (home / "log/master.out").read_text(errors="replace").strip().splitlines()
+        lines = (home / "log/master.out").read_text(errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return said[-1] if said else ""
+    return lines[-1] if lines else ""
 
 
 def _read(path: Path) -> dict[str, Any]:

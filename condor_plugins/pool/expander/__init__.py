@@ -1,9 +1,9 @@
-"""The daemon that makes a pool larger and smaller: one turn after the other.
+"""The daemon that makes a pool larger and smaller: one cycle after the other.
 
-    look ─► demand ─► condor_plugins.pool.scaling.plan ─► turn, which acts and records
+    observation ─► demand ─► condor_plugins.pool.scaling.plan ─► cycle, which acts and records
 
-``look`` finds what there is, in the cloud, the collector, the schedds and the submit directories of
-their DAGs; ``demand`` is what is wanted, each job once; ``condor`` is HTCondor itself. Nothing is
-kept that could be lost: killed at any step, the next turn finds machines in their cloud, what they
-do in the collector, and what they cost in the archive.
+``observation`` is what there is, in the cloud, the collector, the schedds and the submit
+directories of their DAGs; ``demand`` is what is wanted, each job once; ``condor`` is HTCondor
+itself. Nothing is kept that could be lost: killed at any step, the next cycle finds machines in
+their cloud, what they do in the collector, and what they cost in the archive.
 """

@@ -53,23 +53,23 @@ class Condor:
     def jobs(self) -> list[classad2.ClassAd]:
         """Ads of all jobs that need a slot, and of DAGMans, with the name of their schedd."""
         with _told(self._named):
-            found = self._open().locateAll(htcondor2.DaemonType.Schedd)
-            self._schedds = {str(ad["Name"]): ad for ad in found}
+            schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
+            self._schedds = {str(ad["Name"]): ad for ad in schedds}
         jobs = []
         for name, where in self._schedds.items():
             with _told(f"schedd {name}"):
-                told = htcondor2.Schedd(where).query(_WANTED, list(JOB_ATTRIBUTES))
-            for ad in told:
+                ads = htcondor2.Schedd(where).query(_WANTED, list(JOB_ATTRIBUTES))
+            for ad in ads:
                 ad[SCHEDD] = name
-            jobs += told
+            jobs += ads
         return jobs
 
     def whole(self, job: Mapping[str, object]) -> classad2.ClassAd | None:
         """The whole ad of a job of :meth:`jobs`, None where it is gone."""
         name = str(job[SCHEDD])
-        one = f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}"
+        constraint = f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}"
         with _told(f"schedd {name}"):
-            return next(iter(htcondor2.Schedd(self._schedds[name]).query(one)), None)
+            return next(iter(htcondor2.Schedd(self._schedds[name]).query(constraint)), None)
 
     def advertise(self, offline: Iterable[classad2.ClassAd]) -> None:
         """Have the collector know machines that could be started."""
@@ -148,8 +148,8 @@ def run(words: Sequence[str]) -> str:
             timeout=_TOOL_S, check=True,
         ).stdout  # fmt: skip
     except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip() or error.stdout.strip()).splitlines()
-        raise AdonError(f"{words[0]}: {said[-1] if said else error}") from None
+        lines = (error.stderr.strip() or error.stdout.strip()).splitlines()
+        raise AdonError(f"{words[0]}: {lines[-1] if lines else error}") from None
     except subprocess.TimeoutExpired:
         raise AdonError(f"{words[0]}: no answer within {_TOOL_S:g} s") from None
     except OSError as error:

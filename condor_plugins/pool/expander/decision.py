@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from condor_plugins.pool.scaling import ScalingPlan
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 SOURCE = "adon pool"
 
@@ -28,39 +28,39 @@ class PoolDecision:
     @property
     def acts(self) -> bool:
         """Whether anything is to be done."""
-        found = self.plan
-        return bool(found.start or found.drain or found.keep or found.give_up or self.delete)
+        plan = self.plan
+        return bool(plan.start or plan.drain or plan.keep or plan.give_up or self.delete)
 
     @property
     def in_the_way(self) -> dict[str, str]:
         """What is wanted and not done, with why."""
-        found = self.plan
-        done = {*found.start, *found.drain, *found.keep, *found.give_up}
-        return {what: why for what, why in found.why.items() if what not in done}
+        plan = self.plan
+        done = {*plan.start, *plan.drain, *plan.keep, *plan.give_up}
+        return {what: why for what, why in plan.why.items() if what not in done}
 
     @property
     def reason(self) -> str:
         """All of it in one line."""
-        found = self.plan
-        parts = [f"start {n} {name}: {found.why.get(name)}" for name, n in found.start.items()]
+        plan = self.plan
+        parts = [f"start {n} {name}: {plan.why.get(name)}" for name, n in plan.start.items()]
         for verb, names in (
-            ("drain", found.drain), ("keep", found.keep), ("give up", found.give_up)
+            ("drain", plan.drain), ("keep", plan.keep), ("give up", plan.give_up)
         ):  # fmt: skip
-            parts += _grouped(verb, {name: found.why.get(name, "") for name in names})
+            parts += _grouped(verb, {name: plan.why.get(name, "") for name in names})
         parts += _grouped("delete", self.delete)
         parts += [f"{what}: {why}" for what, why in self.in_the_way.items()]
         return "; ".join((*parts, *self.failed)) or "nothing to do"
 
     def as_measurement(self, pool: str) -> Measurement:
         """The value is how many machines boot and run after it."""
-        found = self.plan
+        plan = self.plan
         details = {
-            "start": dict(found.start),
-            "drain": list(found.drain),
-            "keep": list(found.keep),
-            "give_up": list(found.give_up),
+            "start": dict(plan.start),
+            "drain": list(plan.drain),
+            "keep": list(plan.keep),
+            "give_up": list(plan.give_up),
             "delete": dict(self.delete),
-            "why": dict(found.why),
+            "why": dict(plan.why),
             "failed": list(self.failed),
             "demand": dict(self.demand),
             "machines": dict(self.machines),
@@ -68,8 +68,8 @@ class PoolDecision:
             "reason": self.reason,
         }
         there = self.machines.get("booting", 0) + self.machines.get("running", 0)
-        after = there + sum(found.start.values()) + len(found.keep)
-        after -= len(found.give_up) + len(found.drain)
+        after = there + sum(plan.start.values()) + len(plan.keep)
+        after -= len(plan.give_up) + len(plan.drain)
         id_ = key("pool_decision", pool, repr(self.at))
         return Measurement(
             id_, "pool_decision", pool, float(after), "1", self.at, SOURCE, "", details
@@ -91,15 +91,15 @@ def key(metric: str, pool: str, name: str) -> str:
 
 def boot(pool: str, name: str, flavour: str, took_s: float, now: float) -> Measurement:
     """A machine has joined, so long after it was asked for."""
-    told = {"name": name}
+    details = {"name": name}
     id_ = key("boot", pool, name)
-    return Measurement(id_, "boot", flavour, took_s, "s", now, SOURCE, "", told)
+    return Measurement(id_, "boot", flavour, took_s, "s", now, SOURCE, "", details)
 
 
 def lived(
     pool: str, name: str, flavour: str, lived_s: float, price: float, why: str, now: float
 ) -> Measurement:
     """A machine is deleted; ``price`` was per hour."""
-    told = {"name": name, "price": price, "why": why}
+    details = {"name": name, "price": price, "why": why}
     id_ = key("machine", pool, name)
-    return Measurement(id_, "machine", flavour, lived_s, "s", now, SOURCE, "", told)
+    return Measurement(id_, "machine", flavour, lived_s, "s", now, SOURCE, "", details)

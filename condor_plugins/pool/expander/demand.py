@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import classad2
 
-from condor_plugins.pool.expander.look import View
+from condor_plugins.pool.expander.observation import View
 from condor_plugins.pool.fitness import Waiting
 from condor_plugins.pool.leases import Lease
 from condor_plugins.pool.queue import (
@@ -86,29 +86,29 @@ class Demands:
             node = nodes.get((dag.schedd, dag.cluster, coming.name))
             if node is None:
                 request = dag.request(coming.name)
-                asked = view.matching.of(request, id(request))  # jobs alike have one
+                job_request = view.matching.of(request, id(request))  # jobs alike have one
             elif waits_for_a_slot(node):
-                asked = self._asked(node, view)
+                job_request = self._asked(node, view)
             else:
                 continue
             soon[dag.workflow] += coming.ready_at <= now + boot_s
-            found = _demand(asked, coming.ready_at, coming.run_s, dag.user)
-            wanted.append(replace(found, ready_spread_s=coming.spread_s))
+            demand = _demand(job_request, coming.ready_at, coming.run_s, dag.user)
+            wanted.append(replace(demand, ready_spread_s=coming.spread_s))
         leased = list(_leased(view, leases, soon, len(wanted)))
-        queued = sum(found.ready_at <= now for found in wanted)
+        queued = sum(demand.ready_at <= now for demand in wanted)
         counts = {
             "queued": queued,
             "coming": len(wanted) - queued,
-            "leased": sum(found.count for found in leased),
+            "leased": sum(demand.count for demand in leased),
         }
         more = expected_arrivals(self._came.values(), now, _WINDOW_S, until)
         return PoolDemand([*wanted, *leased, *more], counts, self._waiting(vanilla, view))
 
     def _waiting(self, jobs: Iterable[classad2.ClassAd], view: View) -> list[Waiting]:
         kinds = {asks_alike(job): job for job in jobs if waits_for_a_slot(job)}
-        asked = [self._asked(job, view) for job in kinds.values()]
+        requests = [self._asked(job, view) for job in kinds.values()]
         ads = [self._whole[alike] for alike in kinds]
-        return [Waiting(ad, one.only) for ad, one in zip(ads, asked, strict=True)]
+        return [Waiting(ad, request.only) for ad, request in zip(ads, requests, strict=True)]
 
     def _unannounced(self, jobs: Iterable[classad2.ClassAd], view: View) -> list[JobDemand]:
         """Those that wait and belong to no DAG that is followed."""
@@ -120,11 +120,11 @@ class Demands:
             since = min(number(job, "QDate") or view.now, view.now)
             waits = waits_for_a_slot(job)
             if waits or since > earliest:
-                asked = self._asked(job, view)
-                found = _demand(asked, since, self._run_s(job), str(job.get("User")))
-                wanted += [found] * waits
+                request = self._asked(job, view)
+                demand = _demand(request, since, self._run_s(job), str(job.get("User")))
+                wanted += [demand] * waits
                 if since > earliest:
-                    self._came[job_key(job)] = found
+                    self._came[job_key(job)] = demand
         return wanted
 
     def _asked(self, job: classad2.ClassAd, view: View) -> JobRequest:
@@ -137,8 +137,8 @@ class Demands:
         return view.matching.of(self._whole[alike], alike)
 
 
-def _demand(asked: JobRequest, ready_at: float, run_s: float, whose: str) -> JobDemand:
-    return JobDemand(1, asked.cores, asked.memory_mb, ready_at, run_s, whose, only=asked.only)
+def _demand(request: JobRequest, ready_at: float, run_s: float, whose: str) -> JobDemand:
+    return JobDemand(1, request.cores, request.memory_mb, ready_at, run_s, whose, only=request.only)
 
 
 def _leased(

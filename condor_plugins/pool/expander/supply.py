@@ -139,8 +139,8 @@ def supply(
             elif not drains:
                 old[name] = f"it is up since {(now - slot.started) / _HOUR_S:.1f} h"
         elif name not in memory.joined:
-            asked = _asked(server, kind, None, memory, now)
-            machines.append(Machine(name, kind, MachineState.BOOTING, asked))
+            requested = _asked(server, kind, None, memory, now)
+            machines.append(Machine(name, kind, MachineState.BOOTING, requested))
         elif name in memory.draining and slot is None and not jobs:
             over[name] = "it is drained"
         elif not (jobs and name in answering):

@@ -1,4 +1,5 @@
-"""Adaptive plateau detection for one series of measurements, as they come.
+"""Adaptive plateau detection for one series of measurements, as they come, and its outages:
+measurements that are missing, or that say that nothing gets through.
 
 Plateau detection (McGregor and Braun, PAM 2000; OnTimeDetect, Calyam et al., MASCOTS 2010, the
 thesis's [8]) compares new samples with the mean and deviation of a *summary window*; samples beyond
@@ -24,12 +25,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from monitors.alerts.anomalies.baseline import LEAST, Baseline
-from monitors.alerts.anomalies.model import Anomaly, Sensitivity, SeriesLimits
-from monitors.alerts.anomalies.outages import Outages, Rhythm
-from monitors.alerts.anomalies.scales import Scale, scale_of
-from monitors.alerts.anomalies.season import HOUR_S
-from monitors.alerts.anomalies.words import why_dip, why_level
+from monitors.alerts.anomalies.baseline import HOUR_S, LEAST, Baseline
+from monitors.alerts.anomalies.messages import why_dead, why_dip, why_level, why_missing
+from monitors.alerts.anomalies.model import Anomaly, Scale, Sensitivity, SeriesLimits, scale_of
 
 TRIGGER = 24
 """Longest trigger buffer, in samples."""
@@ -41,6 +39,10 @@ _LENGTHS = (1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6)  # of the trigger buffer, times Se
 _BEYOND = 0.75  # share of the trigger buffer beyond the first threshold, which is half the second
 _BACK = 0.4  # a level is back where it was when at most this share of the change is left
 _SURE = 4.0  # and so many times the noise of the samples that say so
+
+_GAPS = 33
+_LEAST = 8
+_REGULAR = 0.75  # so many of the gaps must be about the usual one
 
 
 class Detector:
@@ -72,11 +74,11 @@ class Detector:
         if self._rhythm.last is not None and at <= self._rhythm.last:
             return []
         number = self._scale.of(value)
-        found = self._outages.add(at, number is not None, self._level_value(at))
+        anomalies = self._outages.add(at, number is not None, self._level_value(at))
         self._rhythm.add(at)
         if number is not None:
-            found += self._judge(at, number)
-        return found
+            anomalies += self._judge(at, number)
+        return anomalies
 
     def tick(self, now: float, awake: float = -math.inf) -> list[Anomaly]:
         """Time passed, and perhaps measurements are missing. ``awake``: since when they could be
@@ -173,15 +175,15 @@ class Detector:
         expected = self._scale.value(baseline.expected(since))
         self._move(shift, samples)
         change = self._scale.change(shift)
-        found = Anomaly(
+        anomaly = Anomaly(
             self.metric, self.subject, "level", since, at, expected,
             self._scale.value(baseline.expected(since)), change, _confidence(shift, noise),
             why_level(self.metric, change, len(samples), abs(shift) / noise,
                       baseline.season.spread),
             limits=_limits(threshold, noise, self.sensitivity),
         )  # fmt: skip
-        self._moved = (found, shift, before)
-        return found
+        self._moved = (anomaly, shift, before)
+        return anomaly
 
     def _move(self, shift: float, samples: list[tuple[float, float]]) -> None:
         """The level is another one with these samples, the newest ones."""
@@ -274,3 +276,87 @@ def _limits(threshold: float, noise: float, sensitivity: Sensitivity) -> dict[st
         "noise_factor": sensitivity.noise,
         "min_change": sensitivity.min_change,
     }
+
+
+class Rhythm:
+    """Learns the period from the times between measurements.
+
+    Transfers come when they come; only what is measured regularly can be missing.
+    """
+
+    def __init__(self) -> None:
+        self._gaps: deque[float] = deque(maxlen=_GAPS)
+        self._news = 0
+        self.last: float | None = None
+        self.period_s: float | None = None
+        """Usual seconds between two measurements, None where not yet known."""
+        self.regular = False
+        """Whether it is kept."""
+
+    def add(self, at: float) -> None:
+        """A measurement at ``at``, not before the last one."""
+        if self.last is not None and at > self.last:
+            self._gaps.append(at - self.last)
+            self._news += 1
+            if len(self._gaps) >= _LEAST and (self.period_s is None or self._news >= _LEAST):
+                self._news = 0
+                self._learn()
+        self.last = at
+
+    def missing(self, now: float, after: int, awake: float = -math.inf) -> bool:
+        """Whether at ``now`` more than ``after`` measurements in a row are missing. ``awake``: what
+        should have come before could not be taken, and says nothing."""
+        if self.last is None or self.period_s is None or not self.regular:
+            return False
+        return now - max(self.last, awake) > (after + 1) * self.period_s
+
+    def _learn(self) -> None:
+        usual = median(self._gaps)
+        near = sum(1 for gap in self._gaps if 0.5 * usual <= gap <= 1.5 * usual)
+        self.period_s = usual
+        self.regular = near >= _REGULAR * len(self._gaps)
+
+
+class Outages:
+    """Tells when one begins, once, and when it is over."""
+
+    def __init__(self, metric: str, subject: str, sensitivity: Sensitivity, rhythm: Rhythm) -> None:
+        """``rhythm`` is the series's own; it learns of a measurement after :meth:`add`."""
+        self._metric, self._subject = metric, subject
+        self._after = sensitivity.outage_after
+        self._rhythm = rhythm
+        self._open: Anomaly | None = None
+        self._dead_since: float | None = None
+        self._dead = 0
+
+    def add(self, at: float, alive: bool, before: float) -> list[Anomaly]:
+        """A measurement, and whether anything got through. ``before``: the level until then."""
+        anomalies = self.tick(at, before)
+        if not alive:
+            self._dead += 1
+            if self._dead_since is None:
+                self._dead_since = at
+            if self._open is None and self._dead >= self._after:
+                why = why_dead(self._metric, self._dead)
+                anomalies.append(self._begin(self._dead_since, at, before, why))
+            return anomalies
+        self._dead, self._dead_since = 0, None
+        if self._open is not None:
+            anomalies.append(replace(self._open, until=at))
+            self._open = None
+        return anomalies
+
+    def tick(self, now: float, before: float, awake: float = -math.inf) -> list[Anomaly]:
+        """Time passed without a measurement; ``awake``: see :meth:`Rhythm.missing`."""
+        if self._open is not None or not self._rhythm.missing(now, self._after, awake):
+            return []
+        last, period_s = self._rhythm.last, self._rhythm.period_s
+        assert last is not None
+        assert period_s is not None
+        return [self._begin(last, now, before, why_missing(self._metric, period_s, self._after))]
+
+    def _begin(self, since: float, now: float, before: float, why: str) -> Anomaly:
+        self._open = Anomaly(
+            self._metric, self._subject, "outage", since, now, before, None, -1.0, 1.0, why
+        )
+        return self._open

@@ -1,14 +1,30 @@
-"""Anomalies and what they are judged by: values."""
+"""Anomalies and what they are judged by, as values and as measurements of the archive.
+
+An anomaly is recorded when it is noticed, and once more when it is over: the archive is
+append-only. The two have ids that follow from the anomaly alone, so that finding it again records
+nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
+
+from monitors.base.measurement import Measurement
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import read
 
 Kind = Literal["level", "dip", "outage"]
 """``level``: other values than before, and they stay; ``dip``: they came back; ``outage``: there
 are none, or they say that nothing gets through."""
+
+METRIC = "anomaly"
+_END = ":end"
+
+SHARES = frozenset({"loss", "cpu_use", "memory_use", "io_wait", "disk_io", "belief_error"})
+_RATES = frozenset({"throughput", "path_throughput", "tcp_throughput", "udp_throughput"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +104,95 @@ class SeriesLimits:
     learnt_s: float
     ready: bool
     period_s: float | None
+
+
+def to_measurement(anomaly: Anomaly) -> Measurement:
+    """For the archive; ``at`` is when it began, or when it ended. The value is the change, relative
+    or, for shares, the difference."""
+    details = asdict(anomaly)
+    for key in ("id", "subject", "change", *(() if anomaly.limits else ("limits",))):
+        del details[key]
+    details["confidence"] = round(anomaly.confidence, 4)
+    return Measurement(
+        anomaly.id if anomaly.until is None else anomaly.id + _END,
+        METRIC,
+        anomaly.subject,
+        anomaly.change,
+        "1",
+        anomaly.since if anomaly.until is None else anomaly.until,
+        "plateaus",
+        details=details,
+    )
+
+
+def from_measurement(record: Measurement) -> Anomaly | None:
+    """The inverse; None for what is no anomaly of ours."""
+    about = {"subject": record.subject, "change": record.value}
+    try:
+        return read(Anomaly, {**record.details, **about}, "anomaly")
+    except InputError:
+        return None
+
+
+def together(measurements: Iterable[Measurement]) -> list[Anomaly]:
+    """Each anomaly once, as it is known last, by when it began."""
+    by_id: dict[str, Anomaly] = {}
+    for anomaly in filter(None, map(from_measurement, measurements)):
+        known = by_id.get(anomaly.id)
+        if known is None or anomaly.until is not None:
+            by_id[anomaly.id] = (
+                anomaly if known is None else replace(anomaly, noticed=known.noticed)
+            )
+    return sorted(by_id.values(), key=lambda latest: (latest.since, latest.id))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From values to numbers whose difference is a change, and back: the logarithm where a change
+    is a ``ratio`` (rates, delays, counts), else values as they are (parts of a whole). From
+    ``dead`` on a value says that nothing gets through. Noise is never taken for less than
+    ``floor``."""
+
+    ratio: bool
+    floor: float
+    dead: float = math.inf
+
+    def of(self, value: float) -> float | None:
+        """The number of a value; None where the value says that nothing gets through, or that it
+        was not measured."""
+        if self.ratio:
+            return math.log(value) if value > 0 else None
+        return None if value >= self.dead else value
+
+    def value(self, number: float) -> float:
+        """The inverse of :meth:`of`."""
+        return math.exp(min(number, 700.0)) if self.ratio else number
+
+    def change(self, shift: float) -> float:
+        """A shift as a change: a share of the value before, or a difference of shares."""
+        return math.expm1(min(shift, 700.0)) if self.ratio else shift
+
+    def shift(self, change: float) -> float:
+        """The shift down that is a change of this size; the same up is a larger change."""
+        return math.log1p(change) if self.ratio else change
+
+
+_RATIO = Scale(ratio=True, floor=0.01)
+
+
+_SHARE = Scale(ratio=False, floor=0.0025)
+
+
+_LOSS = Scale(ratio=False, floor=0.0025, dead=0.999)  # the whole is the end
+
+
+def scale_of(metric: str) -> Scale:
+    """The scale of a metric; of one that is not known, the logarithm."""
+    if metric == "loss":
+        return _LOSS
+    return _SHARE if metric in SHARES else _RATIO
+
+
+def worse(metric: str, shift: float) -> bool:
+    """Whether a shift is for the worse: less of a rate, more of anything else."""
+    return shift < 0 if metric in _RATES else shift > 0

@@ -1,4 +1,4 @@
-"""Follows the archive, and tells of anomalies as they come.
+"""Follows the archive and reports anomalies of every series as they come.
 
 The archive is all that is needed to go on: at the start the last weeks are read again, and what was
 recorded then is found again under the same ids. So a restart neither loses nor doubles anything.
@@ -7,17 +7,20 @@ recorded then is found again under the same ids. So a restart neither loses nor 
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
-from monitors.alerts.anomalies.records import METRIC, to_measurement, together
+from monitors.alerts.anomalies.detector import Detector
+from monitors.alerts.anomalies.messages import notice_text
+from monitors.alerts.anomalies.model import METRIC, Anomaly, SeriesLimits, to_measurement, together
 from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics
-from monitors.alerts.anomalies.watcher import SeriesDetectors
-from monitors.alerts.anomalies.words import told
 from monitors.archive.archive import Archive, Selection
-from monitors.background import Background
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)
@@ -38,6 +41,11 @@ _TICK_S = 5.0
 
 Tell = Callable[[str, str, str, Mapping[str, Any]], None]
 """Tells people of a kind of event, once for each key: kind, key, text, details."""
+
+MOST_SERIES = 5_000  # of 50 kB each
+_LARGEST = 1e100  # what is beyond was never measured, and no arithmetic goes well with it
+
+Series = tuple[str, str, str]
 
 
 class AnomalyService:
@@ -106,14 +114,14 @@ class AnomalyService:
         newest = 0.0
         for metric in self._metrics():
             wanted = Selection((metric,), since=now - MEMORY_S)
-            found: list[Anomaly] = []
+            anomalies: list[Anomaly] = []
             for measurement in self._archive.each(wanted):
                 if measurement.at <= now + AHEAD_S:
                     newest = max(newest, min(now, measurement.at))
-                    found += watcher.add(measurement)
+                    anomalies += watcher.add(measurement)
                 if self._stop.is_set():
                     return
-            self._publish(found, now)
+            self._publish(anomalies, now)
         # Until the newest of all measurements somebody was there to take those that are missing.
         self._publish(watcher.tick(newest), now)
         with self._lock:
@@ -125,24 +133,24 @@ class AnomalyService:
         """Take what was recorded since. False where more may be there. Raises AdonError."""
         rows, reached = self._archive.read_on(self._seq, self._metrics(), _PAGE)
         now = self._clock()
-        found: list[Anomaly] = []
+        anomalies: list[Anomaly] = []
         with self._lock:
             for _, measurement in rows:
                 if measurement.at <= now + AHEAD_S:
-                    found += self._watcher.add(measurement)
+                    anomalies += self._watcher.add(measurement)
         self._seq = reached  # no detector takes a measurement twice
-        self._publish(found, now)
+        self._publish(anomalies, now)
         return len(rows) < _PAGE
 
     def tick(self, now: float) -> None:
         """Look for measurements that are missing, and say so. Raises AdonError."""
         with self._lock:
-            found = self._watcher.tick(now, self._started if self._started is not None else now)
-        self._publish(found, now)
+            anomalies = self._watcher.tick(now, self._started if self._started is not None else now)
+        self._publish(anomalies, now)
 
-    def _publish(self, found: Iterable[Anomaly], now: float) -> None:
+    def _publish(self, anomalies: Iterable[Anomaly], now: float) -> None:
         # What cannot be recorded just now is kept: no detector finds it again.
-        self._unpublished += found
+        self._unpublished += anomalies
         while self._unpublished:
             anomaly = self._unpublished[0]
             measurement = to_measurement(anomaly)
@@ -157,7 +165,7 @@ class AnomalyService:
             # and who tells people knows whom it told.
             if anomaly.until is None and now - anomaly.noticed <= NEWS_S:
                 details = {**measurement.details, "subject": anomaly.subject}
-                self._tell(METRIC, anomaly.id, told(anomaly), details)
+                self._tell(METRIC, anomaly.id, notice_text(anomaly), details)
 
     def _metrics(self) -> Sequence[str]:
         """Watched ones; patterns are compared with what there is."""
@@ -165,3 +173,92 @@ class AnomalyService:
         if any("*" in name for name in names):
             names |= set(self._archive.metrics())
         return sorted(name for name in names if "*" not in name and self._watch.of(name))
+
+
+"""Metric, subject, source: two tools measure the same path differently."""
+
+
+class SeriesDetectors:
+    """A detector for each series, of at most :data:`MOST_SERIES`; the one that was silent longest
+    is forgotten first."""
+
+    def __init__(self, watch: WatchedMetrics, most: int = MOST_SERIES) -> None:
+        self._watch = watch
+        self._most = most
+        self._detectors: OrderedDict[Series, Detector] = OrderedDict()
+        self._known: dict[tuple[str, str], list[Anomaly]] = {}
+        self._same: dict[str, Anomaly] = {}
+
+    def know(self, anomalies: Iterable[Anomaly]) -> None:
+        """What was found earlier, by a process before this one: where it is found again, and
+        because less of the past is known begins a little earlier or later, it is the same."""
+        for anomaly in anomalies:
+            self._known.setdefault((anomaly.metric, anomaly.subject), []).append(anomaly)
+
+    def add(self, measurement: Measurement) -> list[Anomaly]:
+        """The next measurement; what begins or ends with it."""
+        if not abs(measurement.value) <= _LARGEST:
+            return []
+        detector = self._detector(measurement)
+        if detector is None:
+            return []
+        return self._new(detector.add(measurement.at, measurement.value))
+
+    def tick(self, now: float, awake: float = -math.inf) -> list[Anomaly]:
+        """Time passed. ``awake``: since when measurements could be taken."""
+        return [
+            anomaly
+            for detector in self._detectors.values()
+            for anomaly in self._new(detector.tick(now, awake))
+        ]
+
+    def limits(self, metric: str, subject: str, now: float) -> dict[str, SeriesLimits]:
+        """What each source's measurements of this are judged by."""
+        return {
+            source: detector.limits(now)
+            for (its, of, source), detector in self._detectors.items()
+            if (its, of) == (metric, subject)
+        }
+
+    def __len__(self) -> int:
+        return len(self._detectors)
+
+    def _detector(self, measurement: Measurement) -> Detector | None:
+        key = measurement.metric, measurement.subject, measurement.source
+        detector = self._detectors.get(key)
+        if detector is None:
+            sensitivity = self._watch.of(measurement.metric)
+            if sensitivity is None:
+                return None
+            detector = Detector(measurement.metric, measurement.subject, sensitivity)
+            self._detectors[key] = detector
+            if len(self._detectors) > self._most:
+                self._detectors.popitem(last=False)
+        self._detectors.move_to_end(key)
+        return detector
+
+    def _new(self, anomalies: Iterable[Anomaly]) -> list[Anomaly]:
+        return list(self._renamed(anomalies))
+
+    def _renamed(self, anomalies: Iterable[Anomaly]) -> Iterator[Anomaly]:
+        for anomaly in anomalies:
+            same = self._same.get(anomaly.id)
+            if same is None and anomaly.until is None:
+                same = self._found_before(anomaly)
+                if same is not None:
+                    self._same[anomaly.id] = same
+            if same is None:
+                yield anomaly
+            elif anomaly.until is not None and same.until is None:
+                yield replace(anomaly, since=same.since, noticed=same.noticed)
+
+    def _found_before(self, anomaly: Anomaly) -> Anomaly | None:
+        """The same anomaly, known by another beginning: each was noticed after both began."""
+        for known in self._known.get((anomaly.metric, anomaly.subject), ()):
+            if (
+                known.id != anomaly.id
+                and (known.kind == "outage") == (anomaly.kind == "outage")
+                and max(known.since, anomaly.since) <= min(known.noticed, anomaly.noticed)
+            ):
+                return known
+        return None

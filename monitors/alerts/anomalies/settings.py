@@ -18,9 +18,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.alerts.anomalies.model import Sensitivity
-from monitors.alerts.anomalies.scales import SHARES
-from monitors.archive.measurement import UNITS
+from monitors.alerts.anomalies.model import SHARES, Sensitivity
+from monitors.base.measurement import UNITS
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Duration, Number, Schema, Whole, checked, read
@@ -83,7 +82,7 @@ def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
     if "default" in section:
         default = _sensitivity(section["default"], Sensitivity(), "anomalies.default")
     known = ["default", *UNITS, f"{_CUSTOM}*"]
-    found: dict[str, Sensitivity | None] = {}
+    sensitivities: dict[str, Sensitivity | None] = {}
     for name, settings in section.items():
         if name == "default":
             continue
@@ -91,10 +90,10 @@ def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
             fields.known_keys({name: settings}, known, "anomalies")
         what = f"anomalies.{name}"
         if settings is False or settings == "off":
-            found[name] = None
+            sensitivities[name] = None
         else:
-            found[name] = _sensitivity(settings, _usual(name, default), what)
-    return WatchedMetrics(found, default)
+            sensitivities[name] = _sensitivity(settings, _usual(name, default), what)
+    return WatchedMetrics(sensitivities, default)
 
 
 def _usual(metric: str, default: Sensitivity) -> Sensitivity:

@@ -1,4 +1,4 @@
-"""Tells people, each thing once, also over restarts.
+"""Tells people, each thing once, also over restarts, and only so much at a time.
 
 That somebody is to be told stands in the archive (metric ``notice``) before anything is sent, and
 its end after. Of several processes on one archive the one whose record was new sends. What a
@@ -20,8 +20,7 @@ from typing import Any
 
 from monitors.alerts.notices import channels
 from monitors.alerts.notices.channels import Delivery
-from monitors.alerts.notices.limits import NoticeLimits
-from monitors.alerts.notices.targets import Notice, Target, notice_id, wants
+from monitors.alerts.notices.targets import ANOMALY, LINK, Notice, Target, notice_id, wants
 from monitors.archive.archive import Archive, Measurement
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.schema import read
@@ -35,6 +34,9 @@ _MOST_WAITING = 10_000
 _ARCHIVE_AGAIN_S = 5.0
 _LAST_S = 15.0  # for what was not tried yet, when it is to end
 _LOOK_S = 0.1
+
+WINDOW_S = 3600.0
+OF_WORKFLOW, OF_USER = 5, 20
 
 
 @dataclass(order=True)
@@ -214,16 +216,16 @@ class NoticeService:
 
     def _take_over(self) -> None:
         """What processes that are gone have begun and not ended."""
-        found = self._archive.query("notice", since=self._clock() - _LEFT_BEHIND_S)
+        notices = self._archive.query("notice", since=self._clock() - _LEFT_BEHIND_S)
         by_id = {target.id: target for target in self._targets}
         begun: dict[str, int] = {}
-        for record in found:
+        for record in notices:
             outcome = record.details.get("outcome")
             if outcome in ("began", "failed"):
                 of = str(record.details.get("of"))
                 begun[of] = begun.get(of, 0) + (1 if outcome == "began" else -1)
-        ended = {m.details.get("of") for m in found if m.id.endswith(":end")}
-        for record in found:
+        ended = {m.details.get("of") for m in notices if m.id.endswith(":end")}
+        for record in notices:
             target = by_id.get(record.id.split(":")[1]) if record.id.count(":") >= 3 else None
             notice = _notice_in(record)
             if target is None or notice is None or record.id in ended or self._runs(record):
@@ -254,10 +256,10 @@ def _this_process() -> list[Any]:
 
 def may_run(record: Measurement) -> bool:
     """Whether the process that began a notice may still be at it."""
-    said = record.details.get("process")
-    if not isinstance(said, list) or len(said) != 3 or not isinstance(said[1], int):
+    process = record.details.get("process")
+    if not isinstance(process, list) or len(process) != 3 or not isinstance(process[1], int):
         return False
-    host, number, started = said
+    host, number, started = process
     if host != os.uname().nodename:
         return True  # nobody here can tell
     return number == os.getpid() or (bool(started) and _started(number) == started)
@@ -270,3 +272,39 @@ def _started(process: int) -> str:
         return ""
     words = text.rpartition(")")[2].split()
     return words[19] if len(words) > 19 else ""
+
+
+"""Within :data:`WINDOW_S`, to each target; as many of a link as of a user."""
+
+
+class NoticeLimits:
+    """Counts what is told of each workflow and each user, or of each link. Anomalies are told once
+    each."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str, str], list[float]] = {}
+
+    def take(self, target: Target, notice: Notice, now: float) -> tuple[bool, str]:
+        """Whether ``target`` may be told at ``now`` (seconds that never jump), which counts; and
+        of whom nothing more is told for a while, "" where more would be."""
+        if notice.kind == ANOMALY:
+            return True, ""
+        since = now - WINDOW_S
+        self._told = {
+            of: kept
+            for of, times in self._told.items()
+            if (kept := [t for t in times if t > since])
+        }
+        most = {"workflow": OF_WORKFLOW, "user": OF_USER}
+        if notice.kind == LINK:
+            most = {"link": OF_USER}
+        names = {what: str(notice.details.get(what, "")) for what in most}
+        earlier = {
+            what: self._told.get((target.id, what, name), []) for what, name in names.items()
+        }
+        if any(len(earlier[what]) >= most[what] for what in most):
+            return False, ""
+        for what, name in names.items():
+            self._told[target.id, what, name] = [*earlier[what], now]
+        last = [f"{what} {names[what]}" for what in most if len(earlier[what]) == most[what] - 1]
+        return True, last[-1].strip() if last else ""

@@ -127,10 +127,10 @@ def headers_of(target: Target) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        found = _HEADER.fullmatch(line.rstrip())
-        if found is None:  # the line may be a secret: it is not shown
+        match = _HEADER.fullmatch(line.rstrip())
+        if match is None:  # the line may be a secret: it is not shown
             raise InputError(f"{target.headers_file}:{number}: expected 'Name: value'")
-        headers[found[1]] = found[2]
+        headers[match[1]] = match[2]
     return headers
 
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from monitors.alerts.notices.targets import FAILED, FINISHED, REMOVED, STUCK, Notice
 from monitors.archive.archive import Archive, Measurement
-from monitors.background import Background
+from monitors.base.background import Background
 from monitors.workflows.analysis import FailedJob, Hold, analyse
+from monitors.workflows.logs.status import Status, WorkflowState, for_people
 from monitors.workflows.overview import HeldJob, KnownWorkflows, Overview
-from monitors.workflows.status import Status, WorkflowState, for_people
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.instants import local_time
 
@@ -74,11 +74,11 @@ class WorkflowNotices:
         """Tell what is new now. Raises ArchiveError."""
         if self._since is None:
             self._since = self._first_start()
-        found = self._known.all(lambda _: True, self._clock() - _KEPT_S)
-        for workflow in found.values():
-            self._look_at(workflow, found)
+        overviews = self._known.all(lambda _: True, self._clock() - _KEPT_S)
+        for workflow in overviews.values():
+            self._look_at(workflow, overviews)
 
-    def _look_at(self, workflow: Overview, found: Mapping[str, Overview]) -> None:
+    def _look_at(self, workflow: Overview, overviews: Mapping[str, Overview]) -> None:
         status = workflow.status
         if status is None or self._since is None:
             return
@@ -86,21 +86,21 @@ class WorkflowNotices:
         recent = status.at >= max(self._since - _CLOCK_S, self._clock() - _KEPT_S)
         if kind := end_of(workflow, before):
             if recent:
-                self._tells.tell_of(self._notice(workflow, kind, found))
+                self._tells.tell_of(self._notice(workflow, kind, overviews))
         elif workflow.stuck and not workflow.parent and self._stuck.get(workflow.id) != status.at:
             self._stuck[workflow.id] = status.at
             # Its last change may be older than anybody who tells, and its standstill not.
             if recent or workflow.id in self._went_on:
-                self._tells.tell_of(self._notice(workflow, STUCK, found))
+                self._tells.tell_of(self._notice(workflow, STUCK, overviews))
         if not workflow.stuck:
             self._went_on.add(workflow.id)
         self._before[workflow.id] = status
 
-    def _notice(self, workflow: Overview, kind: str, found: Mapping[str, Overview]) -> Notice:
+    def _notice(self, workflow: Overview, kind: str, overviews: Mapping[str, Overview]) -> Notice:
         failures = []
         if kind != FINISHED:
-            ids = self._known.inside(workflow.id, found)
-            jobs = [job for one in ids for job in self._archive.query("job", workflow=one)]
+            ids = self._known.inside(workflow.id, overviews)
+            jobs = [job for key in ids for job in self._archive.query("job", workflow=key)]
             failures = [failed for failed in analyse(jobs).failures if not failed.retried]
         return workflow_notice(workflow, kind, failures)
 
@@ -110,11 +110,11 @@ class WorkflowNotices:
         self._archive.record(
             Measurement(_MARK, "notice", "", 0.0, "1", now, "notices", "", {"outcome": "begins"})
         )
-        found = self._archive.get(_MARK)
-        return now if found is None else found.at
+        mark = self._archive.get(_MARK)
+        return now if mark is None else mark.at
 
     def _run(self) -> None:
-        said, seen = "", object()
+        problem, seen = "", object()
         looked_at = -1e9
         while True:
             last = self._stop.wait(LOOK_S)
@@ -125,10 +125,10 @@ class WorkflowNotices:
                 if last or changed != seen or abs(now - looked_at) > 5 * LOOK_S:
                     self.look()
                     seen, looked_at = changed, now
-                said = ""
+                problem = ""
             except AdonError as error:
-                if str(error) != said:  # once, however long it lasts
-                    said = str(error)
+                if str(error) != problem:  # once, however long it lasts
+                    problem = str(error)
                     _log.warning("notices of workflows: %s", error)
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("notices of workflows")
@@ -218,12 +218,14 @@ def _why(hold: Hold | HeldJob) -> str:
 def _failure(failed: FailedJob) -> list[str]:
     how = f"exit code {failed.exitcode}" if failed.exitcode is not None else failed.outcome
     why = f"{how}: {failed.reason}" if failed.reason and how == "removed" else failed.reason or how
-    inside = ", ".join(f"{one.task} ({one.transformation})" for one in failed.failed_tasks)
+    inside = ", ".join(
+        f"{failed_task.task} ({failed_task.transformation})" for failed_task in failed.failed_tasks
+    )
     tasks = f", in task {inside}" if inside else ""
     lines = ["", f"Failed: {_at(failed.job, failed.site)}: {why}{tasks}"]
     if failed.hold is not None:
         lines.append(
             f"    on hold for {for_people(failed.hold.seconds)} before: {_why(failed.hold)}"
         )
-    said = [line for line in failed.stderr.splitlines() if line.strip()]
-    return lines + [f"    {line}" for line in said[-_SHOWN_LINES:]]
+    output = [line for line in failed.stderr.splitlines() if line.strip()]
+    return lines + [f"    {line}" for line in output[-_SHOWN_LINES:]]

@@ -1,4 +1,10 @@
-"""Roll-ups in the archive: those that retention made, and those of what is still whole."""
+"""Roll-ups in the archive: those that retention made, and those of what is still whole.
+
+An estimate is made of measurements, and of roll-ups where those are gone. A roll-up stands for as
+many measurements as it was made of, in their place of the series; which of them was the newest it
+does not know, so each has the mean of their weights. One that has anything later than the moment
+that is asked for is left out as a whole.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from monitors.archive.retention.horizons import Point, RollUp, roll_up, start_of, widened
-from monitors.archive.retention.sketch import Sketch
-from monitors.archive.stores.base import Engine, Row, Writing
+from monitors.archive.retention.horizons import Point, RollUp, Sketch, roll_up, start_of, widened
+from monitors.archive.stores.base import Engine, Row, Rows, Writing
+from monitors.base.estimates import WINDOW, Estimate, weighted, weights
+from monitors.base.measurement import trusted_condition
 
 COLUMNS = (
     "metric, subject, unit, width, start, number, total, low, high, first_at, last_at, source,"
@@ -16,6 +23,16 @@ COLUMNS = (
 )
 _POINTS = "metric, subject, unit, value, at, source"
 _MARKS = f"({', '.join('?' * 13)})"
+
+# The id breaks ties, so that the answer does not depend on who recorded first.
+_WHOLE = (
+    "SELECT value, at, source, unit FROM measurement WHERE metric = ? AND subject = ?"
+    " AND at <= ? AND at >= ?{} ORDER BY at DESC, id LIMIT ?"
+)
+_ROLLUPS = (
+    f"SELECT {COLUMNS} FROM rollup WHERE metric = ? AND subject = ?"
+    " AND last_at <= ? AND first_at >= ? AND start < ? ORDER BY last_at DESC, width LIMIT ?"
+)
 
 
 def add(writing: Writing, rollups: Sequence[RollUp]) -> int:
@@ -25,10 +42,11 @@ def add(writing: Writing, rollups: Sequence[RollUp]) -> int:
         return 0
     values = [
         [
-            one.metric, one.subject, one.unit, one.width_s, one.start, one.number, one.total,
-            one.low, one.high, one.first_at, one.last_at, one.source, one.sketch.dumps(),
+            rollup.metric, rollup.subject, rollup.unit, rollup.width_s, rollup.start,
+            rollup.number, rollup.total, rollup.low, rollup.high, rollup.first_at, rollup.last_at,
+            rollup.source, rollup.sketch.dumps(),
         ]
-        for one in rollups
+        for rollup in rollups
     ]  # fmt: skip
     return writing.run(
         f"INSERT INTO rollup ({COLUMNS}) VALUES {', '.join([_MARKS] * len(rollups))}"
@@ -44,21 +62,21 @@ def from_row(row: Row) -> RollUp:
 
 
 def points(
-    asked: Engine | Writing, metric: str, subject: str | None, since: float, until: float
+    engine: Engine | Writing, metric: str, subject: str | None, since: float, until: float
 ) -> list[Point]:
     """Measurements with ``since <= at < until`` that are still whole."""
     where, values = "metric = ? AND at >= ? AND at < ?", [metric, since, until]
     if subject is not None:
         where, values = f"{where} AND subject = ?", [*values, subject]
-    rows = asked.rows(f"SELECT {_POINTS} FROM measurement WHERE {where}", values)
+    rows = engine.rows(f"SELECT {_POINTS} FROM measurement WHERE {where}", values)
     return [Point(*row) for row in rows]
 
 
-def horizon(asked: Engine | Writing, metric: str) -> float:
+def horizon(engine: Engine | Writing, metric: str) -> float:
     """Before this (Unix seconds) a metric has roll-ups, and its measurements are not whole any
     more. While some are being rolled up it is where those begin; nothing older is taken from
     ``raw_until`` on already."""
-    rows = asked.rows(
+    rows = engine.rows(
         "SELECT coalesce((SELECT since FROM rolling WHERE metric = horizon.metric), raw_until)"
         " FROM horizon WHERE metric = ?",
         [metric],
@@ -85,18 +103,71 @@ def roll_ups(
             return widened([*map(from_row, rows), *roll_up(whole, width_s)], width_s)
 
 
-def as_dict(found: RollUp, shares: Sequence[float]) -> dict[str, Any]:
+def as_dict(rollup: RollUp, shares: Sequence[float]) -> dict[str, Any]:
     """As JSON has it; quantiles by their share."""
     return {
-        "metric": found.metric,
-        "subject": found.subject,
-        "unit": found.unit,
-        "start": found.start,
-        "width_s": found.width_s,
-        "count": found.number,
-        "min": found.low,
-        "mean": found.mean,
-        "median": found.quantile(0.5),
-        "max": found.high,
-        "quantiles": {f"{share:g}": found.quantile(share) for share in shares},
+        "metric": rollup.metric,
+        "subject": rollup.subject,
+        "unit": rollup.unit,
+        "start": rollup.start,
+        "width_s": rollup.width_s,
+        "count": rollup.number,
+        "min": rollup.low,
+        "mean": rollup.mean,
+        "median": rollup.quantile(0.5),
+        "max": rollup.high,
+        "quantiles": {f"{share:g}": rollup.quantile(share) for share in shares},
     }
+
+
+def estimated(
+    engine: Engine,
+    metric: str,
+    subject: str,
+    now: float,
+    oldest: float,
+    users: frozenset[str] | None = None,
+) -> Estimate | None:
+    """The estimate at ``now`` (Unix seconds), with what was before ``oldest`` left out. With
+    ``users``, of what they decide by."""
+    if users is None:
+        rows, before = _found(engine, metric, subject, now, oldest)
+    else:
+        whose, names = trusted_condition(users)
+        query_values = [metric, subject, now, oldest, *names, WINDOW]
+        rows, before = engine.rows(_WHOLE.format(f" AND {whose}"), query_values), []
+    if not rows and not before:
+        return None
+    values = [row[0] for row in rows]
+    shares = weights(0, len(values))
+    used = len(values)
+    for rollup in map(from_row, before):
+        count = min(rollup.number, WINDOW - used)
+        if count <= 0:
+            break
+        each = sum(weights(used, count)) / rollup.number
+        for value, number in rollup.sketch.counts():
+            values.append(min(max(value, rollup.low), rollup.high))
+            shares.append(each * number)
+        used += count
+    if rows:
+        _, at, source, unit = rows[0]
+    else:
+        newest = from_row(before[0])
+        at, source, unit = newest.last_at, newest.source, newest.unit
+    value, spread = weighted(values, shares)
+    return Estimate(value, spread, used, at, source, unit)
+
+
+def _found(
+    engine: Engine, metric: str, subject: str, now: float, oldest: float
+) -> tuple[Rows, Rows]:
+    """Measurements, newest first, and the roll-ups of those before."""
+    while True:
+        given_up = horizon(engine, metric)
+        rows = engine.rows(_WHOLE.format(""), [metric, subject, now, max(oldest, given_up), WINDOW])
+        before: Rows = []
+        if len(rows) < WINDOW and given_up > oldest:
+            before = engine.rows(_ROLLUPS, [metric, subject, now, oldest, given_up, WINDOW])
+        if horizon(engine, metric) == given_up:  # else some may be in neither, or in both
+            return rows, before

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from monitors.archive.measurement import storable
+from monitors.base.measurement import storable
 from network_provisioner.base.errors import AdonError, InputError
 
 Row = tuple[Any, ...]

@@ -6,10 +6,45 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monitors.archive.measurement import COLUMNS, believed
 from monitors.archive.stores.base import check_texts
+from monitors.base.measurement import COLUMNS, trusted_condition
 
 _LARGEST = 2**63 - 1  # number that either database knows
+NTH_AFTER = "SELECT seq FROM measurement WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
+# Each step looks up the next name in the index, however many measurements the last one has.
+METRICS = """
+    WITH RECURSIVE found(name) AS (
+        SELECT min(metric) FROM measurement
+        UNION ALL
+        SELECT (SELECT min(metric) FROM measurement WHERE metric > found.name)
+        FROM found WHERE found.name IS NOT NULL
+    )
+    SELECT name FROM found WHERE name IS NOT NULL
+"""
+_SUBJECTS = """
+    WITH RECURSIVE found(name) AS (
+        SELECT min(subject) FROM measurement WHERE metric = ?
+        UNION ALL
+        SELECT (SELECT min(subject) FROM measurement WHERE metric = ? AND subject > found.name)
+        FROM found WHERE found.name IS NOT NULL
+    )
+"""
+SUBJECTS = f"{_SUBJECTS} SELECT name FROM found WHERE name IS NOT NULL"
+"""Takes the metric twice."""
+ROLLED_UP = SUBJECTS.replace("FROM measurement", "FROM rollup")
+"""The same of what was rolled up."""
+LATEST = f"""
+    {_SUBJECTS}
+    SELECT {COLUMNS} FROM found JOIN measurement ON seq = (
+        SELECT m.seq FROM measurement m WHERE m.metric = ? AND m.subject = found.name
+        ORDER BY m.at DESC, m.seq DESC LIMIT 1
+    )
+"""
+"""The newest of each subject. Takes the metric three times."""
+LATEST_OF = f"""
+    SELECT {COLUMNS} FROM measurement WHERE metric = ? AND subject = ?
+    ORDER BY at DESC, seq DESC LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +52,7 @@ class Selection:
     """Measurements that are all of this; what is None, or empty, asks nothing.
 
     ``since <= at <= until`` in Unix seconds; ``users``: what they decide by
-    (:mod:`monitors.archive.believed`). Raises InputError for a name that no database takes,
+    (:mod:`monitors.archive.estimate_sources`). Raises InputError for a name that no database takes,
     before anything is answered.
     """
 
@@ -34,23 +69,23 @@ class Selection:
 
     def conditions(self) -> tuple[str, list[object]]:
         """What stands behind WHERE, and its values."""
-        found: list[tuple[str, tuple[object, ...]]] = []
+        clauses: list[tuple[str, tuple[object, ...]]] = []
         if self.metrics:
             marks = ", ".join("?" * len(self.metrics))
-            found.append((f"metric IN ({marks})", self.metrics))
+            clauses.append((f"metric IN ({marks})", self.metrics))
         for column in ("subject", "workflow", "source"):
             wanted = getattr(self, column)
             if wanted is not None:
-                found.append((f"{column} = ?", (wanted,)))
+                clauses.append((f"{column} = ?", (wanted,)))
         if self.since is not None:
-            found.append(("at >= ?", (self.since,)))
+            clauses.append(("at >= ?", (self.since,)))
         if self.until is not None:
-            found.append(("at <= ?", (self.until,)))
+            clauses.append(("at <= ?", (self.until,)))
         if self.users is not None:
-            condition, names = believed(self.users)
-            found.append((condition, tuple(names)))
-        where = " AND ".join(condition for condition, _ in found) or "1 = 1"
-        return where, [value for _, values in found for value in values]
+            condition, names = trusted_condition(self.users)
+            clauses.append((condition, tuple(names)))
+        where = " AND ".join(condition for condition, _ in clauses) or "1 = 1"
+        return where, [value for _, values in clauses for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +102,10 @@ class Cursor:
     def parse(cls, text: str) -> Cursor:
         """The inverse of ``str``. Raises ValueError."""
         at, _, seq = text.partition(":")
-        found = cls(float(at), int(seq))
-        if not (math.isfinite(found.at) and 0 <= found.seq <= _LARGEST):
+        cursor = cls(float(at), int(seq))
+        if not (math.isfinite(cursor.at) and 0 <= cursor.seq <= _LARGEST):
             raise ValueError(f"found {text!r}, expected a time and a number of the archive's")
-        return found
+        return cursor
 
 
 def page(
@@ -100,43 +135,3 @@ def by_number(
     where = f" AND metric || '' IN ({', '.join('?' * len(metrics))})" if metrics else ""
     statement = f"SELECT seq, {COLUMNS} FROM measurement WHERE seq > ? AND seq <= ?{where}"
     return f"{statement} ORDER BY seq LIMIT ?", [after, until, *metrics, limit]
-
-
-NTH_AFTER = "SELECT seq FROM measurement WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
-
-# Each step looks up the next name in the index, however many measurements the last one has.
-METRICS = """
-    WITH RECURSIVE found(name) AS (
-        SELECT min(metric) FROM measurement
-        UNION ALL
-        SELECT (SELECT min(metric) FROM measurement WHERE metric > found.name)
-        FROM found WHERE found.name IS NOT NULL
-    )
-    SELECT name FROM found WHERE name IS NOT NULL
-"""
-_SUBJECTS = """
-    WITH RECURSIVE found(name) AS (
-        SELECT min(subject) FROM measurement WHERE metric = ?
-        UNION ALL
-        SELECT (SELECT min(subject) FROM measurement WHERE metric = ? AND subject > found.name)
-        FROM found WHERE found.name IS NOT NULL
-    )
-"""
-SUBJECTS = f"{_SUBJECTS} SELECT name FROM found WHERE name IS NOT NULL"
-"""Takes the metric twice."""
-ROLLED_UP = SUBJECTS.replace("FROM measurement", "FROM rollup")
-"""The same of what was rolled up."""
-
-LATEST = f"""
-    {_SUBJECTS}
-    SELECT {COLUMNS} FROM found JOIN measurement ON seq = (
-        SELECT m.seq FROM measurement m WHERE m.metric = ? AND m.subject = found.name
-        ORDER BY m.at DESC, m.seq DESC LIMIT 1
-    )
-"""
-"""The newest of each subject. Takes the metric three times."""
-
-LATEST_OF = f"""
-    SELECT {COLUMNS} FROM measurement WHERE metric = ? AND subject = ?
-    ORDER BY at DESC, seq DESC LIMIT 1
-"""

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from monitors.archive.measurement import COLUMNS
 from monitors.archive.stores import base, schema
 from monitors.archive.stores.base import ArchiveError, DamagedArchiveError, Row, Rows
+from monitors.base.measurement import COLUMNS
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.private import make_private
 from network_provisioner.base.wal import transaction
@@ -69,13 +69,13 @@ class SqliteEngine:
         with self._read_lock, self._explaining():
             while (db := self._to_read()) is not None:
                 try:
-                    found = db.execute(statement, values).fetchall()
+                    fetched = db.execute(statement, values).fetchall()
                 except sqlite3.DatabaseError:
                     if not self._was_written():
                         raise
                 else:
                     if not self._was_written():
-                        return found
+                        return fetched
             return []
 
     @contextmanager
@@ -143,10 +143,10 @@ class SqliteEngine:
         if log.exists() or os.access(self.path.absolute().parent, os.W_OK):
             return None
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:  # it is gone
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _opened_to_read(self) -> sqlite3.Connection | None:
         if self.path.is_dir():

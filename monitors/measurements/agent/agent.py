@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from monitors.measurements.agent.assignments import PendingAssignments, refusal
-from monitors.measurements.agent.broker_clock import BrokerClock
+from monitors.measurements.agent.assignments import BrokerClock, PendingAssignments, refusal
 from monitors.measurements.agent.broker_link import (
     MOST_RESULTS,
     BrokerLink,

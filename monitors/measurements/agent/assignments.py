@@ -1,9 +1,16 @@
-"""What is to be done when, and what is not done because of the agent's own limits. Pure."""
+"""What an agent does when, by the broker's time, and what its own limits keep it from. Pure.
+
+The broker's time does not depend on what the agent's own wall clock says or is set to. As NTP does:
+of a question sent at t0, received at t1, answered at t2, and the answer here at t3, the offset is
+((t1 - t0) + (t2 - t3)) / 2, and off by at most half of the time on the way, however unequal both
+directions are.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 from monitors.measurements.agent.messages import Assignment
@@ -14,6 +21,10 @@ LEAD_S = 0.5
 """Servers listen so much earlier: two machines' clocks are never the same."""
 _LATE_S, _LATE = 1.0, 0.1  # late by more than 1 s and a tenth of the time: somebody else's turn
 _REMEMBERED_S = 600.0
+
+_DRIFT = 50e-6  # seconds per second that an ordinary quartz is off by
+_SLACK_S = 1e-3
+_MOST_ERROR_S = 5.0  # an answer that took longer says nothing
 
 
 class PendingAssignments:
@@ -93,3 +104,53 @@ def _against(
         yield f"port {assignment.port} is not among the agent's, {first} to {last}"
     if running >= limits.at_once:
         yield f"{running} runs at once are the agent's limit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    offset_s: float
+    error_s: float
+    at: float
+
+    def error_at(self, steady: float) -> float:
+        return self.error_s + _DRIFT * abs(steady - self.at)
+
+
+class BrokerClock:
+    """Learns from answers. ``steady`` are seconds of a clock of this machine that nobody sets."""
+
+    def __init__(self) -> None:
+        self._known: _Known | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was learned yet."""
+        return self._known is not None
+
+    def learn(self, requested: float, received: float, sent: float, answered: float) -> None:
+        """One question: ``requested`` and ``answered`` steady, the others the broker's clock."""
+        on_the_way = (answered - requested) - (sent - received)
+        error_s = max(0.0, on_the_way) / 2
+        if on_the_way < -_SLACK_S or error_s > _MOST_ERROR_S or sent < received:
+            return
+        offset = _Known(((received - requested) + (sent - answered)) / 2, error_s, answered)
+        known = self._known
+        if known is not None:
+            before = known.error_at(answered)
+            apart = abs(offset.offset_s - known.offset_s)
+            # Farther apart than both allow: the broker's clock was set, and what was known is past.
+            if apart <= error_s + before + _SLACK_S and error_s > before:
+                return
+        self._known = offset
+
+    def now(self, steady: float) -> float:
+        """The broker's time, Unix seconds; NaN while nothing is known."""
+        return steady + self._known.offset_s if self._known else math.nan
+
+    def steady_at(self, broker_time: float) -> float:
+        """When it is that time at the broker; infinitely late while nothing is known."""
+        return broker_time - self._known.offset_s if self._known else math.inf
+
+    def error_s(self, steady: float) -> float:
+        """What :meth:`now` may be off by; infinite while nothing is known."""
+        return self._known.error_at(steady) if self._known else math.inf

@@ -22,6 +22,8 @@ from network_provisioner.client.http1 import quoted, trusting
 
 T = TypeVar("T")
 Instant = Annotated[Number, Field(gt=-1e12, lt=1e12)]
+MOST_RESULTS = 50
+"""Results in one question."""
 
 
 class BrokerLink:
@@ -70,10 +72,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-MOST_RESULTS = 50
-"""Results in one question."""
 
 
 class _Stamped(Schema):

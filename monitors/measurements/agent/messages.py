@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.probes.probe import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Number, Whole, checked, matching

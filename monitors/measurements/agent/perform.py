@@ -8,19 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.settings import AgentSettings
-from monitors.measurements.probes import (
-    clocks,
-    command,
-    echo,
-    hostload,
-    iperf,
-    ping,
-    programs,
-    trace,
-)
+from monitors.measurements.probes import delays, echo, hostload, iperf, ping, programs, trace
 from monitors.measurements.probes.probe import Halt, ProbeError, ProbeRequest, Reading
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.base.errors import AdonError, printable
@@ -63,7 +54,7 @@ def order_of(
 def measure(order: ProbeRequest, assignment: Assignment, settings: AgentSettings) -> list[Reading]:
     """Use the tool. Raises ProbeError."""
     own_error_s = settings.clock_error_s
-    error_s = clocks.error_s() if own_error_s is None else own_error_s
+    error_s = delays.clock_error_s() if own_error_s is None else own_error_s
     probes: Mapping[tuple[str, str], Callable[[], list[Reading]]] = {
         ("tcp", "client"): lambda: iperf.client(order),
         ("udp", "client"): lambda: iperf.client(order),
@@ -74,7 +65,9 @@ def measure(order: ProbeRequest, assignment: Assignment, settings: AgentSettings
         ("ping", "alone"): lambda: ping.measure(order),
         ("trace", "alone"): lambda: trace.measure(order),
         ("host", "alone"): lambda: hostload.measure(order),
-        ("command", "alone"): lambda: command.measure(order, settings.commands, assignment.subject),
+        ("command", "alone"): lambda: programs.measure_by_command(
+            order, settings.commands, assignment.subject
+        ),
     }
     probe = probes.get((order.tool, order.role))
     if probe is None:

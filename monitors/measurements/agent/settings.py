@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from monitors.measurements.agent.messages import Address
-from monitors.measurements.probes.command import Command
+from monitors.measurements.probes.programs import Command
 from monitors.measurements.probes.tools import TOOLS, tool_of
 from monitors.workflows.service import check_workflows
 from network_provisioner.base import fields

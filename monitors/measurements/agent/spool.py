@@ -177,7 +177,7 @@ class Spool:
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.run"
 
     def _load(self) -> None:
-        found = []
+        results = []
         for file in self._folder.iterdir():
             if not _OURS.fullmatch(file.stem):
                 continue
@@ -185,12 +185,12 @@ class Spool:
                 file.unlink(missing_ok=True)
             elif file.suffix == ".run":
                 try:
-                    found.append(_read(file.read_bytes()))
+                    results.append(_read(file.read_bytes()))
                 except (OSError, ValueError, KeyError, TypeError) as error:
                     _log.warning("%s: cannot be read (%s): left out", file, error)
                     with contextlib.suppress(OSError):
                         file.unlink()
-        for key, entry in sorted(found, key=lambda pair: pair[1].order):
+        for key, entry in sorted(results, key=lambda pair: pair[1].order):
             self._count = max(self._count, entry.order)
             self._entries[key] = entry
             if entry.state == "begun":

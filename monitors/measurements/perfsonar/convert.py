@@ -27,6 +27,12 @@ from network_provisioner.base.units import goodput
 FAILURE = "custom:perfsonar_failure"
 _LONGEST = 500  # characters of an error
 _MOST_HOPS = 255
+_DURATION = re.compile(
+    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?"
+    r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?\Z"
+)
+_PARTS_S = (604_800.0, 86_400.0, 3600.0, 60.0, 1.0)
+_MOST_BUCKETS = 100_000
 
 
 def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Reading]:
@@ -82,13 +88,13 @@ def trip_statistics(value: Mapping[str, Any]) -> Iterator[Reading]:
     """Milliseconds of round trips of which only statistics are known: their median, or the mean
     where there is none. Raises InputError."""
     middle = next((name for name in ("median", "mean") if value.get(name) is not None), "mean")
-    found = number(value.get(middle), middle)
+    middle_s = number(value.get(middle), middle)
     details: dict[str, Any] = {"is": middle}
     for name, known in (("least_s", "minimum"), ("most_s", "maximum")):
         if value.get(known) is not None:
             details[name] = number(value[known], known) / 1000
-    if found > 0:
-        yield reading("rtt", found / 1000, **details)
+    if middle_s > 0:
+        yield reading("rtt", middle_s / 1000, **details)
 
 
 def bucket_ms(width: object, tool: str) -> float:
@@ -143,14 +149,14 @@ def _is_name(text: str) -> bool:
 def disk_to_disk(result: Mapping[str, Any]) -> Iterator[Reading]:
     """The result of a disk-to-disk test, bits per second: its throughput, else bytes by time.
     Raises InputError."""
-    found = 0.0
+    rate = 0.0
     if result.get("throughput") is not None:
-        found = number(result["throughput"], "throughput")
+        rate = number(result["throughput"], "throughput")
     sent = result.get("bytes-sent", result.get("bytessent"))
-    if found <= 0 and sent is not None and result.get("time") is not None:
-        found = goodput(number(sent, "bytes-sent"), seconds(result["time"], "time"))
-    if found > 0:
-        yield reading("throughput", found)
+    if rate <= 0 and sent is not None and result.get("time") is not None:
+        rate = goodput(number(sent, "bytes-sent"), seconds(result["time"], "time"))
+    if rate > 0:
+        yield reading("throughput", rate)
 
 
 def failed(error: object) -> Reading:
@@ -159,19 +165,11 @@ def failed(error: object) -> Reading:
     return reading(FAILURE, 1.0, **{"error": printable(text[:_LONGEST])})
 
 
-def checked(found: Reading) -> Reading:
+def checked(result: Reading) -> Reading:
     """Raises InputError for a value that no archive takes."""
-    if not math.isfinite(found.value):
-        raise InputError(f"{found.metric} is {found.value!r}, expected a finite number")
-    return found
-
-
-_DURATION = re.compile(
-    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?"
-    r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?\Z"
-)
-_PARTS_S = (604_800.0, 86_400.0, 3600.0, 60.0, 1.0)
-_MOST_BUCKETS = 100_000
+    if not math.isfinite(result.value):
+        raise InputError(f"{result.metric} is {result.value!r}, expected a finite number")
+    return result
 
 
 def seconds(value: object, what: str) -> float:
@@ -184,13 +182,13 @@ def seconds(value: object, what: str) -> float:
 
 def number(value: object, what: str) -> float:
     """A finite number, also one written as text. Raises InputError."""
-    found = math.nan
+    converted = math.nan
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):
-            found = float(value)
-    if not math.isfinite(found):
+            converted = float(value)
+    if not math.isfinite(converted):
         raise InputError(f"{what} is {shown(value)}, expected a number")
-    return found
+    return converted
 
 
 def histogram(value: object, what: str) -> list[tuple[float, int]]:

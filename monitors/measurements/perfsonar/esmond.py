@@ -17,7 +17,7 @@ from reprlib import repr as shown
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import number
 from monitors.measurements.perfsonar.results import REVERSIBLE, measurement
@@ -65,7 +65,9 @@ def hides_reverse(metadata: object) -> bool:
         isinstance(metadata, Mapping)
         and metadata.get("pscheduler-test-type") in REVERSIBLE
         and isinstance(events := metadata.get("event-types"), list)
-        and any(isinstance(one, Mapping) and _is_elmonds(one.get("base-uri")) for one in events)
+        and any(
+            isinstance(event, Mapping) and _is_elmonds(event.get("base-uri")) for event in events
+        )
     )
 
 
@@ -98,12 +100,12 @@ def series_of(
     test = printable(str(metadata.get("pscheduler-test-type") or "")[:100])
     # Toolkits before pScheduler wrote milliseconds, whatever the width.
     width = metadata.get("sample-bucket-width") if test else None
-    found = []
+    series = []
     for event in events:
         name = event.get("event-type") if isinstance(event, Mapping) else None
         if name not in READ and name not in BESIDE:
             continue
-        found.append(
+        series.append(
             Series(
                 key,
                 name,
@@ -116,31 +118,31 @@ def series_of(
                 convert.bucket_ms(width, tool) if name == DELAYS else 1.0,
             )
         )
-    return found
+    return series
 
 
 def points_of(answer: object) -> list[tuple[int, Any]]:
     """Time stamps and values, in order. Raises InputError."""
     if not isinstance(answer, list):
         raise InputError(f"found {shown(answer)}, expected a list of results")
-    found = []
+    points = []
     for point in answer:
         if not isinstance(point, Mapping) or "ts" not in point:
             raise InputError(f"found {shown(point)}, expected a result with ts and val")
-        found.append((int(instant(number(point["ts"], "ts"), "ts")), point.get("val")))
-    return sorted(found, key=lambda one: one[0])
+        points.append((int(instant(number(point["ts"], "ts"), "ts")), point.get("val")))
+    return sorted(points, key=lambda pair: pair[0])
 
 
 def runs_of(points: Iterable[tuple[int, Any]]) -> dict[int, str]:
     """The ids of pScheduler's runs by their time stamps: under these their results may have been
     posted as well."""
-    found = {}
+    runs = {}
     for at, value in points:
         href = value.get("href") if isinstance(value, Mapping) else value
         run = href.rstrip("/").rpartition("/")[2] if isinstance(href, str) else ""
         if _is_name(run):
-            found[at] = run
-    return found
+            runs[at] = run
+    return runs
 
 
 def measurements(
@@ -164,8 +166,8 @@ def measurements(
         run = runs.get(at, series.key)
         about = {**details, "run": run} if at in runs else details
         try:
-            for found in _found(series, value, clocks.get(at)):
-                taken.append(measurement(convert.checked(found), run, at, series.subject, about))
+            for result in _found(series, value, clocks.get(at)):
+                taken.append(measurement(convert.checked(result), run, at, series.subject, about))
         except InputError as error:
             bad += 1
             problem = f"{series.id}: {bad} of {len(points)} results cannot be read: {error}"
@@ -232,9 +234,9 @@ def _is_name(text: str) -> bool:
 def _statistics(event: Mapping[str, Any], archive: str) -> str:
     """The link to the statistics of single results, "" where there is none."""
     summaries = event.get("summaries")
-    for one in summaries if isinstance(summaries, list) else ():
-        if not isinstance(one, Mapping):
+    for summary in summaries if isinstance(summaries, list) else ():
+        if not isinstance(summary, Mapping):
             continue
-        if (one.get("summary-type"), str(one.get("summary-window"))) == ("statistics", "0"):
-            return _inside(archive, one.get("uri"))
+        if (summary.get("summary-type"), str(summary.get("summary-window"))) == ("statistics", "0"):
+            return _inside(archive, summary.get("uri"))
     return ""

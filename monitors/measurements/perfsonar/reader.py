@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from monitors.archive.archive import Archive, Selection
-from monitors.archive.measurement import believable
-from monitors.background import Background
+from monitors.base.background import Background
+from monitors.base.measurement import believable
 from monitors.measurements.perfsonar import esmond
 from monitors.measurements.perfsonar.convert import FAILURE
 from monitors.measurements.perfsonar.esmond import (
@@ -39,6 +39,16 @@ is read again. Ids keep it from being recorded twice."""
 
 _NEWEST = 1000  # of our measurements, among which those that a test gave are looked for
 _SETTLED_S = 600.0  # by then the run of a result stands beside it, or never will
+TESTS = 1000
+"""Tests asked for at once: what both archives give where nothing is asked."""
+RESULTS = 10_000
+"""Results asked for at once: the most that elmond gives."""
+_WINDOW_S = 2 * 86_400
+_MOST_PAGES = 10_000
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 64 * 1024 * 1024
+Fetch = Callable[[str], Any]
+"""The JSON at a URL. Raises FetchError."""
 
 
 @dataclass
@@ -62,11 +72,11 @@ class Reader:
         """
         recorded, whole = 0, True
         for tests in self._tests(now):
-            beside = {one.event_type: one for one in tests if one.event_type in BESIDE}
-            wanted = [(one, self._since(one, now)) for one in tests if one.event_type in READ]
-            for one, since in wanted:
+            beside = {test.event_type: test for test in tests if test.event_type in BESIDE}
+            wanted = [(test, self._since(test, now)) for test in tests if test.event_type in READ]
+            for test, since in wanted:
                 try:
-                    recorded += self._series(one, beside, since, now)
+                    recorded += self._series(test, beside, since, now)
                 except RefusedError as error:
                     _log.warning("perfSONAR archive: %s", error)
                     whole = False
@@ -99,46 +109,50 @@ class Reader:
             if esmond.hides_reverse(metadata) and "metadata-key" in metadata
         }
 
-    def _series(self, one: Series, beside: Mapping[str, Series], since: float, now: float) -> int:
+    def _series(
+        self, series: Series, beside: Mapping[str, Series], since: float, now: float
+    ) -> int:
         recorded = 0
-        for page in self._points(one, since, now):
+        for page in self._points(series, since, now):
             runs = esmond.runs_of(self._beside(beside.get(RUNS), page))
             clocks: dict[int, Any] = {}
-            if one.event_type == DELAYS:
+            if series.event_type == DELAYS:
                 clocks.update(self._beside(beside.get(CLOCKS), page))
             settled = now - _SETTLED_S if RUNS in beside else now + 1
             points = [(at, value) for at, value in page if at in runs or at < settled]
-            if one.event_type == FAILURES:
-                points = [point for point in points if point[0] in runs or self._is_new(one, point)]
-            found, problem = esmond.measurements(one, points, runs, clocks)
-            taken, doubt = believable(found, now)
+            if series.event_type == FAILURES:
+                points = [
+                    point for point in points if point[0] in runs or self._is_new(series, point)
+                ]
+            measurements, problem = esmond.measurements(series, points, runs, clocks)
+            taken, doubt = believable(measurements, now)
             for why in filter(None, (problem, doubt)):
                 _log.warning("perfSONAR archive %s: %s", self.remote.url, why)
             recorded += self.archive.record_many(not_yet(taken, self.archive))
-        self.read[one.id] = now
+        self.read[series.id] = now
         return recorded
 
-    def _is_new(self, one: Series, point: tuple[int, Any]) -> bool:
+    def _is_new(self, series: Series, point: tuple[int, Any]) -> bool:
         """Whether no failure was posted of the run that this one is of: elmond does not say which
         run it is."""
         at, _ = point
         return not any(
-            "run" in known.details and known.details.get("test") == one.test
-            for known in self.archive.query(FAILURE, one.subject, since=at, until=at + 1)
+            "run" in known.details and known.details.get("test") == series.test
+            for known in self.archive.query(FAILURE, series.subject, since=at, until=at + 1)
         )
 
-    def _beside(self, one: Series | None, page: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    def _beside(self, series: Series | None, page: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
         """What another event type has for the times of a page."""
-        if one is None or not page:
+        if series is None or not page:
             return []
         last = page[-1][0] + 1  # the whole of that second
-        return [point for some in self._points(one, page[0][0], last) for point in some]
+        return [point for some in self._points(series, page[0][0], last) for point in some]
 
-    def _since(self, one: Series, now: float) -> float:
+    def _since(self, series: Series, now: float) -> float:
         """Where to go on: after what was read, be it by a process before this one."""
-        until = self.read.get(one.id)
+        until = self.read.get(series.id)
         if until is None:
-            until = self._newest(lambda of: of == (one.key, one.event_type), one.subject)
+            until = self._newest(lambda of: of == (series.key, series.event_type), series.subject)
         return now - self.remote.back_s if until is None else until - OVERLAP_S
 
     def _left_off(self, now: float) -> float:
@@ -153,25 +167,29 @@ class Reader:
         """When the newest of our measurements that such a series gave was made, None where none
         did."""
         ours = Selection((), subject, source=SOURCE)
-        for _, found in self.archive.page(ours, newest=True, limit=_NEWEST):
-            if wanted((found.details.get("archive_key"), found.details.get("archive_type"))):
-                return found.at
+        for _, measurement in self.archive.page(ours, newest=True, limit=_NEWEST):
+            if wanted(
+                (measurement.details.get("archive_key"), measurement.details.get("archive_type"))
+            ):
+                return measurement.at
         return None
 
-    def _points(self, one: Series, since: float, until: float) -> Iterator[list[tuple[int, Any]]]:
+    def _points(
+        self, series: Series, since: float, until: float
+    ) -> Iterator[list[tuple[int, Any]]]:
         some = False
-        for page in listed_results(self.fetch, one.url, since, until):
+        for page in listed_results(self.fetch, series.url, since, until):
             some = True
-            yield from self._understood(one, page)
-        if not some and one.statistics:
-            for page in listed_results(self.fetch, one.statistics, since, until):
-                yield from self._understood(one, page)
+            yield from self._understood(series, page)
+        if not some and series.statistics:
+            for page in listed_results(self.fetch, series.statistics, since, until):
+                yield from self._understood(series, page)
 
-    def _understood(self, one: Series, page: list[Any]) -> Iterator[list[tuple[int, Any]]]:
+    def _understood(self, series: Series, page: list[Any]) -> Iterator[list[tuple[int, Any]]]:
         try:
             yield esmond.points_of(page)
         except InputError as error:
-            _log.warning("perfSONAR archive %s: %s: %s", self.remote.url, one.id, error)
+            _log.warning("perfSONAR archive %s: %s: %s", self.remote.url, series.id, error)
 
 
 class Readers:
@@ -212,16 +230,6 @@ class Readers:
             _log.warning("perfSONAR archive: %s", error)
         except Exception:  # whatever an archive answered, the others are read on
             _log.exception("perfSONAR archive %s", reader.remote.url)
-
-
-TESTS = 1000
-"""Tests asked for at once: what both archives give where nothing is asked."""
-
-RESULTS = 10_000
-"""Results asked for at once: the most that elmond gives."""
-
-_WINDOW_S = 2 * 86_400
-_MOST_PAGES = 10_000
 
 
 def listed_tests(fetch: Fetch, url: str, query: Mapping[str, str]) -> Iterator[list[Any]]:
@@ -267,7 +275,7 @@ def _window(fetch: Fetch, url: str, first: int, last: int) -> Iterator[list[Any]
 
 
 def _beyond(page: list[Any], first: int, last: int) -> bool:
-    times = [one.get("ts") for one in page if isinstance(one, Mapping)]
+    times = [point.get("ts") for point in page if isinstance(point, Mapping)]
     return any(isinstance(at, int | float) and not first - 1 <= at <= last + 1 for at in times)
 
 
@@ -276,13 +284,6 @@ def _list(fetch: Fetch, url: str, query: Mapping[str, str]) -> list[Any]:
     if not isinstance(page, list):
         raise FetchError(f"{url}: answered {page!r:.80}, expected a list")
     return page
-
-
-_TIMEOUT_S = 30.0
-_MOST_BYTES = 64 * 1024 * 1024
-
-Fetch = Callable[[str], Any]
-"""The JSON at a URL. Raises FetchError."""
 
 
 class FetchError(AdonError):

@@ -13,7 +13,7 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import seconds
 from monitors.measurements.perfsonar.settings import Hosts
@@ -62,17 +62,19 @@ def measurements_of(body: Mapping[str, Any], hosts: Hosts) -> list[Measurement]:
     if isinstance(spec.get("parallel"), int):
         details["parallel"] = spec["parallel"]
     return [
-        measurement(found, run, start, subject, details) for found in findings(kind, spec, body)
+        measurement(finding, run, start, subject, details) for finding in findings(kind, spec, body)
     ]
 
 
-def left_out(body: Mapping[str, Any], found: Iterable[Measurement]) -> str:
+def left_out(body: Mapping[str, Any], measurements: Iterable[Measurement]) -> str:
     """Why a run gave no measurement of what its test is made for, "" where it did or failed."""
     kind = body["test"]["type"]
     if kind not in KNOWN:
         return f"nothing is read from tests of type {kind!r:.80}"
     metric, why = _NOTHING[kind]
-    there = any(one.metric.endswith(metric) or one.metric == convert.FAILURE for one in found)
+    there = any(
+        kept.metric.endswith(metric) or kept.metric == convert.FAILURE for kept in measurements
+    )
     return "" if there else f"found {why}"
 
 
@@ -83,8 +85,8 @@ def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> lis
         return [convert.failed(None)]
     if result.get("succeeded") is not True:
         return [convert.failed(result.get("error") or result.get("diags"))]
-    found = _found(kind, spec, result, _tool(body.get("tool")))
-    return [convert.checked(one) for one in found]
+    readings = _found(kind, spec, result, _tool(body.get("tool")))
+    return [convert.checked(reading) for reading in readings]
 
 
 def _found(
@@ -121,41 +123,41 @@ def _summary(whole: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def measurement(
-    found: Reading, run: str, start: float, subject: str, details: Mapping[str, Any]
+    reading: Reading, run: str, start: float, subject: str, details: Mapping[str, Any]
 ) -> Measurement:
     """One metric of a run that began at ``start``."""
     return Measurement(
-        f"{SOURCE}:{run}:{int(start)}:{found.metric}",
-        found.metric,
+        f"{SOURCE}:{run}:{int(start)}:{reading.metric}",
+        reading.metric,
         subject,
-        found.value,
-        found.unit,
+        reading.value,
+        reading.unit,
         start,
         SOURCE,
-        details={**details, **found.details},
+        details={**details, **reading.details},
     )
 
 
-def not_yet(found: Sequence[Measurement], archive: Archive) -> list[Measurement]:
+def not_yet(measurements: Sequence[Measurement], archive: Archive) -> list[Measurement]:
     """Those that the archive does not have from the same run: what an agent posted has ids of the
     agent's, so one run may come under two. The same are metric, subject, run and the second in
     which it began; an archive has no more of an instant."""
     series: defaultdict[tuple[str, str], list[Measurement]] = defaultdict(list)
-    for one in found:
-        if "run" in one.details:
-            series[one.metric, one.subject].append(one)
+    for new in measurements:
+        if "run" in new.details:
+            series[new.metric, new.subject].append(new)
     known: set[tuple[str, str, Any, int]] = set()
     for (metric, subject), some in series.items():
-        since, until = int(min(one.at for one in some)), int(max(one.at for one in some)) + 1
+        since, until = int(min(new.at for new in some)), int(max(new.at for new in some)) + 1
         known |= {
             (metric, subject, there.details["run"], int(there.at))
             for there in archive.query(metric, subject, since=since, until=until)
             if there.source == SOURCE and isinstance(there.details.get("run"), str)
         }
     return [
-        one
-        for one in found
-        if (one.metric, one.subject, one.details.get("run"), int(one.at)) not in known
+        new
+        for new in measurements
+        if (new.metric, new.subject, new.details.get("run"), int(new.at)) not in known
     ]
 
 
@@ -179,7 +181,7 @@ def _tool(tool: object) -> str:
 
 
 def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = data.get(key)
-    if not isinstance(found, Mapping):
-        raise InputError(f"{key} is {shown(found)}, expected an object")
-    return found
+    value = data.get(key)
+    if not isinstance(value, Mapping):
+        raise InputError(f"{key} is {shown(value)}, expected an object")
+    return value

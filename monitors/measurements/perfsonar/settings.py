@@ -30,6 +30,7 @@ from network_provisioner.base.units import parse_duration
 from network_provisioner.topology.graph import Topology
 
 _LEAST_EVERY_S = 10.0
+_LONGEST = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +125,6 @@ def settings_from_list(
         known += [(site.name.lower(), site.name) for site in sites]
         known += [(site.address, site.name) for site in sites if site.address]
     return PerfsonarSettings(Hosts(known), remotes)
-
-
-_LONGEST = 255
 
 
 class Hosts:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from monitors.measurements.probes import clocks, delays
+from monitors.measurements.probes import delays
 from monitors.measurements.probes.delays import Trip
 from monitors.measurements.probes.echo_packets import (
     ANSWER,
@@ -54,11 +54,11 @@ def timeouts_for(rtt_s: float) -> EchoTimeouts:
     return EchoTimeouts(min(2.0, max(0.2, 3 * rtt_s)), min(0.5, max(0.05, 1.5 * rtt_s)))
 
 
-def packets_in(left_s: float, asked: int | None, interval_s: float, waits: EchoTimeouts) -> int:
+def packets_in(left_s: float, requested: int | None, interval_s: float, waits: EchoTimeouts) -> int:
     """How many packets there is time for, when the answers to the last are waited for. Pure."""
     left_s = max(0.0, left_s)
     room = math.floor((left_s - min(waits.all_s, _MOST * left_s)) / interval_s) + 1
-    return room if asked is None else min(room, asked)
+    return room if requested is None else min(room, requested)
 
 
 def server(order: ProbeRequest, error_s: float) -> list[Reading]:
@@ -193,7 +193,7 @@ def client(order: ProbeRequest, error_s: float, most_error_s: float) -> list[Rea
     or the agent away.
     """
     options = order.options
-    unset = clocks.Unset()
+    unset = delays.UnsetClock()
     with udp(order.peer, order.bind, order.port) as sock:
         stream = _Stream(order, sock)
         if not stream.ask(HELLO, _HELLO_S):

@@ -30,6 +30,10 @@ _FIELDS = struct.Struct("!B3xIIQQQQ")
 LEAST_BYTES = len(_MAGIC) + _TAG_BYTES + _FIELDS.size
 _UNKNOWN = 2**64 - 1
 _NS = 1e9
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h; struct timespec in the machine's own longs
+_TIMESPEC = struct.Struct("@ll")
+_MOST_BYTES = 65_535
+_ANCILLARY_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +81,6 @@ def unpacked(data: bytes, secret: bytes) -> Packet | None:
 
 def _tag(secret: bytes, body: bytes) -> bytes:
     return hmac.digest(secret, body, "sha256")[:_TAG_BYTES]
-
-
-_SO_TIMESTAMPNS = 35  # asm-generic/socket.h; struct timespec in the machine's own longs
-_TIMESPEC = struct.Struct("@ll")
-_MOST_BYTES = 65_535
-_ANCILLARY_BYTES = 1024
 
 
 def family_of(peer: str) -> socket.AddressFamily:

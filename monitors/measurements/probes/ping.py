@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 
-from monitors.measurements.probes import clocks, delays, programs
+from monitors.measurements.probes import delays, programs
 from monitors.measurements.probes.delays import Trip
 from monitors.measurements.probes.echo_packets import family_of, receive, stamped
 from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading
@@ -90,7 +90,7 @@ def _by_socket(
     payload = mark.ljust(options["length"], b"\0")
     room = math.floor(max(0.0, order.left_s - _LINGER_S - _LAST_S) / options["interval"]) + 1
     count = min(room, options["count"] or room, 0xFFFF)
-    unset = clocks.Unset()
+    unset = delays.UnsetClock()
     left: dict[int, tuple[int, int]] = {}
     trips: dict[int, Trip] = {}
     refusal = ""

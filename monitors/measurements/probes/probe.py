@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from monitors.archive.measurement import UNITS
+from monitors.base.measurement import UNITS
 from network_provisioner.base.errors import AdonError
 
 Role = Literal["alone", "client", "server"]

@@ -54,11 +54,11 @@ class Tool:
             if key not in self.options:
                 hint = meant(key, self.options, f"expected {self._expected()}")
                 raise InputError(f"{what}: unknown option {shown(key)} of {self.name}, {hint}")
-        found = {name: option.default for name, option in self.options.items()}
+        values = {name: option.default for name, option in self.options.items()}
         for key, value in options.items():
-            if value is not None and not (value == "" and found[key] == ""):
-                found[key] = self.options[key].read(value, f"{what}.{key}")
-        return found
+            if value is not None and not (value == "" and values[key] == ""):
+                values[key] = self.options[key].read(value, f"{what}.{key}")
+        return values
 
     def _expected(self) -> str:
         return f"one of {', '.join(self.options)}" if self.options else "none"

@@ -42,7 +42,7 @@ class HopAnswer:
     end: str = ""
 
 
-def verdict(family: int, origin: int, kind: int, code: int) -> str | None:
+def hop_end(family: int, origin: int, kind: int, code: int) -> str | None:
     """:attr:`HopAnswer.end` of what ICMP says; None for what is none of our business. Pure."""
     _, _, _, exceeded, unreachable = _KINDS[socket.AddressFamily(family)]
     if origin not in (_FROM_ICMP, _FROM_ICMP6):
@@ -54,9 +54,9 @@ def verdict(family: int, origin: int, kind: int, code: int) -> str | None:
     return f"unreachable, code {code}" if kind == unreachable[0] else None
 
 
-def route_of(heard: Mapping[int, HopAnswer], asked: int) -> tuple[list[dict[str, Any]], str]:
+def route_of(heard: Mapping[int, HopAnswer], probed: int) -> tuple[list[dict[str, Any]], str]:
     """All hops up to the end of the route, or the last that answered, and how it ends. Pure."""
-    ends = [hop for hop, said in heard.items() if said.end]
+    ends = [hop for hop, answer in heard.items() if answer.end]
     reached = [hop for hop in ends if heard[hop].end == "reached"]
     last = min(reached or ends or [max(heard, default=0)])
     route = [
@@ -66,17 +66,17 @@ def route_of(heard: Mapping[int, HopAnswer], asked: int) -> tuple[list[dict[str,
         for hop in range(1, last + 1)
     ]
     end = heard[last].end if last else ""
-    return route, end or f"nobody answers beyond hop {last} of {asked}"
+    return route, end or f"nobody answers beyond hop {last} of {probed}"
 
 
 def measure(order: ProbeRequest) -> list[Reading]:
     """Raises ProbeError where nobody on the way says anything."""
     most, attempts = order.options["most_hops"], order.options["attempts"]
     heard: dict[int, HopAnswer] = {}
-    asked = 0
-    while asked < most and order.go_on() and not any(said.end for said in heard.values()):
-        window = range(asked + 1, min(asked + _AT_A_TIME, most) + 1)
-        asked = window[-1]
+    probed = 0
+    while probed < most and order.go_on() and not any(answer.end for answer in heard.values()):
+        window = range(probed + 1, min(probed + _AT_A_TIME, most) + 1)
+        probed = window[-1]
         for _ in range(attempts):
             _ask(order, [hop for hop in window if hop not in heard], heard)
             if all(hop in heard for hop in window) or _ended_before(heard, window):
@@ -85,14 +85,14 @@ def measure(order: ProbeRequest) -> list[Reading]:
         raise ProbeError("the agent was stopped")
     if not heard:
         raise ProbeError(f"nobody on the way to {order.peer} answers")
-    route, end = route_of(heard, asked)
+    route, end = route_of(heard, probed)
     reached = end == "reached"
     return [reading("hops", len(route), route=route, reached=reached, end=end)]
 
 
 def _ended_before(heard: Mapping[int, HopAnswer], window: Sequence[int]) -> bool:
     """Whether the route ends in the window, with all hops before the end known."""
-    ends = [hop for hop, said in heard.items() if said.end]
+    ends = [hop for hop, answer in heard.items() if answer.end]
     return bool(ends) and all(hop in heard for hop in window if hop < min(ends))
 
 
@@ -109,9 +109,9 @@ def _ask(order: ProbeRequest, hops: Sequence[int], heard: dict[int, HopAnswer]) 
         while silent and time.monotonic() < until and not order.halt.is_set():
             for number, _ in order.halt.ready(silent, until):
                 hop, sock, began = waiting[number]
-                said = _said(sock, family, (time.monotonic_ns() - began) / _NS, order.peer)
-                if said is not None:
-                    heard[hop] = said
+                answer = _said(sock, family, (time.monotonic_ns() - began) / _NS, order.peer)
+                if answer is not None:
+                    heard[hop] = answer
                     del silent[number]
             if _ended_before(heard, [*hops]):
                 return
@@ -147,7 +147,7 @@ def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswe
         if (cmsg_level, kind) != (level, receive_errors) or len(value) < _ERROR.size:
             continue
         _, origin, icmp_type, code, _, _, _ = _ERROR.unpack_from(value)
-        end = verdict(family, origin, icmp_type, code)
+        end = hop_end(family, origin, icmp_type, code)
         address = _offender(value[_ERROR.size :], family)
         if end is not None and address:
             return HopAnswer(address, rtt_s, end)

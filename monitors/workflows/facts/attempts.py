@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.planned.submit_dir import JobKind
@@ -88,12 +88,14 @@ def run_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measuremen
     if not records and (not attempt.start or attempt.returned is None):
         return []
     if job.is_clustered:
-        good = [(n, one) for n, one in enumerate(records) if one.exitcode == 0]
+        good = [(n, job_record) for n, job_record in enumerate(records) if job_record.exitcode == 0]
         return [
             fact
-            for n, one in good
-            if one.transformation
-            for fact in _run(attempt, one, f":{n}", one.transformation, one.task)
+            for n, job_record in good
+            if job_record.transformation
+            for fact in _run(
+                attempt, job_record, f":{n}", job_record.transformation, job_record.task
+            )
         ]
     if attempt.outcome is not Outcome.DONE or not job.transformation:
         return []

@@ -27,11 +27,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfers import SMALL_BYTES
+from monitors.base.measurement import Measurement, number_in
+from monitors.jobs.condor import Ad, ads, printed
 from monitors.jobs.executions import ENDS, Execution, Span
 from monitors.jobs.jobs import Attempt
-from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.transfers import Volume, transfer_fact
 from monitors.workflows.logs.events import Kind
 
@@ -60,7 +60,9 @@ def moved_by_condor(attempt: Attempt, execution: Execution | None) -> list[Measu
     ]
 
 
-def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> list[Measurement]:
+def own_protocol_transfers(
+    facts: Sequence[Measurement], plugins: Sequence[Measurement]
+) -> list[Measurement]:
     """What HTCondor's own protocol moved, of what the event log counts together with what
     ``plugins`` moved; nothing where that is not more than papers."""
     kept = []
@@ -105,9 +107,9 @@ class CondorHistory:
             return []
         wanted = f"member(ClusterId, {{{', '.join(map(str, clusters))}}})"
         words = [program, "-transfer-history", "-json", "-constraint", wanted]
-        found = ads(printed(words, _TIMEOUT_S, logging.WARNING))
-        self._away = found is None
-        return found or []
+        job_ads = ads(printed(words, _TIMEOUT_S, logging.WARNING))
+        self._away = job_ads is None
+        return job_ads or []
 
 
 def plugin_facts(attempt: Attempt, ads: Iterable[Ad]) -> list[Measurement]:
@@ -151,32 +153,32 @@ def _is_of(ad: Ad, attempt: Attempt) -> bool:
 
 
 def _by_server(results: Sequence[object]) -> dict[tuple[str, str], list[Ad]]:
-    found: dict[tuple[str, str], list[Ad]] = {}
-    for one in results:
-        if isinstance(one, dict) and isinstance(one.get("TransferUrl"), str):
+    by_server: dict[tuple[str, str], list[Ad]] = {}
+    for result in results:
+        if isinstance(result, dict) and isinstance(result.get("TransferUrl"), str):
             try:
-                parts = urlsplit(one["TransferUrl"])
+                parts = urlsplit(result["TransferUrl"])
                 host = parts.hostname or parts.scheme
             except ValueError:
                 continue
-            protocol = str(one.get("TransferProtocol") or parts.scheme)
-            found.setdefault((host, protocol), []).append(one)
-    return found
+            protocol = str(result.get("TransferProtocol") or parts.scheme)
+            by_server.setdefault((host, protocol), []).append(result)
+    return by_server
 
 
 def _durations(invocations: object) -> dict[str, float]:
     """Seconds by scheme."""
-    found: dict[str, float] = {}
-    for one in invocations if isinstance(invocations, list) else []:
-        if isinstance(one, dict):
-            seconds = number_in(one.get("DurationInSeconds")) or 0.0
-            for scheme in str(one.get("Schemes", "")).replace(",", " ").split():
-                found[scheme] = found.get(scheme, 0.0) + seconds
-    return found
+    durations: dict[str, float] = {}
+    for invocation in invocations if isinstance(invocations, list) else []:
+        if isinstance(invocation, dict):
+            seconds = number_in(invocation.get("DurationInSeconds")) or 0.0
+            for scheme in str(invocation.get("Schemes", "")).replace(",", " ").split():
+                durations[scheme] = durations.get(scheme, 0.0) + seconds
+    return durations
 
 
 def _volume(files: Sequence[Ad], seconds: float | None) -> Volume:
-    done = [one for one in files if one.get("TransferSuccess") is True]
-    sizes = [number_in(one.get("TransferTotalBytes")) for one in done]
+    done = [file for file in files if file.get("TransferSuccess") is True]
+    sizes = [number_in(file.get("TransferTotalBytes")) for file in done]
     n_bytes = None if None in sizes else int(sum(size for size in sizes if size is not None))
     return Volume(n_bytes, seconds or None, len(done), len(files) - len(done))

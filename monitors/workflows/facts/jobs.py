@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.jobs.executions import Execution
 from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome
 from monitors.workflows.facts.attempts import by_kind, queue_wait, run_facts, runtime_subject
@@ -26,10 +26,10 @@ from monitors.workflows.facts.condor_transfers import (
     ACCESS_POINT,
     CondorHistory,
     moved_by_condor,
+    own_protocol_transfers,
     plugin_facts,
-    without,
 )
-from monitors.workflows.facts.plan import Believed, belief_errors, believed_in, placement_facts
+from monitors.workflows.facts.plan import Believed, belief_errors, estimates_in, placement_facts
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
@@ -99,7 +99,7 @@ class JobFacts:
             # A sub-DAG without a directory of its own has no mapping of its own.
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
-                self._believed = believed_in(facts)
+                self._believed = estimates_in(facts)
         if event.kind is Kind.SUBMIT and self._is_next(event):
             for waiting in self._pending.pop(event.node):
                 facts += self._facts_without_post(waiting)
@@ -128,8 +128,9 @@ class JobFacts:
         """Whether a job is submitted anew that still waits for its POST; not the same submission
         from another log, nor another process of it."""
         return any(
-            (one.cluster, one.submit) != (event.cluster, event.at) and one.end <= event.at
-            for one in self._pending.get(event.node, ())
+            (waiting.cluster, waiting.submit) != (event.cluster, event.at)
+            and waiting.end <= event.at
+            for waiting in self._pending.get(event.node, ())
         )
 
     def workflow_ended(self, began: float, at: float, removed: bool) -> list[Measurement]:
@@ -140,7 +141,7 @@ class JobFacts:
         for attempt in [] if removed else [*self.attempts.all, *self._unseen(began)]:
             if not attempt.end and self._end_by_record(attempt, at):
                 facts += self._attempt_facts(attempt)
-        for attempt in [one for waiting in self._pending.values() for one in waiting]:
+        for attempt in [pending for waiting in self._pending.values() for pending in waiting]:
             facts += self._facts_without_post(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
@@ -165,7 +166,7 @@ class JobFacts:
     def _end_by_record(self, attempt: Attempt, until: float) -> bool:
         """Takes from an attempt's own record how it ended before then (Unix seconds), where there
         is one: the log has lost it."""
-        later = (one.submit for one in self.attempts.of_job(attempt.job.name))
+        later = (other.submit for other in self.attempts.of_job(attempt.job.name))
         until = min([until, *(at for at in later if at > attempt.submit)])
         began = attempt.start or attempt.submit
         records = read_output(
@@ -173,9 +174,9 @@ class JobFacts:
         ).records
         if records:
             if not attempt.cluster:  # nor is it known when it was submitted
-                attempt.submit = min(one.start for one in records)
-            attempt.end = max(one.end for one in records)
-            attempt.returned = next((one.exitcode for one in records if one.exitcode), 0)
+                attempt.submit = min(record.start for record in records)
+            attempt.end = max(record.end for record in records)
+            attempt.returned = next((record.exitcode for record in records if record.exitcode), 0)
             attempt.outcome = Outcome.FAILED if attempt.returned else Outcome.DONE
         return bool(records)
 
@@ -184,11 +185,11 @@ class JobFacts:
         folders made before them and cleaned up after them. Metric ``dag_overhead`` of the submit
         host, s."""
         kinds = (JobKind.COMPUTE, *TRANSFERS)
-        done = [one for one in self.attempts.all if one.returned is not None]
-        own = [one for one in done if one.job.kind in kinds]
+        done = [attempt for attempt in self.attempts.all if attempt.returned is not None]
+        own = [attempt for attempt in done if attempt.job.kind in kinds]
         if not own or not began:
             return []
-        first, last = min(one.submit for one in own), max(one.end for one in own)
+        first, last = min(attempt.submit for attempt in own), max(attempt.end for attempt in own)
         seconds = max(0.0, first - began) + max(0.0, ended - last)
         workflow = self.dir.workflow
         return [
@@ -220,11 +221,14 @@ class JobFacts:
         facts = []
         for name, reason in failed.items():
             tries = self.attempts.of_job(name)
-            own = [one for one in tries if run <= (one.submit, one.cluster) < after]
-            if any(one.end for one in own):
-                for one in self._pending.get(name, ()):  # how its POST ended is lost
-                    if one.outcome is Outcome.DONE and (one.cluster, one.proc) not in self._scripts:
-                        one.outcome, one.reason = Outcome.FAILED, reason
+            own = [attempt for attempt in tries if run <= (attempt.submit, attempt.cluster) < after]
+            if any(attempt.end for attempt in own):
+                for attempt in self._pending.get(name, ()):  # how its POST ended is lost
+                    if (
+                        attempt.outcome is Outcome.DONE
+                        and (attempt.cluster, attempt.proc) not in self._scripts
+                    ):
+                        attempt.outcome, attempt.reason = Outcome.FAILED, reason
                 continue
             if own:
                 last = own[-1]
@@ -283,8 +287,8 @@ class JobFacts:
     def _held_as(self, key: str, at: float, job: str) -> Measurement:
         workflow = self.dir.workflow
         began = self._run_again if at >= self._run_again else 0.0
-        held = [one for one in self._held.values() if one.submit >= began]
-        holds = [(one.job.name, one.job.site, one.hold) for one in held]
+        held = [attempt for attempt in self._held.values() if attempt.submit >= began]
+        holds = [(attempt.job.name, attempt.job.site, attempt.hold) for attempt in held]
         if self._dagman_hold is not None:
             holds.insert(0, (DAGMAN_JOB, RELAY, self._dagman_hold))
         shown = [{"job": name, "site": site} | asdict(hold) for name, site, hold in holds if hold]
@@ -362,11 +366,11 @@ class JobFacts:
         writes the end when it likes."""
         began = self._run_of(before)
         ends = [
-            one.end
-            for one in self.attempts.of_job(job)
-            if one.returned is not None
-            and began <= (one.submit, one.cluster) < (before.submit, before.cluster)
-            and one.end <= before.submit
+            attempt.end
+            for attempt in self.attempts.of_job(job)
+            if attempt.returned is not None
+            and began <= (attempt.submit, attempt.cluster) < (before.submit, before.cluster)
+            and attempt.end <= before.submit
         ]
         return max(ends, default=None)
 
@@ -377,7 +381,7 @@ class JobFacts:
 
     def is_rerun(self, began: float) -> bool:
         """Whether jobs were submitted before DAGMan began (Unix seconds): by an earlier one."""
-        return any(one.submit < math.floor(began) for one in self.attempts.all)
+        return any(attempt.submit < math.floor(began) for attempt in self.attempts.all)
 
     def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
         if not attempt.start or attempt.job.site in ("", ACCESS_POINT):
@@ -405,7 +409,7 @@ class JobFacts:
         facts: list[Measurement] = []
         for attempt, moved in asking:
             plugins = plugin_facts(attempt, ads)
-            facts += [*plugins, *without(moved, plugins)]
+            facts += [*plugins, *own_protocol_transfers(moved, plugins)]
         return facts
 
 
@@ -417,7 +421,7 @@ def job_subject(job: PlannedJob) -> str:
 def _transformations(job: PlannedJob, records: Sequence[JobRecord]) -> list[str]:
     if not job.is_clustered:
         return [job.transformation]
-    return [one.transformation for one in job.tasks] + [one.transformation for one in records]
+    return [task.transformation for task in job.tasks] + [task.transformation for task in records]
 
 
 def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurement]:
@@ -429,24 +433,24 @@ def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurem
         Measurement(
             id=f"task:{workflow}:{attempt.key}:{number}",
             metric="task",
-            subject=runtime_subject(one.transformation or job.transformation, job.site),
-            value=one.runtime_s,
+            subject=runtime_subject(record.transformation or job.transformation, job.site),
+            value=record.runtime_s,
             unit="s",
-            at=one.end,
-            source=one.source,
+            at=record.end,
+            source=record.source,
             workflow=workflow,
             details={
                 "of": f"job:{workflow}:{attempt.key}",
                 "job": job.name,
-                "task": one.task,
+                "task": record.task,
                 "kind": str(job.kind),
-                "outcome": str(Outcome.FAILED if one.exitcode else Outcome.DONE),
-                "exitcode": one.exitcode,
-                "host": one.host or attempt.slot or None,
-                "cpu_s": one.cpu_s,
+                "outcome": str(Outcome.FAILED if record.exitcode else Outcome.DONE),
+                "exitcode": record.exitcode,
+                "host": record.host or attempt.slot or None,
+                "cpu_s": record.cpu_s,
             },
         )
-        for number, one in enumerate(records)
+        for number, record in enumerate(records)
     ]
 
 
@@ -454,9 +458,9 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
     job, records, workflow = attempt.job, left.records, attempt.workflow
     seconds = attempt.ran_s if left.work_s is None else left.work_s
     # pegasus-mpi-cluster tries tasks again: the last run of each says how it ended.
-    last = {(job.is_clustered and one.task) or n: one for n, one in enumerate(records)}
-    failed = [one for one in last.values() if one.exitcode]
-    known = [task.id for task in job.tasks] or [one.task for one in last.values()]
+    last = {(job.is_clustered and record.task) or n: record for n, record in enumerate(records)}
+    failed = [record for record in last.values() if record.exitcode]
+    known = [task.id for task in job.tasks] or [record.task for record in last.values()]
     # As pegasus-analyzer: what ran around the tool returns another code where that failed.
     returned = failed[0].exitcode if failed else attempt.returned
     return Measurement(
@@ -479,7 +483,9 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "reason": attempt.reason,
             "hold": None if attempt.hold is None else asdict(attempt.hold),
             "exitcode": returned,
-            "host": next((one.host for one in records if one.host), None) or attempt.slot or None,
+            "host": next((record.host for record in records if record.host), None)
+            or attempt.slot
+            or None,
             "submitted_at": attempt.submit,
             "started_at": attempt.start or None,
             "slot_s": round(attempt.ran_s, 6),
@@ -488,12 +494,16 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "tasks": len(records),
             "task_ids": known[:_MOST_TASKS] if job.is_clustered else [],
             "failed_tasks": [
-                {"task": one.task, "transformation": one.transformation, "exitcode": one.exitcode}
-                for one in (failed[:_MOST_TASKS] if job.is_clustered else ())
+                {
+                    "task": record.task,
+                    "transformation": record.transformation,
+                    "exitcode": record.exitcode,
+                }
+                for record in (failed[:_MOST_TASKS] if job.is_clustered else ())
             ],
-            "cpu_s": _sum([one.cpu_s for one in records]),
-            "bytes_in": sum(one.bytes_in for one in records) if records else None,
-            "bytes_out": sum(one.bytes_out for one in records) if records else None,
+            "cpu_s": _sum([record.cpu_s for record in records]),
+            "bytes_in": sum(record.bytes_in for record in records) if records else None,
+            "bytes_out": sum(record.bytes_out for record in records) if records else None,
             "stderr": left.stderr,
             "output": _shown(left.output),
             "not_found": _not_found(attempt, left),

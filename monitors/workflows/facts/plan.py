@@ -26,14 +26,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.measurement import Measurement, number_in
-from monitors.workflows.planned.owned import read_text
+from monitors.base.measurement import Measurement, number_in
+from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.units import transfer_time
 
 FILE = "adon-placements.json"
 _MOST_SITES = 50  # of those that could have run a job
 _TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
+Believed = Mapping[tuple[str, ...], tuple[float, str, float, float]]
+"""A value, its source, and seconds before bytes move and for each further file: by job, site and
+metric, or by path alone."""
+_NOTHING = (0.0, "", 0.0, 0.0)
 
 
 def _read(submit_dir: Path) -> Mapping[str, Any]:
@@ -72,23 +76,17 @@ def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Me
 
 def _range(data: Mapping[str, Any]) -> list[float] | None:
     """What the makespan is between with 90 % probability, in seconds; None where nobody knows."""
-    found = data.get("range_s")
-    ends = [number_in(end) for end in found] if isinstance(found, list) else []
+    interval = data.get("range_s")
+    ends = [number_in(end) for end in interval] if isinstance(interval, list) else []
     return [end for end in ends if end is not None] if len(ends) == 2 and None not in ends else None
 
 
-Believed = Mapping[tuple[str, ...], tuple[float, str, float, float]]
-"""A value, its source, and seconds before bytes move and for each further file: by job, site and
-metric, or by path alone."""
-_NOTHING = (0.0, "", 0.0, 0.0)
-
-
-def believed_in(placements: Iterable[Measurement]) -> Believed:
+def estimates_in(placements: Iterable[Measurement]) -> Believed:
     """What was believed when jobs were placed."""
     return {
-        (what,) if ">" in what else (one.details["job"], one.subject, what): believed
-        for one in placements
-        for what, believed in one.details["believed"].items()
+        (what,) if ">" in what else (placement.details["job"], placement.subject, what): believed
+        for placement in placements
+        for what, believed in placement.details["believed"].items()
     }
 
 
@@ -97,7 +95,7 @@ def belief_errors(
 ) -> list[Measurement]:
     """How far off the truth was what was believed of a job, or of the task that a fact names:
     |believed / true - 1| of seconds, by what and source of belief, ``runtime:archive``."""
-    found = []
+    measurements = []
     for fact in facts:
         if fact.metric == "job_transfer":
             what, known = "throughput", fact.details["goodput_bps"] is not None
@@ -111,7 +109,7 @@ def belief_errors(
             expected, source, _, _ = believed.get((own, site, what), _NOTHING)
         # A factor tells nothing of what was believed, or turned out, to take no time.
         if expected > 0 and taken and taken > 0:
-            found.append(
+            measurements.append(
                 Measurement(
                     id=f"belief_error:{fact.id}",
                     metric="belief_error",
@@ -124,7 +122,7 @@ def belief_errors(
                     details={"of": fact.subject, "expected_s": expected, "taken_s": taken},
                 )
             )
-    return found
+    return measurements
 
 
 def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
@@ -183,12 +181,12 @@ def _fact(row: object, at: float, whole: dict[str, Any], workflow: str) -> Measu
 
 def _believed(rows: object) -> dict[str, tuple[float, str, float, float]]:
     pairs = rows.items() if isinstance(rows, Mapping) else ()
-    found = {}
-    for what, one in list(pairs)[:_MOST_SITES]:
-        if isinstance(one, list) and len(one) > 1 and (value := number_in(one[0])):
-            first_s, further_s = (number_in(n) or 0.0 for n in (*one[2:4], 0.0, 0.0)[:2])
-            found[what] = (value, str(one[1])[:50], first_s, further_s)
-    return found
+    estimates = {}
+    for what, estimate in list(pairs)[:_MOST_SITES]:
+        if isinstance(estimate, list) and len(estimate) > 1 and (value := number_in(estimate[0])):
+            first_s, further_s = (number_in(n) or 0.0 for n in (*estimate[2:4], 0.0, 0.0)[:2])
+            estimates[what] = (value, str(estimate[1])[:50], first_s, further_s)
+    return estimates
 
 
 def _alternative(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,11 +233,11 @@ def _written_at(submit_dir: SubmitDir) -> float:
         return 0.0
 
 
-def _user(said: str, owner: int) -> str:
+def _user(name: str, owner: int) -> str:
     """Whose it is: whoever owns the directory, whatever its files say, but for root and for whom
     this process runs as, who could say so elsewhere, too."""
-    if said and owner in (0, os.geteuid()):
-        return said
+    if name and owner in (0, os.geteuid()):
+        return name
     try:
         return pwd.getpwuid(owner).pw_name
     except KeyError:  # not known on this machine

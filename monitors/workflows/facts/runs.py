@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.status import Status
+from monitors.workflows.logs.status import Status
 
 DAGMAN = "dagman"  # the source of a status that DAGMan told itself
 ENDS = (Kind.TERMINATED, Kind.ABORTED)
@@ -186,6 +186,6 @@ class Statuses:
         return taken
 
 
-def is_same(one: Status, other: Status) -> bool:
+def is_same(first: Status, other: Status) -> bool:
     """Whether they differ in nothing but their times."""
-    return replace(one, at=other.at) == other
+    return replace(first, at=other.at) == other

@@ -14,18 +14,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.measurement import Measurement, number_in
+from monitors.base.measurement import Measurement, number_in
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
 from monitors.workflows.logs.transferlog import seconds_of
+from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.job_files import HOOK_JOURNAL
-from monitors.workflows.planned.owned import read_text
 from monitors.workflows.planned.submit_dir import JobKind
 from monitors.workflows.planned.transferlist import is_relay
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import goodput
+
+_LONG_S = 20.0  # from here on two seconds of waiting are less than a tenth
+_LABEL = re.compile(r'"site_label":\s*"([^"\\]+)"')
+_URL = re.compile(r'"url":\s*"([^"\\]+)"')
+_SIZE = re.compile(r'"lfn":\s*"([^"\\]+)"(?:(?!"lfn":).)*?"size":\s*"(\d{1,18})"', re.DOTALL)
+_DIRECTIONS = {
+    JobKind.STAGE_IN: "in",
+    JobKind.STAGE_OUT: "out",
+    JobKind.STAGE_INTER: "between",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +91,6 @@ def transfer_fact(
             **more,
         },
     )
-
-
-_LONG_S = 20.0  # from here on two seconds of waiting are less than a tenth
-_LABEL = re.compile(r'"site_label":\s*"([^"\\]+)"')
-_URL = re.compile(r'"url":\s*"([^"\\]+)"')
-_SIZE = re.compile(r'"lfn":\s*"([^"\\]+)"(?:(?!"lfn":).)*?"size":\s*"(\d{1,18})"', re.DOTALL)
-_DIRECTIONS = {
-    JobKind.STAGE_IN: "in",
-    JobKind.STAGE_OUT: "out",
-    JobKind.STAGE_INTER: "between",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +165,11 @@ def transfer_facts(
     knows them; then ``bytes`` of the details is None.
     """
     pairs: dict[tuple[str, str], list[Moved]] = {}
-    for one in left.moved:
-        src = _site(one.src, one.src_url, attempt, known)
-        dst = _site(one.dst, one.dst_url, attempt, known)
+    for transfer in left.moved:
+        src = _site(transfer.src, transfer.src_url, attempt, known)
+        dst = _site(transfer.dst, transfer.dst_url, attempt, known)
         if src and dst and src != dst:
-            pairs.setdefault((src, dst), []).append(one)
+            pairs.setdefault((src, dst), []).append(transfer)
     lines = {(line["src"], line["dst"]): line for line in journal if line["src"] != line["dst"]}
     for ends in lines:
         pairs.setdefault(ends, [])
@@ -248,14 +247,14 @@ def _fact(
 
 def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> Volume:
     """By the tool's records of its tries and the hooks' journal; neither need be there."""
-    done = [one for one in tries if one.success]
+    done = [attempt for attempt in tries if attempt.success]
     n_bytes = number_in(line.get("bytes"), 2**63)
     if n_bytes is None and tries:
         n_bytes = _sum(done, known.sizes)
     return Volume(
         n_bytes=None if n_bytes is None else int(n_bytes),
         seconds=number_in(line.get("seconds"), 2**63) or seconds_of(done),
-        files=len({one.lfn for one in done})
+        files=len({attempt.lfn for attempt in done})
         if tries
         else int(number_in(line.get("files"), 2**63) or 0),
         retries=len(tries) - len(done)
@@ -266,14 +265,16 @@ def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> V
 
 def _protocol(tries: Sequence[Moved]) -> str:
     """That of the end that is no file of the machine, ``gsiftp``; "" where nobody told."""
-    schemes = [url.partition(":")[0] for one in tries for url in (one.src_url, one.dst_url)]
+    schemes = [
+        url.partition(":")[0] for attempt in tries for url in (attempt.src_url, attempt.dst_url)
+    ]
     return next((scheme[:20] for scheme in schemes if scheme not in ("file", "")), "")
 
 
 def _direction(attempt: Attempt, ends: tuple[str, str]) -> str:
     """A compute job's own transfers are in or out by where it ran."""
-    found = _DIRECTIONS.get(attempt.job.kind)
-    return found or ("in" if ends[1] == attempt.job.site else "out")
+    direction = _DIRECTIONS.get(attempt.job.kind)
+    return direction or ("in" if ends[1] == attempt.job.site else "out")
 
 
 def _site(label: str, url: str, attempt: Attempt, known: Listed) -> str:
@@ -284,7 +285,7 @@ def _site(label: str, url: str, attempt: Attempt, known: Listed) -> str:
 
 def _sum(done: Sequence[Moved], sizes: Mapping[str, int]) -> int | None:
     total = 0
-    for lfn, counted in {one.lfn: one.n_bytes for one in done}.items():
+    for lfn, counted in {attempt.lfn: attempt.n_bytes for attempt in done}.items():
         size = sizes.get(lfn) if counted is None else counted
         if size is None:
             return None

@@ -46,9 +46,9 @@ from itertools import count
 from pathlib import Path
 
 from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent
 from monitors.workflows.logs.tail import Lines, without_holes
-from monitors.workflows.planned.owned import opened
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
+from monitors.workflows.planned.foreign_files import open_plain_file
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
@@ -136,6 +136,7 @@ _NEEDED = frozenset(_COLUMNS.values()) - {"futile"}
 
 # DAGMan leaves with this to be started again by the schedd: the workflow goes on.
 _EXIT_RESTART = 3
+_END_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +224,9 @@ class DagmanParser:
     def _hear(self, line: bytes) -> None:
         message = message_of(line, self._clock)
         text = line if message is None else message[1]
-        said = " ".join(_text(text).split())
-        if not _NO_TROUBLE.search(text) and said not in self.last_words:
-            self.last_words = [*self.last_words, said][-_MOST_WORDS:]
+        heard = " ".join(_text(text).split())
+        if not _NO_TROUBLE.search(text) and heard not in self.last_words:
+            self.last_words = [*self.last_words, heard][-_MOST_WORDS:]
 
     def _line(self, line: bytes) -> Iterator[StatusChange | DagmanStep]:
         message = message_of(line, self._clock)
@@ -287,9 +288,9 @@ class DagmanParser:
             end = replace(status, state=state, at=at, reason=self._reason(state, number))
             yield from self._changed(stamp, end)
 
-    def _submit(self, said: re.Match[bytes]) -> None:
+    def _submit(self, match: re.Match[bytes]) -> None:
         """A job is submitted, or why that failed."""
-        words = said.groupdict()
+        words = match.groupdict()
         if words["node"]:
             self._submitting = _text(words["node"])
         if why := words["why"] or words.get("where"):
@@ -356,12 +357,12 @@ class DagmanParser:
 
 def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
     """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
-    found = _LINE.match(line)
-    if found is None:
+    match = _LINE.match(line)
+    if match is None:
         return None
-    seconds = found[GROUPS + 1]
-    at = float(seconds) if seconds else read_stamp(found, 1, clock)
-    return None if at is None else (at, found[GROUPS + 2] or b"")
+    seconds = match[GROUPS + 1]
+    at = float(seconds) if seconds else read_stamp(match, 1, clock)
+    return None if at is None else (at, match[GROUPS + 2] or b"")
 
 
 def _step_of(at: float, text: bytes) -> DagmanStep | None:
@@ -391,18 +392,15 @@ def _columns(text: bytes) -> list[str]:
     return [_COLUMNS.get(word, "") for word in text.split()]
 
 
-_END_BYTES = 1 << 16
-
-
 def last_moment(path: Path, times: LogTimes = HERE) -> float | None:
     """When DAGMan wrote its last line (Unix seconds); None where it wrote none that can be read."""
     clock = LocalClock(times)
     try:
-        descriptor = opened(path)
+        descriptor = open_plain_file(path)
         with os.fdopen(descriptor, "rb") as file:
             file.seek(max(0, os.fstat(descriptor).st_size - _END_BYTES))
             lines = file.read().splitlines()
     except (OSError, ValueError):
         return None
-    found = (message_of(line, clock) for line in reversed(lines))
-    return next((message[0] for message in found if message is not None), None)
+    messages = (message_of(line, clock) for line in reversed(lines))
+    return next((message[0] for message in messages if message is not None), None)

@@ -73,10 +73,10 @@ class DagmanEventTail:
             return
         at, text = message
         event, self._open = self._open, None
-        if found := _EVENT.match(text):
+        if match := _EVENT.match(text):
             if event is not None:
                 yield event
-            self._open = self._event(found, at)
+            self._open = self._event(match, at)
             if self._open is not None and self._open.kind not in _SAID_LATER:
                 yield self._open
                 self._open = None
@@ -92,13 +92,13 @@ class DagmanEventTail:
         else:
             self._open = event
 
-    def _event(self, found: re.Match[bytes], at: float) -> JobEvent | None:
-        kind = _KINDS.get(found[1])
+    def _event(self, match: re.Match[bytes], at: float) -> JobEvent | None:
+        kind = _KINDS.get(match[1])
         if kind is None:
             return None
-        happened = read_stamp(found, 5, self._events) if found[11] else at
-        node = _text(found[2])
-        job = (int(found[3]), int(found[4]))
+        happened = read_stamp(match, 5, self._events) if match[11] else at
+        node = _text(match[2])
+        job = (int(match[3]), int(match[4]))
         return None if happened is None else JobEvent(kind, *job, happened, node=node)
 
 

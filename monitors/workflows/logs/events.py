@@ -7,6 +7,15 @@ HTCondor's own reader (``htcondor2.JobEventLog``) is not used: of a log with a f
 in front it gives no event at all, after a truncation it never gives one again (DAGMan truncates
 ``nodes.log`` at every start), and its time stamps are whole seconds although the log has
 milliseconds (with ``DEFAULT_USERLOG_FORMAT_OPTIONS = SUB_SECOND``). Tried with 25.14.1.
+
+HTCondor writes events as ClassAds instead of text, in XML or JSON, where ``log_xml = True``,
+``EVENT_LOG_USE_XML`` or ``DEFAULT_USERLOG_FORMAT_OPTIONS`` asks for them:
+
+    <c>                                             {
+      <a n="EventTypeNumber"><i>12</i></a>            "EventTypeNumber": 12,
+      <a n="EventTime"><s>2026-05-11T08:00:42</s></a>   "EventTime": "2026-05-11T08:00:42",
+      <a n="HoldReason"><s>…</s></a>                  "HoldReason": "…"
+    </c>                                            }
 """
 
 from __future__ import annotations
@@ -21,9 +30,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from monitors.workflows.logs.event_ads import AdLines
 from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.tail import Lines, Tail, without_holes
+
+_MOST_AD_LINES = 2000  # of one ad
 
 
 class Kind(IntEnum):
@@ -231,7 +241,7 @@ class EventParser:
         if known is None or known[-1].at != event.at:
             self._moment[job] = [event]
             return event
-        same = sum(replace(one, nth=0) == event for one in known)
+        same = sum(replace(earlier, nth=0) == event for earlier in known)
         if same and replace(known[-1], nth=0) == event:
             return known[-1]  # with nothing between, one was written twice
         known.append(replace(event, nth=same))
@@ -292,30 +302,30 @@ def _event(kind: Kind, cluster: int, proc: int, at: float, text: bytes, *lines: 
     """An event with what the rest of its first line and the lines below that say."""
     if kind is Kind.JOB_AD:
         return JobEvent(kind, cluster, proc, at, ad=tuple(_text(line) for line in lines))
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if kind is Kind.FILE_TRANSFER and (step := _STEP.match(text)):
-        told["step"] = _STEPS[step[1].split()[0], step[2]]
+        fields["step"] = _STEPS[step[1].split()[0], step[2]]
     elif kind is Kind.SUBMIT and (schedd := _SCHEDD.match(text)):
-        told["schedd"] = schedd_of(_text(schedd[1]))
+        fields["schedd"] = schedd_of(_text(schedd[1]))
     elif kind in (Kind.ABORTED, Kind.HELD):
         # Below the reason of a removal may stand who ended the job.
         most = 1 if kind is Kind.ABORTED else None
         about = takewhile(lambda line: not _CODE.match(line), lines[:most])
         reason = " ".join(_text(line).strip() for line in about).strip()
-        told["reason"] = "" if reason == _NO_REASON else reason
+        fields["reason"] = "" if reason == _NO_REASON else reason
     for line in lines:
-        if "node" not in told and (node := _NODE.search(line)):
-            told["node"] = _text(node[1] or node[2] or b"")
+        if "node" not in fields and (node := _NODE.search(line)):
+            fields["node"] = _text(node[1] or node[2] or b"")
         elif kind is Kind.EXECUTE and (slot := _SLOT.match(line)):
-            told["slot"] = _text(slot[1])
+            fields["slot"] = _text(slot[1])
         elif kind is Kind.HELD and (code := _CODE.match(line)):
-            told |= {"code": int(code[1]), "subcode": int(code[2])}
+            fields |= {"code": int(code[1]), "subcode": int(code[2])}
         elif kind in (Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED):
-            if "returned" not in told and (ended := _RETURN.search(line)):
-                told["returned"] = -int(ended[2]) if ended[2] else int(ended[1])
+            if "returned" not in fields and (ended := _RETURN.search(line)):
+                fields["returned"] = -int(ended[2]) if ended[2] else int(ended[1])
             elif moved := _BYTES.match(line):
-                told[f"{moved[2].decode().lower()}_bytes"] = int(moved[1])
-    return JobEvent(kind, cluster, proc, at, **told)
+                fields[f"{moved[2].decode().lower()}_bytes"] = int(moved[1])
+    return JobEvent(kind, cluster, proc, at, **fields)
 
 
 def _text(data: bytes) -> str:
@@ -324,3 +334,61 @@ def _text(data: bytes) -> str:
 
 def _whole(value: object) -> int:
     return int(value) if isinstance(value, int | float) and abs(value) < _LARGEST else 0
+
+
+class AdLines:
+    """Puts the lines of a log together to ads."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        self._depth = 0
+
+    def feed(self, line: bytes) -> tuple[bool, dict[str, Any] | None]:
+        """Whether the line is one of an ad, and the ad where it is the last of one."""
+        text = line.strip()
+        if line.startswith((b"<c>", b"{")):  # what is inside an ad is indented
+            self._lines, self._depth = [], 0
+        elif not self._lines:
+            return False, None
+        self._lines.append(text)
+        is_xml = self._lines[0].startswith(b"<")
+        self._depth += text.count(b"<c>") - text.count(b"</c>")
+        if self._depth > 0 or not text.endswith((b"</c>", b"}")):
+            if len(self._lines) > _MOST_AD_LINES:
+                self._lines = []
+            return True, None
+        data = b"\n".join(self._lines)
+        ad = _xml(data) if is_xml else _json(data)
+        if is_xml or ad is not None:
+            self._lines = []
+        return True, ad
+
+
+def _json(data: bytes) -> dict[str, Any] | None:
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _xml(data: bytes) -> dict[str, Any] | None:
+    from xml.etree import ElementTree  # noqa: PLC0415  # few logs are XML
+
+    try:
+        return {
+            attribute.get("n", ""): _value(value)
+            for attribute in ElementTree.fromstring(data)
+            for value in attribute
+        }
+    except (ElementTree.ParseError, ValueError):
+        return None
+
+
+def _value(element: Any) -> Any:
+    text = element.text or ""
+    if element.tag == "i":
+        return int(text)
+    if element.tag == "r":
+        return float(text)
+    return element.get("v") == "t" if element.tag == "b" else text

@@ -31,10 +31,23 @@ predecessor seqexec add a line for each, also for tasks that kickstart did not r
      pid=4002, app="/opt/tally/count"]
 
 Between all these may stand whatever programs and batch systems print.
+
+Before Pegasus 5 the document is XML, the same as the YAML in other words:
+
+    <invocation start="2012-08-28T00:55:14.798-04:00" duration="3039.014" transformation="t::x:1.0"
+        derivation="ID1" hostname="n1" …>
+      <mainjob start="2012-08-28T00:55:15.013-04:00" duration="3038.799" pid="32227">
+        <usage utime="8.321" stime="2.112" …/>
+        <status raw="0"><regular exitcode="0"/></status>
+      </mainjob>
+      <statcall error="0" id="final" lfn="f.b"> … <statinfo mode="0100644" size="77" …/></statcall>
+      <statcall error="0" id="stderr"> … <data>no such file</data></statcall>
+    </invocation>
 """
 
 from __future__ import annotations
 
+import html
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
@@ -82,6 +95,18 @@ NOT_STARTED = -128  # as pegasus-analyzer
 _CLUSTER = "pegasus-cluster"
 _UNKNOWN: Mapping[str, str] = {}
 _CLOCK_S = 1.0  # kickstart and pegasus-cluster write times in milliseconds, or whole seconds
+
+_ATTRIBUTE = re.compile(r"([\w-]+)=\"([^\"]*)\"")
+_XML_PART = re.compile(r"<(prejob|mainjob|postjob)\s([^>]*)>(.*?)</\1>", re.DOTALL)
+_XML_STATUS = re.compile(r"<status raw=\"(-?\d+)\"")
+_XML_CPU = re.compile(r"<usage utime=\"([\d.]+)\" stime=\"([\d.]+)\"")
+_XML_NODE = re.compile(r"<uname\s[^>]*nodename=\"([^\"]*)\"")
+_XML_FILE = re.compile(r"<statcall\s([^>]*)>(.*?)</statcall>", re.DOTALL)
+_SIZE = re.compile(r"<statinfo\s[^>]*\bsize=\"(\d+)\"")
+_DATA = re.compile(r"<data[^>]*>(?:<!\[CDATA\[)?(.*?)(?:\]\]>)?</data>", re.DOTALL)
+
+Attributes = dict[str, str]
+Sizes = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +193,9 @@ def _is_within(record: JobRecord, line: JobRecord) -> bool:
 def standard_error(text: str) -> str:
     """What the first program that failed wrote to its standard error, as far as it was kept; where
     none failed, the last program."""
-    found = invocations(text)
-    failed = [one.stderr for one in found if one.exitcode and one.stderr]
-    return failed[0] if failed else found[-1].stderr if found else ""
+    records = invocations(text)
+    failed = [record.stderr for record in records if record.exitcode and record.stderr]
+    return failed[0] if failed else records[-1].stderr if records else ""
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -197,8 +222,8 @@ def _yaml(text: str) -> JobRecord | None:
     top = text.partition("\n  mainjob:")[0]
     head = dict(reversed(_FIELD.findall(top)))  # of a name that comes twice, the first
     parts = {name: body for name, body in reversed(_PART.findall(text))}
-    statuses = {name: found for name, body in parts.items() if (found := _STATUS.search(body))}
-    codes = {name: _exitcode(found[1], int(found[2])) for name, found in statuses.items()}
+    statuses = {name: match for name, body in parts.items() if (match := _STATUS.search(body))}
+    codes = {name: _exitcode(match[1], int(match[2])) for name, match in statuses.items()}
     main = parts.get("mainjob", "")
     if not head.get("hostname") and (node := _NODE.search(text)):
         head["hostname"] = node[1]  # versions that could not look its name up
@@ -209,9 +234,7 @@ def _yaml(text: str) -> JobRecord | None:
 
 
 def _xml(text: str) -> JobRecord | None:
-    from monitors.workflows.logs import kickstart_xml  # noqa: PLC0415  # of Pegasus 4 alone
-
-    head, main, statuses, cpu, sizes, stderr = kickstart_xml.read(text)
+    head, main, statuses, cpu, sizes, stderr = _xml_parts(text)
     codes = {part: _exitcode("raw", status) for part, status in statuses.items()}
     return _record(head, main, codes, cpu, sizes, stderr)
 
@@ -295,3 +318,29 @@ def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 _READERS = {"yaml": _yaml, "xml": _xml}
+
+
+def _xml_parts(
+    text: str,
+) -> tuple[Attributes, Attributes, dict[str, int], re.Match[str] | None, tuple[Sizes, Sizes], str]:
+    """Of a document: its attributes and those of the main job, the raw status of each part that
+    ran, seconds of processors as user and system, sizes of inputs and outputs, standard error."""
+    text = text.partition("</invocation>")[0]
+    head = dict(_ATTRIBUTE.findall(text.partition(">")[0]))
+    if not head.get("hostname") and (node := _XML_NODE.search(text)):
+        head["hostname"] = node[1]
+    main, statuses, cpu = {}, {}, None
+    for name, attributes, body in _XML_PART.findall(text):
+        if status := _XML_STATUS.search(body):
+            statuses[name] = int(status[1])
+        if name == "mainjob":
+            main, cpu = dict(_ATTRIBUTE.findall(attributes)), _XML_CPU.search(body)
+    sizes: dict[str, Sizes] = {"initial": {}, "final": {}}
+    stderr = ""
+    for attributes, body in _XML_FILE.findall(text):
+        about, size = dict(_ATTRIBUTE.findall(attributes)), _SIZE.search(body)
+        if about.get("id") == "stderr" and (data := _DATA.search(body)):
+            stderr = html.unescape(data[1])
+        elif about.get("id") in sizes and about.get("lfn") and size:
+            sizes[about["id"]][html.unescape(about["lfn"])] = int(size[1])
+    return head, main, statuses, cpu, (sizes["initial"], sizes["final"]), stderr

@@ -27,14 +27,22 @@ from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, summaries
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
+from monitors.workflows.planned.foreign_files import open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask
-from monitors.workflows.planned.owned import opened
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _MOST_RENAMED = 1000  # three digits
 OUR_RECORD = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
+TAIL_BYTES = 4096  # of what a job said that are kept
+_READ_BYTES = 1 << 20
+_CLUSTER_BYTES = 1 << 26  # records of ten thousand tasks
+_FAILED_TASKS = 10  # of which is kept what they said
+_FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
+_MULTIPART = ".multipart"
+_FATAL = "[FATAL ERROR]"
+_PLANNER_LINE = re.compile(r"\S+ \S+ \w+: \[(?:DEBUG|INFO|CONFIG)\]")
 
 
 def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
@@ -63,10 +71,10 @@ def versions(path: Path) -> Iterator[Path]:
     # folder may hold the files of ten thousand jobs.
     renamed = []
     for number in range(_MOST_RENAMED):
-        one = path.with_name(f"{path.name}.{number:03d}")
-        if not _is_there(one):
+        version = path.with_name(f"{path.name}.{number:03d}")
+        if not _is_there(version):
             break
-        renamed.append(one)
+        renamed.append(version)
     yield from reversed(renamed)
 
 
@@ -80,7 +88,7 @@ def _is_there(path: Path) -> bool:
 def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
     """The end of a file, "" where it is not there or not to be read: then it tells nothing."""
     try:
-        with os.fdopen(opened(path), "rb") as file:
+        with os.fdopen(open_plain_file(path), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
             return file.read(most_bytes).decode(errors="replace").replace("\r\n", "\n")
     except (OSError, ValueError):  # ValueError: a name with a zero byte in it
@@ -90,14 +98,14 @@ def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
 def records_in(text: str, tasks: Sequence[PlannedTask] = ()) -> list[JobRecord]:
     """All whole records in a job's output: lines of the embedded planner's, then documents. Of a
     clustered job with these ``tasks``, each with the transformation and the id of its task."""
-    found = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
-    found += kickstart.invocations(text, {task.number: task.id for task in tasks})
+    records = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
+    records += kickstart.invocations(text, {task.number: task.id for task in tasks})
     names = {task.id: task.transformation for task in tasks}
     return [
         record
         if record.transformation or record.task not in names
         else replace(record, transformation=names[record.task])
-        for record in found
+        for record in records
         if record is not None
     ]
 
@@ -128,16 +136,6 @@ def _sizes(data: Any) -> dict[str, int]:
     }
 
 
-TAIL_BYTES = 4096  # of what a job said that are kept
-_READ_BYTES = 1 << 20
-_CLUSTER_BYTES = 1 << 26  # records of ten thousand tasks
-_FAILED_TASKS = 10  # of which is kept what they said
-_FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
-_MULTIPART = ".multipart"
-_FATAL = "[FATAL ERROR]"
-_PLANNER_LINE = re.compile(r"\S+ \S+ \w+: \[(?:DEBUG|INFO|CONFIG)\]")
-
-
 @dataclass(frozen=True, slots=True)
 class JobOutput:
     """``records`` of the run, of a clustered job one for each task; ``moved`` what
@@ -155,7 +153,9 @@ class JobOutput:
         """From the start of the first program to the end of the last; None where nothing tells."""
         if not self.records:
             return None
-        return max(one.end for one in self.records) - min(one.start for one in self.records)
+        return max(record.end for record in self.records) - min(
+            record.start for record in self.records
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +200,12 @@ def read_output(
 
 def _of_programs(records: Sequence[JobRecord]) -> str:
     """What the programs that failed complained of, the end of each where it is too long."""
-    failed = [one for one in records if one.exitcode and one.stderr.strip()][:_FAILED_TASKS]
-    words = [tail(one.stderr.strip(), TAIL_BYTES // len(failed)) for one in failed]
+    failed = [record for record in records if record.exitcode and record.stderr.strip()][
+        :_FAILED_TASKS
+    ]
+    words = [tail(record.stderr.strip(), TAIL_BYTES // len(failed)) for record in failed]
     if len(failed) > 1:
-        words = [f"{one.task}: {said}" for one, said in zip(failed, words, strict=True)]
+        words = [f"{record.task}: {text}" for record, text in zip(failed, words, strict=True)]
     return tail("\n".join(words))
 
 
@@ -214,7 +216,9 @@ def _output_of(
     aged: tuple[str, Path | None] = ("", None)
     for path in versions(output):
         text = end_of(path, most_bytes)
-        records = [one for one in records_in(text, tasks) if is_of(one, run.started, run.ended)]
+        records = [
+            record for record in records_in(text, tasks) if is_of(record, run.started, run.ended)
+        ]
         if records:
             return text, path, records
         if (text > aged[0] == "" or aged[1] is None) and run.has_written(path, output):
@@ -224,15 +228,19 @@ def _output_of(
 
 def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]:
     """What the run's records of transfers say; of other runs of the job there may be more."""
-    found = transferlog.parse(text) if "transfer_attempts" in text else []
+    transfers = transferlog.parse(text) if "transfer_attempts" in text else []
     folder = output.with_suffix(_MULTIPART)
     try:
-        if not found and folder.is_dir():
-            found = transferlog.read_dir(folder, started - _FILE_CLOCK_S)
+        if not transfers and folder.is_dir():
+            transfers = transferlog.read_dir(folder, started - _FILE_CLOCK_S)
     except (OSError, ValueError):
         return []
     # ``start`` is in whole seconds.
-    return [one for one in found if started - _FILE_CLOCK_S <= one.start <= ended + _FILE_CLOCK_S]
+    return [
+        transfer
+        for transfer in transfers
+        if started - _FILE_CLOCK_S <= transfer.start <= ended + _FILE_CLOCK_S
+    ]
 
 
 def _complaint(job: PlannedJob, text: str, ending: str, run: _Run) -> str:

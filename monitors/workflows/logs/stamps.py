@@ -88,11 +88,11 @@ def _minute(
     return shown[0], shown[-1]
 
 
-def read_stamp(found: re.Match[bytes], first: int, clock: LocalClock) -> float | None:
+def read_stamp(match: re.Match[bytes], first: int, clock: LocalClock) -> float | None:
     """Unix seconds of a match whose groups from ``first`` on are those of :data:`STAMP`; None for a
     time that is none. Times without a zone are read by ``clock``; one without a year is the last
     such one that is not after the latest."""
-    groups = found.groups()[first - 1 : first - 1 + GROUPS]
+    groups = match.groups()[first - 1 : first - 1 + GROUPS]
     year, month, day, us_month, us_day, us_year, hour, minute, second, fraction, zone = groups
     seconds = int(second) + (float(b"." + fraction) if fraction else 0.0)
 

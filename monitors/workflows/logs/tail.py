@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.workflows.planned.owned import opened
+from monitors.workflows.planned.foreign_files import open_plain_file
 from network_provisioner.base.errors import InputError
 
 _PIECE_BYTES = 1 << 20  # so that a long file does not have to fit into memory
@@ -108,7 +108,7 @@ class Tail:
                 status.st_mtime_ns,
             ):
                 return
-            descriptor = opened(self.path)
+            descriptor = open_plain_file(self.path)
             try:
                 yield from self._read_open(descriptor)
             finally:
@@ -199,7 +199,7 @@ def state_of(path: Path) -> tuple[object, ...]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    descriptor = opened(path)
+    descriptor = open_plain_file(path)
     try:
         yield descriptor
     finally:

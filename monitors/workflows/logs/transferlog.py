@@ -31,11 +31,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 
 _LINE = re.compile(r"\s*(-\s+)?(\w+):\s*(.*?)\s*$")
 _START_ROUNDING_S = 1.0  # ``start`` is printed in whole seconds
 _MOST = 2**63  # bytes of one file
+_BETWEEN = re.compile(
+    r"INFO: +Between sites (\S{1,200})->(\S{1,200}) : (\d{1,9}) transfers, (\d{1,5}\.\d) ([KMGT]?)B"
+    r" transferred in (\d{1,9}) seconds\."
+)
+_TRIES = re.compile(r"INFO: +Starting transfers - attempt (\d{1,3})$", re.MULTILINE)
+_PREFIXES = ("", "K", "M", "G", "T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +120,6 @@ def _attempt(record: Mapping[str, str]) -> TransferAttempt | None:
     return attempt if times and 0 <= (attempt.n_bytes or 0) < _MOST else None
 
 
-_BETWEEN = re.compile(
-    r"INFO: +Between sites (\S{1,200})->(\S{1,200}) : (\d{1,9}) transfers, (\d{1,5}\.\d) ([KMGT]?)B"
-    r" transferred in (\d{1,9}) seconds\."
-)
-_TRIES = re.compile(r"INFO: +Starting transfers - attempt (\d{1,3})$", re.MULTILINE)
-_PREFIXES = ("", "K", "M", "G", "T")
-
-
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What the tool logged of one pair of sites; bytes to three digits or so, times to seconds."""
@@ -137,7 +135,7 @@ class Summary:
 def summaries(text: str) -> list[Summary]:
     """What the log of one run of the tool says at its end; nothing where servers moved the files
     between themselves."""
-    tries = [int(found) for found in _TRIES.findall(text)]
+    tries = [int(digits) for digits in _TRIES.findall(text)]
     return [
         Summary(
             src=src,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 from network_provisioner.base.errors import InputError
 
 _DEEPEST = 20  # a file that includes itself must not hold us
@@ -67,7 +67,7 @@ class _Scope:
     def named(self, name: str) -> list[DagNode]:
         """A node, or all of this file but the final one."""
         if name.upper() == _ALL:
-            return [node for one, node in self.nodes.items() if one != self.final]
+            return [node for node_name, node in self.nodes.items() if node_name != self.final]
         return [self.nodes[name]] if name in self.nodes else []
 
 
@@ -81,11 +81,11 @@ def read_nodes(dag: Path, folder: Path) -> dict[str, DagNode]:
 
 def variables(text: str) -> dict[str, str]:
     """The assignments of a ``VARS`` line, by lower-case name, ``+x`` as ``my.x``."""
-    found = {}
+    values = {}
     for name, quoted, single, plain in _VARIABLE.findall(text):
         value = quoted.replace('\\"', '"').replace("\\\\", "\\") or single or plain
-        found[key_of(name)] = value
-    return found
+        values[key_of(name)] = value
+    return values
 
 
 def key_of(name: str) -> str:
@@ -105,14 +105,14 @@ def _scope(text: str, folder: Path, depth: int) -> _Scope:
     firsts, lasts = {}, {}
     for name, splice in scope.splices.items():
         above = {parent for node in splice.nodes.values() for parent in node.parents}
-        firsts[name] = [f"{name}+{one}" for one, node in splice.nodes.items() if not node.parents]
-        lasts[name] = [f"{name}+{one}" for one in splice.nodes if one not in above]
+        firsts[name] = [f"{name}+{last}" for last, node in splice.nodes.items() if not node.parents]
+        lasts[name] = [f"{name}+{last}" for last in splice.nodes if last not in above]
         for inner, node in splice.nodes.items():
             node.parents = [f"{name}+{parent}" for parent in node.parents]
             scope.nodes[f"{name}+{inner}"] = node
     for parents, children in scope.edges:
-        ends = [one for name in parents for one in lasts.get(name, [name])]
-        for child in (one for name in children for one in firsts.get(name, [name])):
+        ends = [last for name in parents for last in lasts.get(name, [name])]
+        for child in (last for name in children for last in firsts.get(name, [name])):
             if child in scope.nodes:
                 scope.nodes[child].parents += ends
     return scope
@@ -172,7 +172,10 @@ def _say(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
             if pin == "PIN_OUT":
                 into = ins.get(("PIN_IN", number), [])
                 scope.edges.append(
-                    ([f"{words[0]}+{one}" for one in names], [f"{words[1]}+{one}" for one in into])
+                    (
+                        [f"{words[0]}+{name}" for name in names],
+                        [f"{words[1]}+{name}" for name in into],
+                    )
                 )
 
 
@@ -198,8 +201,8 @@ def _words(text: str) -> list[str]:
 
 
 def _option(words: list[str], name: str) -> str:
-    found = [n for n, word in enumerate(words[2:-1], 2) if word.upper() == name]
-    return words[found[0] + 1] if found else ""
+    positions = [n for n, word in enumerate(words[2:-1], 2) if word.upper() == name]
+    return words[positions[0] + 1] if positions else ""
 
 
 def _description(word: str, lines: Iterator[str]) -> tuple[str | None, list[str]]:

@@ -169,7 +169,7 @@ class _Play:
     def run(self, until: float) -> list[ComingJob]:
         events = self.events
         heapify(events)
-        found = []
+        coming = []
         while events and events[0][0] <= until:
             at, since, ends, number, name, spread_s = heappop(events)
             if ends:
@@ -180,12 +180,12 @@ class _Play:
             start = at
             if state.dag.nodes[name].takes_worker:
                 cores = state.cores.get(name, 1)
-                found.append(ComingJob(number, name, since, spread_s, run_s, cores))
+                coming.append(ComingJob(number, name, since, spread_s, run_s, cores))
                 for _ in range(cores):
                     start = max(start, self._core(at, run_s))
             spread_s = math.hypot(spread_s, SPREAD * run_s)
             heappush(events, (start + run_s, start, True, number, name, spread_s))
-        return found
+        return coming
 
     def _core(self, at: float, run_s: float) -> float:
         """When the next core is free for a job that is ready ``at``; it takes it."""

@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from monitors.workflows.planned.owned import opened, read_bytes, read_text
+from monitors.workflows.planned.foreign_files import open_plain_file, read_bytes, read_text
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import whole_bytes
 
@@ -34,6 +34,8 @@ TRANSFER = "pegasus::transfer"  # the transformation of Pegasus's own transfer j
 LOCAL_UNIVERSES = ("local", "scheduler")  # run on the submit host itself
 WORKFLOW, JOB = "PEGASUS_WF_UUID", "PEGASUS_DAG_JOB_ID"  # name each job to its own processes
 _MOST_BYTES = 1 << 20  # of a submit file; Pegasus writes a few thousand
+# The planner's comment above each task: number, transformation, id.
+_TASK = re.compile(r"^#@[ \t]+(\d+)[ \t]+(\S+)[ \t]+(\S+)[ \t]*$", re.MULTILINE)
 
 
 def braindump(submit_dir: Path) -> dict[str, str]:
@@ -222,25 +224,21 @@ class PlannedTask(NamedTuple):
     id: str
 
 
-# The planner's comment above each task: number, transformation, id.
-_TASK = re.compile(r"^#@[ \t]+(\d+)[ \t]+(\S+)[ \t]+(\S+)[ \t]*$", re.MULTILINE)
-
-
 def clustered_tasks(submit_file: Path) -> tuple[PlannedTask, ...]:
     """What a clustered job is given to run, by its input or by the PegasusLite script that holds
     the same; nothing where neither can be read."""
     for ending in (".in", ".sh"):
         with suppress(OSError):
             text = read_text(submit_file.with_suffix(ending), "replace")
-            if found := _TASK.findall(text):
-                return tuple(PlannedTask(*one) for one in found)
+            if tasks := _TASK.findall(text):
+                return tuple(PlannedTask(*task) for task in tasks)
     return ()
 
 
 def submit_text(path: Path) -> str:
     """The text of a submit file; empty where it cannot be read."""
     try:
-        with os.fdopen(opened(path), "rb") as file:
+        with os.fdopen(open_plain_file(path), "rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8-sig", errors="replace")
     except OSError:
         return ""
@@ -258,8 +256,8 @@ def command(text: str, name: str) -> str:
 
 def _last(text: str, name: str) -> str:
     """As condor_submit: the last one counts, upper and lower case are one."""
-    found = re.findall(rf"^[ \t]*{name}[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.I | re.M)
-    return found[-1].strip("\"'") if found else ""
+    values = re.findall(rf"^[ \t]*{name}[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.I | re.M)
+    return values[-1].strip("\"'") if values else ""
 
 
 def input_sizes(path: Path) -> dict[str, int]:
@@ -268,12 +266,12 @@ def input_sizes(path: Path) -> dict[str, int]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    found = {}
+    sizes = {}
     for item in data if isinstance(data, list) else []:
         lfn, size = _named(item)
         if lfn is not None and size is not None:
-            found[lfn] = size
-    return found
+            sizes[lfn] = size
+    return sizes
 
 
 def _named(item: Any) -> tuple[str | None, int | None]:

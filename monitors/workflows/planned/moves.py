@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monitors.workflows.planned import job_files, transferlist
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
 
 _LITE_LIST = re.compile(r"^[^\n]*pegasus-transfer\b[^\n]*<< *'?(\w+)'?\n(.*?)\n\1$", re.M | re.S)
@@ -123,7 +123,7 @@ def _cached_sites(cache: Path, here: str) -> SiteOf:
                 text.append(read_text(cache, "replace"))
             except OSError:
                 text.append("")
-        found = re.search(rf'^\S+ {re.escape(url)} .*?site="([^"]*)"', text[0], re.M)
-        return found[1] if found else label
+        match = re.search(rf'^\S+ {re.escape(url)} .*?site="([^"]*)"', text[0], re.M)
+        return match[1] if match else label
 
     return site_of

@@ -52,7 +52,7 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
     own = _planned(dag)
     if own is not None and own.workflow != parent.workflow:
         _check_owner(own, parent)
-        return [*(one for one in _plans_before(own) if one.owner == parent.owner), own]
+        return [*(plan for plan in _plans_before(own) if plan.owner == parent.owner), own]
     plain = SubmitDir(folder, dag, derived(parent.workflow, job))
     _check_owner(plain, parent)
     plain.braindump.update(
@@ -78,12 +78,12 @@ def _check_owner(part: SubmitDir, whole: SubmitDir) -> None:
 
 def _plans_before(newest: SubmitDir) -> list[SubmitDir]:
     """``mini_sub.000`` and so on, of ``mini_sub.002``."""
-    found = _NUMBERED.fullmatch(newest.path.name)
-    if found is None:
+    match = _NUMBERED.fullmatch(newest.path.name)
+    if match is None:
         return []
     earlier: list[SubmitDir] = []
-    for number in range(int(found[2])):
-        folder = newest.path.with_name(f"{found[1]}.{number:03d}")
+    for number in range(int(match[2])):
+        folder = newest.path.with_name(f"{match[1]}.{number:03d}")
         if is_planned(folder):
             with suppress(InputError):  # nothing but its own history is lost
                 earlier.append(SubmitDir(folder))
@@ -116,8 +116,8 @@ def _planned(dag: Path) -> SubmitDir | None:
     folder = _real(dag.parent)
     if not is_planned(folder):
         return None
-    found = SubmitDir(folder)
-    return found if found.dag.name == dag.name else None
+    submit_dir = SubmitDir(folder)
+    return submit_dir if submit_dir.dag.name == dag.name else None
 
 
 def _real(path: Path) -> Path:

@@ -20,8 +20,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from monitors.workflows.planned.dag_file import DagNode, key_of, read_nodes, text_of
+from monitors.workflows.planned.foreign_files import as_owner, open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask, braindump, clustered_tasks
-from monitors.workflows.planned.owned import as_owner, opened
 from network_provisioner.base.errors import InputError
 
 DAG = ".dag"
@@ -34,14 +34,26 @@ _PART = re.compile(
 # A word of HTCondor's arguments: what stands in ' ' belongs to it, and '' in there is one '.
 _QUOTED = r"'((?:[^']|'')*)'"
 _ARGUMENT = re.compile(rf"(?:^|\s)-dag\s+((?:[^\s']|{_QUOTED})+)", re.IGNORECASE)
+_ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
+_LONGEST = 4096  # no path is longer; macros of macros would be, without end
+_MACRO = re.compile(r"\$\(([\w.]+)(?::([^()]*))?\)")  # perhaps with a default
+_UNKNOWN = re.compile(r"\$\$?\([^()]*\)")
+_CONTINUED = re.compile(r"\\\r?\n[ \t]*")
+_PLANNERS = "pegasus::"  # transformations of the planner's own
+_TRUE = ("true", "t", "yes", "y", "1")  # of HTCondor
+_NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
+_DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
+_HEAD_BYTES = 1 << 16
+_KEYS = ("dag", "wf_uuid", "root_wf_uuid", "dax_label", "condor_log")
+_OPENING = frozenset("\"'[{")  # of what is no whole text
 
 
 def dag_of(arguments: str) -> str | None:
     """The DAG that a DAGMan with these arguments runs, the first of several; None for others."""
-    found = _ARGUMENT.search(arguments)
-    if found is None:
+    match = _ARGUMENT.search(arguments)
+    if match is None:
         return None
-    return re.sub(_QUOTED, lambda quoted: quoted[1].replace("''", "'"), found[1])
+    return re.sub(_QUOTED, lambda quoted: quoted[1].replace("''", "'"), match[1])
 
 
 def only_dag(folder: Path) -> str:
@@ -79,20 +91,13 @@ def _parts(dag: Path) -> set[str]:
     named: list[str] = []
     with suppress(InputError):
         lines = text_of(dag).splitlines()
-        named = [found[1] or found[2] for line in lines if (found := _PART.match(line))]
+        named = [match[1] or match[2] for line in lines if (match := _PART.match(line))]
     parts = [dag.parent / name for name in named]
     return {part.name for part in parts if part.parent == dag.parent and part != dag}
 
 
 def _some(dags: Sequence[Path]) -> str:
     return ", ".join(map(str, dags[:_SHOWN])) + (", …" if len(dags) > _SHOWN else "")
-
-
-_ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
-_LONGEST = 4096  # no path is longer; macros of macros would be, without end
-_MACRO = re.compile(r"\$\(([\w.]+)(?::([^()]*))?\)")  # perhaps with a default
-_UNKNOWN = re.compile(r"\$\$?\([^()]*\)")
-_CONTINUED = re.compile(r"\\\r?\n[ \t]*")
 
 
 def submit_values(path: Path) -> dict[str, str]:
@@ -103,8 +108,8 @@ def submit_values(path: Path) -> dict[str, str]:
 
 def values_in(text: str) -> dict[str, str]:
     """The assignments of a submit description."""
-    found = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).splitlines()))
-    return {key_of(one[1]): one[2] for one in found}
+    assignments = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).splitlines()))
+    return {key_of(assignment[1]): assignment[2] for assignment in assignments}
 
 
 def expanded(value: str, values: dict[str, str]) -> str:
@@ -113,7 +118,7 @@ def expanded(value: str, values: dict[str, str]) -> str:
         if "$(" not in value or len(value) > _LONGEST:
             break
         value = _MACRO.sub(
-            lambda found: values.get(found[1].lower(), found[0] if found[2] is None else found[2]),
+            lambda match: values.get(match[1].lower(), match[0] if match[2] is None else match[2]),
             value,
         )
     return value
@@ -142,7 +147,6 @@ class JobKind(StrEnum):
 
 TRANSFERS = frozenset({JobKind.STAGE_IN, JobKind.STAGE_INTER, JobKind.STAGE_OUT})
 
-_PLANNERS = "pegasus::"  # transformations of the planner's own
 
 # `+pegasus_job_class` of Pegasus's planner (edu.isi.pegasus.planner.classes.Job)
 _CLASSES = {
@@ -165,11 +169,6 @@ _PREFIXES = {
     "cleanup_": JobKind.CLEANUP,
     "register_": JobKind.REGISTER,
 }
-
-_TRUE = ("true", "t", "yes", "y", "1")  # of HTCondor
-_NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
-_DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
-_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +214,10 @@ class SubmitDir:
         self.path = Path(path)
         if not self.path.is_dir():
             raise InputError(f"{self.path}: found no such directory, expected a submit directory")
-        found = self.path.stat()
-        if found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
+        status = self.path.stat()
+        if status.st_mode & stat.S_ISVTX and status.st_mode & stat.S_IWOTH:
             raise InputError(f"{self.path}: everybody has files there, expected a submit directory")
-        self.owner = found.st_uid
+        self.owner = status.st_uid
         with self.as_owner():
             self.braindump = _braindump(self.path) if dag is None else {}
             self.dag = dag or self.path / self._dag_name()
@@ -290,7 +289,7 @@ class SubmitDir:
         if is_file(usual) and usual.stat().st_size:
             return usual
         with suppress(OSError, ValueError), self.as_owner():
-            with os.fdopen(opened(self.dagman_out), "rb") as file:
+            with os.fdopen(open_plain_file(self.dagman_out), "rb") as file:
                 named = _NODES_LOG.findall(file.read(_HEAD_BYTES))
             if named:
                 return self.here(self.path / os.fsdecode(named[-1]))
@@ -340,10 +339,10 @@ class SubmitDir:
         """What a job's submit file names, relative to where it is submitted. What is named by a
         path that is not there is looked for beside the submit file."""
         node = self.nodes[name]
-        found = self.here(node.folder / path)
-        if path.startswith("/") and not _exists(found.parent):
-            return node.file.parent / found.name
-        return found
+        file = self.here(node.folder / path)
+        if path.startswith("/") and not _exists(file.parent):
+            return node.file.parent / file.name
+        return file
 
     def values(self, name: str) -> dict[str, str]:
         """What a job's submit file assigns, by lower-case name, ``+x`` as ``my.x``, with macros as
@@ -447,10 +446,6 @@ def _kind(name: str, job_class: str, transformation: str) -> JobKind:
         if name.startswith(prefix):
             return kind
     return JobKind.OTHER
-
-
-_KEYS = ("dag", "wf_uuid", "root_wf_uuid", "dax_label", "condor_log")
-_OPENING = frozenset("\"'[{")  # of what is no whole text
 
 
 def is_planned(folder: Path) -> bool:

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 from network_provisioner.base.errors import InputError
 
 RELAY = "local"
@@ -85,7 +85,7 @@ class Transfer:
     @property
     def urls(self) -> set[str]:
         """Of all its sources and destinations."""
-        return {one.url for one in (*self.sources, *self.destinations)}
+        return {place.url for place in (*self.sources, *self.destinations)}
 
     @property
     def schemes(self) -> tuple[str, str]:
@@ -163,20 +163,20 @@ class SitePair:
 
     def size_bytes(self, known: Mapping[str, int]) -> int | None:
         """Total bytes of :meth:`sizes`."""
-        found = self.sizes(known)
-        return None if found is None else sum(found)
+        sizes = self.sizes(known)
+        return None if sizes is None else sum(sizes)
 
     def sizes(self, known: Mapping[str, int]) -> list[int] | None:
         """Bytes: declared sizes, else ``known`` (by lfn), None where any size is unknown."""
-        found = []
+        known_sizes = []
         for transfer in self.transfers:
             size = transfer.size_bytes
             if size is None:
                 size = known.get(transfer.lfn)
             if size is None:
                 return None
-            found.append(size)
-        return found
+            known_sizes.append(size)
+        return known_sizes
 
     @property
     def undeclared(self) -> list[Transfer]:

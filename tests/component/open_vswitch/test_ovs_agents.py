@@ -12,7 +12,7 @@ from waiting import until
 
 from examples.testbed.network import Network
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 

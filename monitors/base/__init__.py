@@ -1,0 +1,1 @@
+"""What all of monitoring knows: a measurement, an estimate, a thread."""

@@ -1,0 +1,64 @@
+"""A workflow's files, which somebody else writes: opened so that they harm nobody.
+
+Whoever reads them may do more than their owner, up to root. So what is opened is a plain file: no
+FIFO keeps the reader waiting, and no device does anything. And within :func:`as_owner` it belongs
+to whoever the submit directory belongs to, by whatever links and names it was reached: what its
+owner could not read is not read for him.
+
+Standard library only: hooks read by it, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+MOST_BYTES = 1 << 28  # of a file that is read whole: the DAG of a million jobs
+_owner: ContextVar[int | None] = ContextVar("owner", default=None)
+
+
+@contextmanager
+def as_owner(owner: int) -> Iterator[None]:
+    """Within it this thread opens the files of user id ``owner`` alone."""
+    before = _owner.set(owner)
+    try:
+        yield
+    finally:
+        _owner.reset(before)
+
+
+def open_plain_file(path: Path) -> int:
+    """A descriptor to read from. Raises OSError, also where the file is none or another's."""
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)  # opens nothing yet, and holds what was found
+    try:
+        status, owner = os.fstat(handle), _owner.get()
+        if stat.S_ISDIR(status.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        if owner is not None and status.st_uid != owner:
+            raise OSError(errno.EPERM, "its owner is not that of the submit directory", str(path))
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    finally:
+        os.close(handle)
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """All of it. Raises OSError, ValueError for a name with a zero byte in it."""
+    with os.fdopen(open_plain_file(path), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    return data
+
+
+def read_text(path: Path, errors: str = "strict", most: int = MOST_BYTES) -> str:
+    """All of it as text, without a byte order mark. Raises OSError, ValueError
+    (UnicodeDecodeError)."""
+    text = read_bytes(path, most).decode("utf-8-sig", errors)
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

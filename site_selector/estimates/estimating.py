@@ -1,0 +1,300 @@
+"""What ADON believes about sites and paths, where from, and how old that is.
+
+Every value is a :class:`Belief`. For each, the first source that knows wins:
+
+    N      HTCondor's collector ─► site catalog adon.workers ─► default
+    T_q    HTCondor's schedd: the jobs ahead and how long each holds a slot, and what a job waits
+           where nobody is ahead (else the archive's queue_wait of the site, or of another site of
+           the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
+           infinite where a site has no workers; never less than what was measured in this pool,
+           or, without measurements and hints, than DAGMan takes between two jobs; for a
+           transformation longer or shorter by as much as it waited there, where that was measured
+           three times
+    Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
+
+How the age and spread of a measurement are taken into account: :mod:`~.world`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import isfinite
+from operator import attrgetter
+from statistics import median
+
+from monitors.base.estimates import Estimate
+from site_selector.catalogs.entries import SUBMIT_SITE, Site
+from site_selector.estimates.plausible import PlausibleMeasurements
+from site_selector.estimates.rates import (
+    Network,
+    compute_beliefs,
+    path_beliefs,
+    transformations,
+    with_place_of_all,
+)
+from site_selector.estimates.running import IDLE, Live, what_is_left
+from site_selector.estimates.world import (
+    ERRORS_OF,
+    SOURCES,
+    SPREADS,
+    Belief,
+    MeasurementSource,
+    NoMeasurements,
+    PoolSite,
+    SiteBelief,
+    World,
+    archived,
+    seconds_now,
+)
+from site_selector.inputs import Inputs
+
+DEFAULT_WORKERS = 4
+# What passes from a job's end to its child's start where slots are idle: DAGMan looks at its log,
+# at POST's end and at what is ready once each in three cycles (DAGMAN_USER_LOG_SCAN_INTERVAL, 5 s).
+DAGMAN_S = 15.0
+_BETWEEN = Belief(DAGMAN_S, "default", note="DAGMan's cycles")
+_LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
+_LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
+# "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
+FINAL_RATIO = 0.1
+# Work in between rewrites the data (align, sort, mark): as much comes out as went in.
+INTERMEDIATE_RATIO = 1.0
+
+
+def estimate_world(
+    inputs: Inputs,
+    source: MeasurementSource | None = None,
+    *,
+    now: float,
+    live: Live = IDLE,
+    output_site: str | None = None,
+) -> World:
+    """Gather the beliefs that a mapping of ``inputs`` needs.
+
+    ``output_site``: a place to which results go and which may be no site of the catalog; results go
+    to each of several between commas.
+    """
+    places, names = subjects(inputs, output_site)
+    network = Network(live.topology, live.in_use_bps, live.use)
+    measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
+    overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
+    ratios = {}
+    for name in names:
+        ratio = measured.estimate("output_ratio", name, now)
+        if ratio is not None and ratio.value > 0:
+            ratios[name] = archived(ratio)
+    sites = _sites(inputs.sites, measured, live, now)
+    between = _between(sites)
+    waits = _waits(sites, names, measured, now)
+    errors = {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))}
+    return World(
+        now,
+        sites,
+        with_place_of_all(
+            path_beliefs(
+                inputs.sites, places, measured, network, now, inputs.workflow.name, between
+            ),
+            output_site,
+        ),
+        compute_beliefs(inputs, measured, live.pool or {}, now),
+        ratios,
+        # A directory is made first and cleaned up last.
+        replace(between, value=2 * between.value) if overhead is None else archived(overhead),
+        measured.note,  # of all that was asked
+        errors,
+        waits,
+    )
+
+
+def _waits(
+    sites: Mapping[str, SiteBelief], names: Iterable[str], measured: MeasurementSource, now: float
+) -> dict[tuple[str, str], Belief]:
+    """T_q by transformation and site: what is believed of the site, and by how much such jobs were
+    seen to wait longer or shorter than its jobs on the whole; where none were seen, as elsewhere,
+    lest a site that they never tried look the quicker for it."""
+    usual = {site: measured.estimate("queue_wait", site, now) for site in sites}
+    waits = {}
+    for name in names:
+        kinds = {site: measured.estimate("queue_wait", f"{name}@{site}", now) for site in sites}
+        longer = {
+            site: kind.value - all_jobs.value
+            for site, kind in kinds.items()
+            if kind is not None and kind.count >= _LEAST_WAITS
+            if (all_jobs := usual[site]) is not None
+        }
+        for site, wait in ((site, belief.queue_wait) for site, belief in sites.items()):
+            if longer and isfinite(wait.value):
+                more_s = longer.get(site, median(longer.values()))
+                note = f"{more_s:+.3g} s for such jobs" + ("" if site in longer else " elsewhere")
+                waits[name, site] = replace(
+                    wait,
+                    value=max(0.0, wait.value + more_s),
+                    note=f"{wait.note}; {note}" if wait.note else note,
+                )
+    return waits
+
+
+def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, float]:
+    """The ``e`` by source of what was believed of runtimes, waits or rates, where enough of it was
+    held against the truth."""
+    errors = {kind: measured.estimate("belief_error", f"{what}:{kind}", now) for kind in SOURCES}
+    return {
+        source: SPREADS * error.value
+        for source, error in errors.items()
+        if error is not None and error.count >= _LEAST_ERRORS
+    }
+
+
+def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str], list[str]]:
+    """What :func:`believe` asks about: the sites and other places, and the transformations."""
+    places = dict.fromkeys(inputs.sites)
+    places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
+    places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
+    return list(places), list(transformations(inputs))
+
+
+def estimate_sites(
+    sites: Mapping[str, Site],
+    source: MeasurementSource | None = None,
+    *,
+    now: float,
+    live: Live = IDLE,
+) -> World:
+    """:func:`believe` without a workflow: sites and paths only."""
+    network = Network(live.topology, live.in_use_bps, live.use)
+    measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
+    there = _sites(sites, measured, live, now)
+    return World(
+        now,
+        there,
+        path_beliefs(sites, sites, measured, network, now, between=_between(there)),
+        {},
+        note=measured.note,
+    )
+
+
+def _sites(
+    sites: Mapping[str, Site],
+    measured: MeasurementSource,
+    live: Live,
+    now: float,
+) -> dict[str, SiteBelief]:
+    typical = _pool_latency(sites, measured, now)
+    latency = None if live.pool is None else typical
+    sites_known = {
+        name: _site(site, measured, now, live.pool, latency) for name, site in sites.items()
+    }
+    least = _BETWEEN if typical is None else archived(typical[0], f"measured at {typical[1]}")
+    sites_known = {name: _at_least(belief, least) for name, belief in sites_known.items()}
+    return {name: what_is_left(belief, name, live) for name, belief in sites_known.items()}
+
+
+def _at_least(belief: SiteBelief, least: Belief) -> SiteBelief:
+    """A wait that nobody measured is no shorter than those that were: DAGMan, hooks and submission
+    take their time for every site, whatever its catalog entry says. Where none was measured, the
+    catalog knows better than a default."""
+    wait = belief.queue_wait
+    known = ("archive", "catalog") if least is _BETWEEN else ("archive",)
+    if wait.source in known or wait.value >= least.value:
+        return belief
+    if least is _BETWEEN and wait.note:  # what HTCondor says of it is still worth reading
+        least = replace(wait, value=least.value, note=f"{wait.note}, and {least.note}")
+    return replace(belief, queue_wait=least)
+
+
+def _between(sites: Mapping[str, SiteBelief]) -> Belief:
+    """What a job waits that is not one of the workflow's own: staging, making and removing folders.
+    DAGMan's cycles, or less where a site is known to be quicker."""
+    return min((_BETWEEN, *(site.queue_wait for site in sites.values())), key=attrgetter("value"))
+
+
+def _pool_latency(
+    sites: Iterable[str], measured: MeasurementSource, now: float
+) -> tuple[Estimate, str] | None:
+    """How long jobs of this pool waited where waits were measured: the median site's estimate.
+
+    One negotiator serves all sites of a pool. A site with idle slots and no queue therefore starts
+    a job as fast as its neighbours do, whatever its queue was once believed to be.
+    """
+    waits = [(measured.estimate("queue_wait", name, now), name) for name in sites]
+    known = sorted(((m.value, name, m) for m, name in waits if m is not None))
+    return (known[len(known) // 2][2], known[len(known) // 2][1]) if known else None
+
+
+def _site(
+    site: Site,
+    measured: MeasurementSource,
+    now: float,
+    pool: Mapping[str, PoolSite] | None,
+    latency: tuple[Estimate, str] | None,
+) -> SiteBelief:
+    here = None if pool is None else pool.get(site.name)
+    if pool is not None and (here is not None or _by_slots(site)):
+        workers = Belief(0.0, "collector", now) if here is None else workers_now(here)
+    elif site.hints.workers is not None:
+        workers = Belief(float(site.hints.workers), "catalog")
+    else:
+        workers = Belief(float(DEFAULT_WORKERS), "default")
+    if workers.value <= 0:
+        wait = Belief(float("inf"), workers.source, workers.at, note="no workers now")
+        return SiteBelief(workers, wait)
+    queue_wait = measured.estimate("queue_wait", site.name, now)
+    live = None if here is None else _live_wait(here, queue_wait, latency)
+    if live is not None:
+        return SiteBelief(workers, live)
+    hint = site.hints.queue_wait_s
+    written = Belief(0.0, "default") if hint is None else Belief(hint, "catalog")
+    return SiteBelief(
+        workers, written if queue_wait is None else seconds_now(queue_wait, written, now)
+    )
+
+
+def workers_now(here: PoolSite) -> Belief:
+    """N from HTCondor: the slots, less the cores that have stood still for minutes because disks
+    are waited for.
+
+    More jobs there would wait for the same disks. At least half of the slots count: the kernel
+    tells who waits, and not whether the next jobs will.
+    """
+    stalled = min(int(here.stalled), here.slots // 2)
+    note = f"of {here.slots} slots, {stalled} wait for disks (I/O wait)" if stalled else ""
+    return Belief(float(here.slots - stalled), "collector", here.at, note=note)
+
+
+def _by_slots(site: Site) -> bool:
+    """Whether its jobs need slots of the pool: jobs of the submit host's own site run beside the
+    schedd, and those of other styles are handed to other batch systems."""
+    style = site.profiles.get("pegasus", {}).get("style", "condor")
+    return site.name != SUBMIT_SITE and style == "condor"
+
+
+def _live_wait(
+    here: PoolSite, own: Estimate | None, latency: tuple[Estimate, str] | None
+) -> Belief | None:
+    """T_q from HTCondor; None where it cannot tell.
+
+    Where slots are idle and nobody is ahead, what a job waits anyway: matchmaking and claiming,
+    from the schedd's history, else as measured here or elsewhere in the pool. Else the k-th slot
+    that falls free is the new job's, k being the jobs ahead plus one minus the idle slots: of N
+    slots that are held for a mean of r seconds and without memory, that takes k · r / N.
+    """
+    if here.ahead is None:
+        return None
+    first = here.ahead + 1 - here.idle_slots
+    start = here.start_s
+    if first <= 0 and start is None:
+        if own is not None:
+            return archived(own)
+        if latency is not None:
+            return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
+    if first <= 0:
+        note = f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle"
+        return Belief(start or 0.0, "schedd", here.at, note=note)
+    if here.run_s is None:
+        return None
+    note = (
+        f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle, each job holds "
+        f"one for {here.run_s:.3g} s"
+    )
+    return Belief(first * here.run_s / here.slots + (start or 0.0), "schedd", here.at, note=note)

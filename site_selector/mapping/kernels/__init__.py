@@ -1,0 +1,1 @@
+"""The loops over jobs, files and transfers, which numba compiles."""

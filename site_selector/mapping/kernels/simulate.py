@@ -1,0 +1,525 @@
+"""The estimator's rules as kernels; ``estimator.py`` tells them and hands the arrays over.
+
+Scalars that change are kept in ``state.total`` and ``state.counts``: a kernel cannot give anything
+back but its result. Jobs are numbered by urgency. An event is a job's number when it ends,
+``n_jobs`` more when it has waited T_q, and a transfer's number and twice ``n_jobs`` when its file
+is there.
+
+On each path runs a *clock* that advances by a second while a transfer gets what it would get alone
+for a second. With n transfers under way on a path that carries ``room`` of them at full speed it
+goes at min(1, room / n). A transfer that takes s seconds alone is done when the clock has advanced
+by s, whoever comes and goes meanwhile: its due time never changes, only what the clock shows.
+Each transfer knows the uses (see ``Order``) that wait for it.
+
+Files go by *stage jobs*, which take what goes the same path along as one transfer. A stage job is
+numbered as the reader whose inputs it brings from other sites; those of inputs of the workflow and
+of results that are wanted back follow, by bundle (see ``Order``) and site.
+"""
+
+from __future__ import annotations
+
+from site_selector.mapping.kernels.compiled import kernel
+from site_selector.mapping.kernels.data import FETCHES, Floats, Ints, Numbers, Order, Shape, State
+
+LAST, WORK = 0, 1  # in state.total
+MOVES, EVENTS, ACTIVE, SENT, TOUCHED, CAME = 0, 1, 2, 3, 4, 5  # in state.counts
+EARLIER = 4294967296.0  # more than jobs there can be
+NEVER = 1e300
+OWN = -1  # in the place of a stage job: a transfer for one file and one job
+
+
+@kernel
+def simulate(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    site: Ints,
+    note: bool,
+) -> None:
+    """Play an assignment through; ``state`` holds what happened, transfers only with ``note``."""
+    begin(shape, order, numbers, state, site)
+    send_inputs(shape, order, numbers, state, note)
+    for job in range(shape.n_jobs):
+        if state.waiting[job] == 0 and state.missing[job] == 0:
+            enqueue(shape, order, numbers, state, job, 0.0)
+    now, ending = 0.0, next_ending(state)
+    while now < NEVER:
+        # All that happens at one instant comes before any worker is given out, so that the most
+        # urgent of the jobs that become eligible together goes first.
+        soonest = now
+        while soonest <= now:
+            if ending <= now:
+                end_transfers(shape, order, numbers, state, now, note)
+            take_events(shape, order, numbers, state, now, note)
+            ending = next_ending(state)
+            soonest = min(ending, next_event(state))
+        for k in range(state.counts[TOUCHED]):
+            dispatch(shape, order, numbers, state, state.touched[k], now)
+        state.counts[TOUCHED] = 0
+        state.total[LAST] = max(state.total[LAST], now)
+        now = min(ending, next_event(state))
+
+
+@kernel
+def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints) -> None:
+    """Clear what an earlier simulation left. It leaves no transfer under way, and what belongs to a
+    path or to a stage job is cleared where it is used: there are more of them than are used."""
+    state.total[LAST] = state.total[WORK] = 0.0
+    state.counts[MOVES] = state.counts[EVENTS] = state.counts[ACTIVE] = state.counts[SENT] = 0
+    state.counts[TOUCHED] = state.counts[CAME] = 0
+    for here in range(shape.n_sites):
+        state.free[here] = numbers.workers[here]
+        state.queued_count[here] = state.queued_at[here] = 0
+    for job in range(shape.n_jobs):
+        here = site[order.by_position[job]]
+        state.site[job] = here
+        state.queued_at[here] += 1
+        state.waiting[job] = order.parents[job]
+        state.missing[job] = 0
+    at = 0
+    for here in range(shape.n_sites):
+        jobs = state.queued_at[here]
+        state.queued_at[here] = at
+        at += jobs
+    plan_stage_jobs(shape, order, state)
+
+
+@kernel
+def plan_stage_jobs(shape: Shape, order: Order, state: State) -> None:
+    """Stage jobs are empty, and wait for what is written elsewhere."""
+    for job in range(shape.n_jobs):
+        if not fetches(shape, order, state, job):
+            inwards = stage_in(shape, order, state, job)
+            outwards = stage_out(shape, order, state, job)
+            state.loaded[job] = state.loaded[inwards] = state.loaded[outwards] = -1
+            state.coming[job] = state.coming[inwards] = state.coming[outwards] = 0
+    for job in range(shape.n_jobs):
+        here = state.site[job]
+        for use in range(order.out_at[job], order.out_at[job + 1]):
+            reader = order.use_job[use]
+            if state.site[reader] != here:
+                state.coming[reader] += 1
+        if order.returns_at[job] < order.returns_at[job + 1]:
+            outwards = stage_out(shape, order, state, job)
+            if outwards != OWN:
+                state.coming[outwards] += 1
+
+
+@kernel
+def fetches(shape: Shape, order: Order, state: State, job: int) -> bool:
+    """Whether a job moves its own files, also those that others moved to its site."""
+    return shape.allowed[order.by_position[job] * shape.n_sites + state.site[job]] == FETCHES
+
+
+@kernel
+def stage_inter(shape: Shape, order: Order, state: State, job: int) -> int:
+    """The stage job that brings what a job reads from other sites."""
+    return OWN if fetches(shape, order, state, job) else job
+
+
+@kernel
+def stage_in(shape: Shape, order: Order, state: State, job: int) -> int:
+    """The stage job that brings the inputs of the workflow which a job reads."""
+    if fetches(shape, order, state, job):
+        return OWN
+    return shape.n_jobs + order.bundle[job] * shape.n_sites + state.site[job]
+
+
+@kernel
+def stage_out(shape: Shape, order: Order, state: State, job: int) -> int:
+    """The stage job that takes back what a job wrote."""
+    if fetches(shape, order, state, job):
+        return OWN
+    bundle = order.n_bundles + order.bundle[job]
+    return shape.n_jobs + bundle * shape.n_sites + state.site[job]
+
+
+@kernel
+def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note: bool) -> None:
+    """Inputs of the workflow go where they are needed and do not lie."""
+    places = shape.n_places
+    forget(shape, order, state, 0, order.n_first)
+    for use in range(order.n_first):
+        job = order.use_job[use]
+        dst = state.site[job]
+        src = order.source[shape.group[order.use_file[use]] * places + dst]
+        if src != dst:
+            stage = stage_in(shape, order, state, job)
+            expect(shape, order, numbers, state, use, stage, src, dst, note)
+    for number in range(state.counts[SENT]):
+        send(numbers, state, number, 0.0, note)
+
+
+@kernel
+def forget(shape: Shape, order: Order, state: State, first: int, last: int) -> None:
+    """No file of these uses moves yet to where it is needed."""
+    for use in range(first, last):
+        state.number[order.use_row[use] * shape.n_places + state.site[order.use_job[use]]] = -1
+
+
+@kernel
+def expect(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    use: int,
+    stage: int,
+    src: int,
+    dst: int,
+    note: bool,
+) -> None:
+    """A job waits for a file, which its stage job brings unless another one does."""
+    cell = order.use_row[use] * shape.n_places + dst
+    file = order.use_file[use]
+    if stage == OWN:
+        number = load(shape, numbers, state, stage, file, src, dst, note)
+    else:
+        if state.number[cell] < 0:
+            state.number[cell] = load(shape, numbers, state, stage, file, src, dst, note)
+        number = state.number[cell]
+    state.before[use] = state.use[number]
+    state.use[number] = use
+    state.missing[order.use_job[use]] += 1
+
+
+@kernel
+def load(
+    shape: Shape,
+    numbers: Numbers,
+    state: State,
+    stage: int,
+    file: int,
+    src: int,
+    dst: int,
+    note: bool,
+) -> int:
+    """A stage job takes a file along; returns the number of the transfer. ``due`` is how long that
+    takes alone, until it is sent."""
+    path = src * shape.n_places + dst
+    number = -1
+    if stage != OWN:
+        number = state.loaded[stage]
+        while number >= 0 and state.path[number] != path:
+            number = state.previous_transfer[number]
+    if number < 0:
+        number = state.counts[SENT]
+        state.counts[SENT] = number + 1
+        state.path[number] = path
+        state.use[number] = -1
+        state.due[number] = 0.0
+        state.later[number] = numbers.setup[path]
+        if stage != OWN:
+            state.previous_transfer[number] = state.loaded[stage]
+            state.loaded[stage] = number
+    else:
+        state.later[number] += numbers.further[path]
+    seconds = numbers.size[file] * numbers.per_byte[path]
+    state.total[WORK] += seconds
+    state.due[number] += seconds
+    if note:
+        state.move_file[state.counts[MOVES]] = file
+        state.move_number[state.counts[MOVES]] = number
+        state.counts[MOVES] += 1
+    return number
+
+
+@kernel
+def leave(numbers: Numbers, state: State, stage: int, now: float, note: bool) -> None:
+    """One of what a stage job waits for is there; with the last of them it goes. A transfer of its
+    own, the last one made, goes at once."""
+    if stage == OWN:
+        send(numbers, state, state.counts[SENT] - 1, now, note)
+        return
+    state.coming[stage] -= 1
+    if state.coming[stage] == 0:
+        number = state.loaded[stage]
+        while number >= 0:
+            send(numbers, state, number, now, note)
+            number = state.previous_transfer[number]
+
+
+@kernel
+def send(numbers: Numbers, state: State, number: int, now: float, note: bool) -> None:
+    """Put a transfer on its path."""
+    path = state.path[number]
+    if note:
+        state.sent[number] = now
+    count = state.under_way[path]
+    if count == 0:
+        state.clock[path] = 0.0
+        state.active[state.counts[ACTIVE]] = path
+        state.counts[ACTIVE] += 1
+    else:
+        passed = now - state.set_s[path]
+        state.clock[path] += passed * speed(numbers, path, count)
+    state.set_s[path] = now
+    state.due[number] += state.clock[path]
+    state.left[number] = state.right[number] = -1
+    state.first[path] = meld(state.due, state.left, state.right, state.first[path], number)
+    state.under_way[path] = count + 1
+    left = max(0.0, state.due[state.first[path]] - state.clock[path])
+    state.next_s[path] = now + left / speed(numbers, path, count + 1)
+
+
+@kernel
+def speed(numbers: Numbers, path: int, count: int) -> float:
+    """What a transfer gets of what it would get alone, where ``count`` are under way."""
+    if numbers.occupied[path] * count <= numbers.per_byte[path]:
+        return 1.0
+    return numbers.per_byte[path] / (numbers.occupied[path] * count)
+
+
+@kernel
+def next_event(state: State) -> float:
+    """When something other than the end of a transfer happens next, NEVER where nothing does."""
+    return state.when[state.heap[0]] if state.counts[EVENTS] > 0 else NEVER
+
+
+@kernel
+def next_ending(state: State) -> float:
+    """When a transfer ends next, NEVER where none is under way."""
+    soonest = NEVER
+    for k in range(state.counts[ACTIVE]):
+        soonest = min(soonest, state.next_s[state.active[k]])
+    return soonest
+
+
+@kernel
+def end_transfers(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    now: float,
+    note: bool,
+) -> None:
+    """End what has moved by ``now``. It is there after set-up times."""
+    k = 0
+    while k < state.counts[ACTIVE]:
+        path = state.active[k]
+        if state.next_s[path] > now:
+            k += 1
+            continue
+        clock = state.due[state.first[path]]
+        while state.first[path] >= 0 and state.due[state.first[path]] <= clock:
+            number = state.first[path]
+            left, right = state.left, state.right
+            state.first[path] = meld(state.due, left, right, left[number], right[number])
+            state.under_way[path] -= 1
+            ready = now + state.later[number]
+            state.total[LAST] = max(state.total[LAST], ready)
+            if note:
+                state.arrived[number] = now
+            if ready > now:
+                code = 2 * shape.n_jobs + number
+                state.when[code] = ready
+                push(state.heap, 0, state.counts[EVENTS], state.when, code)
+                state.counts[EVENTS] += 1
+            else:
+                deliver(shape, order, numbers, state, number, now)
+        state.clock[path], state.set_s[path] = clock, now
+        if state.under_way[path] > 0:
+            rest = state.due[state.first[path]] - clock
+            state.next_s[path] = now + rest / speed(numbers, path, state.under_way[path])
+            k += 1
+        else:
+            state.counts[ACTIVE] -= 1
+            state.active[k] = state.active[state.counts[ACTIVE]]
+
+
+@kernel
+def deliver(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    number: int,
+    now: float,
+) -> None:
+    """The file of a transfer is there for all who wait for it."""
+    use = state.use[number]
+    while use >= 0:
+        job = order.use_job[use]
+        state.missing[job] -= 1
+        if state.missing[job] == 0 and state.waiting[job] == 0:
+            enqueue(shape, order, numbers, state, job, now)
+        use = state.before[use]
+
+
+@kernel
+def take_events(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    now: float,
+    note: bool,
+) -> None:
+    """Files are there, jobs have waited T_q, jobs end."""
+    n_jobs = shape.n_jobs
+    while state.counts[EVENTS] > 0 and state.when[state.heap[0]] <= now:
+        code = pop(state.heap, 0, state.counts[EVENTS], state.when)
+        state.counts[EVENTS] -= 1
+        if code < n_jobs:
+            finish(shape, order, numbers, state, code, now, note)
+        elif code < 2 * n_jobs:
+            wait_for_worker(state, code - n_jobs)
+        else:
+            deliver(shape, order, numbers, state, code - 2 * n_jobs, now)
+
+
+@kernel
+def finish(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    job: int,
+    now: float,
+    note: bool,
+) -> None:
+    """A worker is free again, results move to their readers, children may go on."""
+    output, here = shape.output, state.site[job]
+    state.free[here] += 1
+    touch(state, here)
+    forget(shape, order, state, order.out_at[job], order.out_at[job + 1])
+    for use in range(order.out_at[job], order.out_at[job + 1]):
+        reader = order.use_job[use]
+        dst = state.site[reader]
+        if dst != here:
+            stage = stage_inter(shape, order, state, reader)
+            expect(shape, order, numbers, state, use, stage, here, dst, note)
+            leave(numbers, state, stage, now, note)
+    if output >= 0 and output != here and order.returns_at[job] < order.returns_at[job + 1]:
+        stage = stage_out(shape, order, state, job)
+        for k in range(order.returns_at[job], order.returns_at[job + 1]):
+            # Also where a reader has had it moved to the output site: there to scratch space, which
+            # is cleaned up.
+            load(shape, numbers, state, stage, order.returns_file[k], here, output, note)
+            if stage == OWN:
+                leave(numbers, state, stage, now, note)
+        if stage != OWN:
+            leave(numbers, state, stage, now, note)
+    for k in range(order.children_at[job], order.children_at[job + 1]):
+        child = order.children[k]
+        state.waiting[child] -= 1
+        if state.waiting[child] == 0 and state.missing[child] == 0:
+            enqueue(shape, order, numbers, state, child, now)
+
+
+@kernel
+def enqueue(
+    shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float
+) -> None:
+    """Parents are done and files are there: the job waits T_q from now on, behind those of its
+    priority that came before."""
+    state.ready[job] = now
+    state.queue_order[job] = order.priority[job] * EARLIER + state.counts[CAME]
+    state.counts[CAME] += 1
+    kind = order.by_position[job] * numbers.queue_row
+    eligible = now + numbers.queue[kind + state.site[job]]
+    if eligible == now:
+        wait_for_worker(state, job)
+    else:
+        code = job + shape.n_jobs
+        state.when[code] = eligible
+        push(state.heap, 0, state.counts[EVENTS], state.when, code)
+        state.counts[EVENTS] += 1
+
+
+@kernel
+def wait_for_worker(state: State, job: int) -> None:
+    """The job may take a worker of its site."""
+    here = state.site[job]
+    push(state.queued, state.queued_at[here], state.queued_count[here], state.queue_order, job)
+    state.queued_count[here] += 1
+    touch(state, here)
+
+
+@kernel
+def touch(state: State, here: int) -> None:
+    """At a site a worker is free or a job waits, perhaps both."""
+    state.touched[state.counts[TOUCHED]] = here
+    state.counts[TOUCHED] += 1
+
+
+@kernel
+def dispatch(
+    shape: Shape, order: Order, numbers: Numbers, state: State, here: int, now: float
+) -> None:
+    """Free workers take the jobs that wait at a site, by priority."""
+    base = state.queued_at[here]
+    while state.queued_count[here] > 0 and state.free[here] > 0:
+        job = pop(state.queued, base, state.queued_count[here], state.queue_order)
+        state.queued_count[here] -= 1
+        state.free[here] -= 1
+        seconds = numbers.compute[order.by_position[job] * shape.n_sites + here]
+        state.total[WORK] += seconds
+        state.start[job] = now
+        state.end[job] = now + seconds
+        state.when[job] = now + seconds
+        push(state.heap, 0, state.counts[EVENTS], state.when, job)
+        state.counts[EVENTS] += 1
+
+
+@kernel
+def push(heap: Ints, base: int, count: int, key: Floats, value: int) -> None:
+    """Add ``value`` to the heap of ``count`` values that begins at ``base``, the least (key[value],
+    value) first."""
+    at, mine = count, key[value]
+    while at > 0:
+        above = (at - 1) >> 1
+        other = heap[base + above]
+        if key[other] < mine or (key[other] == mine and other < value):
+            break
+        heap[base + at] = other
+        at = above
+    heap[base + at] = value
+
+
+@kernel
+def pop(heap: Ints, base: int, count: int, key: Floats) -> int:
+    """Take the first of ``count`` values; ``count - 1`` are left."""
+    first = heap[base]
+    last = count - 1
+    value = heap[base + last]
+    at, below, mine = 0, 1, key[value]
+    while below < last:
+        other = heap[base + below]
+        if below + 1 < last:
+            right = heap[base + below + 1]
+            if key[right] < key[other] or (key[right] == key[other] and right < other):
+                below, other = below + 1, right
+        if mine < key[other] or (mine == key[other] and value < other):
+            break
+        heap[base + at] = other
+        at = below
+        below = 2 * at + 1
+    heap[base + at] = value
+    return first
+
+
+@kernel
+def meld(due: Floats, left: Ints, right: Ints, first: int, other: int) -> int:
+    """One skew heap of two (Sleator, Tarjan 1986), -1 being the empty one; least (due, number)
+    first."""
+    root, last = -1, -1
+    while first >= 0 and other >= 0:
+        if due[other] < due[first] or (due[other] == due[first] and other < first):
+            first, other = other, first
+        # ``first`` goes to the left of the last, and what it had there to its own right.
+        rest = right[first]
+        right[first] = left[first]
+        left[first] = -1
+        if last < 0:
+            root = first
+        else:
+            left[last] = first
+        last, first = first, rest
+    rest = first if first >= 0 else other
+    if last < 0:
+        return rest
+    left[last] = rest
+    return root
