@@ -180,7 +180,7 @@ def test_pages_that_follow_one_another_have_each_measurement_once(
 ) -> None:
     monkeypatch.setattr("monitors.archive.archive._PAGE", 3)
     monkeypatch.setattr("monitors.archive.archive._ASKED", 3)
-    monkeypatch.setattr("monitors.archive.export._PART", 2)
+    monkeypatch.setattr("monitors.archive.export._WRITTEN_TOGETHER", 2)
     with Archive(tmp_path / "archive.sqlite") as archive:
         for count in range(1, 8):  # whole pages, and some more
             archive.record(measured(str(count)))

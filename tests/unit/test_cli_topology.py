@@ -35,8 +35,9 @@ def rows_of(*words: object) -> dict[tuple[str, ...], list[str]]:
 
 
 def test_show_and_doctor_say_which_switch_is_away_since_when_and_what_passes_it(
-    rig: Rig, tmp_path: Path
+    service: Rig, tmp_path: Path
 ) -> None:
+    rig = service
     ask("--max", "90 Mb/s")
     since = 1e9
     rig.controller.statuses = [

@@ -308,19 +308,19 @@ def test_what_machines_cost_before_midnight_is_not_of_today(world: World, archiv
     world.now += 86_400 - world.now % 86_400 - 4 * 3600
     ours = expander(world, archive, money_per_day=0.3)
     job = world.submit()
-    assert ours.turn().plan.start == {"cheap": 1}
+    assert ours.run_cycle().plan.start == {"cheap": 1}
     (name,) = world.there
     world.join(name, job)
-    ours.turn()
+    ours.run_cycle()
     world.now += 3 * 3600
     world.join(name, job)
     for _ in range(6):
         world.submit()
-    decision = ours.turn()
+    decision = ours.run_cycle()
     assert decision.plan.why["limits"].startswith("money: enough for 0 of ")
     world.now += 3600 + 60
     world.join(name, job)
-    assert ours.turn().plan.start == {"cheap": 3}
+    assert ours.run_cycle().plan.start == {"cheap": 3}
 
 
 def test_jobs_that_die_everywhere_drain_no_more_than_one_machine(
