@@ -20,16 +20,13 @@ class Repository:
         self._store = store
         self._unsaved: dict[str, Transit] = {}  # what the store has not taken yet
         self._gathering = False
+        self.behind = False
+        """Whether there is something that the store did not take."""
 
     def find(self, transit_id: str) -> Transit | None:
         """The transit as it was last saved; needs no lock. Raises StoreError."""
         unsaved = self._unsaved.get(transit_id)
         return self._store.get(transit_id) if unsaved is None else unsaved.copy()
-
-    @property
-    def behind(self) -> bool:
-        """Whether there is something that the store has not taken."""
-        return bool(self._unsaved)
 
     def write(self, transits: Sequence[Transit]) -> None:
         """Write all of them or none. Raises BrokerError ``store_unavailable``."""
@@ -54,9 +51,10 @@ class Repository:
         try:
             self._put(transits)
         except StoreError as error:
-            if not self._unsaved:  # once, and not with every try
+            if not self.behind:  # once, and not with every try
                 log.warning("transit %s cannot be saved: %s", _names(transits), error)
             self.save_later(transits)
+            self.behind = True
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -79,6 +77,7 @@ class Repository:
         late = [transit for name, transit in self._unsaved.items() if name not in new]
         self._store.put_many([*late, *transits])
         self._unsaved.clear()
+        self.behind = False
 
     def retry(self) -> None:
         """Try again what the store did not take."""
@@ -97,6 +96,7 @@ class Repository:
     def forget(self, transit_id: str) -> None:
         """What is known of a transit counts no more."""
         self._unsaved.pop(transit_id, None)
+        self.behind = self.behind and bool(self._unsaved)
 
 
 def _names(transits: Sequence[Transit]) -> str:

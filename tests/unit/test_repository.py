@@ -70,3 +70,18 @@ def test_nothing_is_stored_before_what_came_before_it() -> None:
     assert repository.behind and repository.find("b") == transit("b") and store.get("b") is None
     repository.save([transit("c")])
     assert store.written == [["a released", "b held", "c held"]] and not repository.behind
+
+
+def test_what_is_gathered_is_not_behind() -> None:
+    store = Moody(":memory:")
+    repository = Repository(store)
+    with repository.together():
+        repository.save([transit("a")])
+        assert repository.is_unsaved("a") and not repository.behind
+    assert store.written == [["a held"]] and not repository.behind
+    store.broken = True
+    with repository.together():
+        repository.save([transit("b")])
+    assert repository.behind
+    repository.forget("b")
+    assert not repository.behind
