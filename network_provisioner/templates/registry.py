@@ -85,13 +85,15 @@ class TemplateRegistry:
         self._looked_at = float("-inf")
         if store.leads():
             self.keep_configured()
-        self.refresh()
+        else:
+            self.refresh()
 
     def keep_configured(self) -> None:
         """Write the configured templates that the store does not have so; where brokers share it,
         once this one leads. Raises StoreError."""
         for name in self._configured:
             self._keep_configured(name)
+        self.refresh()
 
     def get(self, name: str, version: int | None = None) -> Template | None:
         """A template as it is now, or one of its versions; None where there is none."""

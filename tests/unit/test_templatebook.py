@@ -72,6 +72,19 @@ def test_what_is_configured_is_version_1_until_it_changes(store: Store) -> None:
     assert before is not None and (before.version, before.qspec.min_bps) == (1, 1e8)
 
 
+def test_who_does_not_lead_writes_nothing_and_knows_all_as_soon_as_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "s.sqlite")
+    monkeypatch.setattr(store, "leads", lambda: False)
+    known = templates_from_dict({"mine": BASE})
+    book = TemplateRegistry(known, store, POLICY, clock=lambda: 1000.0)  # at the same instant
+    assert book.names() == [] and store.kinds() == {}
+    book.keep_configured()
+    assert book.names() == ["mine"]
+    store.close()
+
+
 def test_what_is_no_longer_configured_is_gone_but_its_versions_are_not(store: Store) -> None:
     book_of(store, {"mine": BASE})
     book = book_of(store)
