@@ -1,7 +1,7 @@
 """Requests to a broker that follows, passed on to the one that leads.
 
-A broker that follows answers itself what the database says: transits, templates, policies and
-accounts; and how it is. Everything else is the leader's, whose answer comes back as it is, also one
+A broker that follows answers itself what the database says, transits and accounts, and how it is.
+Everything else is the leader's, whose answer comes back as it is, also one
 that has no end of its own. While nobody leads, a request waits for the next leader.
 """
 
@@ -36,7 +36,7 @@ from network_provisioner.stores.store import Leader
 
 log = logging.getLogger(__name__)
 
-READS = ("/v1/transits", "/v1/templates", "/v1/policies", "/v1/accounting")
+READS = ("/v1/transits", "/v1/accounting")
 """What is below these can be read from the database."""
 OWN = frozenset({"/", "/v1/health", "/metrics", "/openapi.json"})
 """What each broker answers itself."""

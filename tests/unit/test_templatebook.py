@@ -81,7 +81,7 @@ def test_who_does_not_lead_writes_nothing_and_knows_all_as_soon_as_it_does(
     book = TemplateRegistry(known, store, POLICY, clock=lambda: 1000.0)  # at the same instant
     assert book.names() == [] and store.kinds() == {}
     book.keep_configured()
-    assert book.names() == ["mine"]
+    assert book.names() == ["default", "mine"]
     store.close()
 
 
