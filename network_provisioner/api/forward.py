@@ -1,8 +1,8 @@
 """Requests to a broker that follows, passed on to the one that leads.
 
 A broker that follows answers itself what the database says, transits and accounts, and how it is.
-Everything else is the leader's, whose answer comes back as it is, also one
-that has no end of its own. While nobody leads, a request waits for the next leader.
+Everything else is the leader's, whose answer comes back as it is, also one that has no end of its
+own. While nobody leads, a request waits for the next leader.
 """
 
 from __future__ import annotations
