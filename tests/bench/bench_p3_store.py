@@ -45,17 +45,20 @@ def milliseconds_per_write(store: Store) -> list[float]:
         store.check_leads()
         store.put(transit)
         spent.append(1e3 * (time.perf_counter() - began))
+    store.resign()
     store.close()
     return spent
 
 
-def _leader(url: str, done: Queue[float]) -> None:
+def _leader(url: str, done: Queue[float], go: Event) -> None:
     postgres_store.LEASE_S = LEASE_S
     topology = make_network()
     broker = Broker(
         topology, templates_from_dict(TEMPLATES), SimulatedController(topology), open_store(url)
     )
     broker.start()
+    done.put(0.0)  # it leads
+    go.wait()
     began = time.perf_counter()
     for number in range(REQUESTS):
         ask = TransitRequest(
@@ -80,12 +83,14 @@ def grants_per_second(url: str, followers: int) -> float:
     """How many transits the leader grants and takes back in a second."""
     context = multiprocessing.get_context("spawn")
     done: Queue[float] = context.Queue()
-    stop = context.Event()
-    leader = context.Process(target=_leader, args=(url, done))
+    go, stop = context.Event(), context.Event()
+    leader = context.Process(target=_leader, args=(url, done, go))
     others = [context.Process(target=_follower, args=(url, stop)) for _ in range(followers)]
     leader.start()
+    done.get(timeout=120)
     for other in others:
         other.start()
+    go.set()
     rate = done.get(timeout=120)
     stop.set()
     for process in (leader, *others):
