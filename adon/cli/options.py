@@ -4,15 +4,15 @@ workflow that is placed."""
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import Column, Record, note, print_json, rendered
-from network_provisioner.base.errors import BrokerError, InputError, printable_values
+from network_provisioner.base.errors import InputError, printable_values
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
@@ -120,17 +120,11 @@ def credentials(token_file: Path | None = None) -> tuple[str | None, Tls]:
     return (token if token_file is None else read_token(token_file)), tls
 
 
-@contextlib.contextmanager
-def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
-    """Taking apart what a broker sent: whatever does not fit is its fault. Raises BrokerError."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise BrokerError(
-            f"the broker at {args.broker} sent an answer that is not a {what} "
-            f"({type(error).__name__} {error}): is it an ADON broker of this version?",
-            "bad_answer",
-        ) from None
+def bad_answer(args: argparse.Namespace, what: str) -> AbstractContextManager[None]:
+    """As :func:`network_provisioner.client.broker.bad_answer`, of the broker that was asked."""
+    from network_provisioner.client.broker import bad_answer as of_broker
+
+    return of_broker(args.broker, what)
 
 
 def answered(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:

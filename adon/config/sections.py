@@ -389,11 +389,14 @@ class Config(Schema):
     @property
     def broker_url(self) -> str:
         """Where the broker answers."""
-        return f"http{'s' if self.security.tls else ''}://{self.broker.listen}"
+        return self._url(self.broker.listen)
 
     @property
     def broker_address(self) -> str:
         """The URL by which other brokers reach it."""
         host, port = split_address(self.broker.listen, "broker.listen")
         own = f"{socket.getfqdn()}:{port}" if host in ("0.0.0.0", "[::]") else self.broker.listen
-        return f"http{'s' if self.security.tls else ''}://{self.broker.address or own}"
+        return self._url(self.broker.address or own)
+
+    def _url(self, address: str) -> str:
+        return f"http{'s' if self.security.tls else ''}://{address}"

@@ -178,15 +178,7 @@ def tls_context(tls: TlsConfig) -> ssl.SSLContext:
     """TLS as configured. Raises InputError that names the file."""
     from network_provisioner.api.connection import server_context  # noqa: PLC0415
 
-    for name in ("certificate", "key", "clients"):
-        file = getattr(tls, name)
-        if file is not None:
-            try:
-                Path(file).read_bytes()
-            except OSError as error:
-                raise InputError(
-                    f"security.tls.{name}: {file}: {error.strerror}, expected a PEM file"
-                ) from None
+    _check_readable(tls, "certificate", "key", "clients")
     try:
         return server_context(tls.certificate, tls.key, tls.clients)
     except (OSError, ValueError) as error:
@@ -196,6 +188,18 @@ def tls_context(tls: TlsConfig) -> ssl.SSLContext:
         ) from None
 
 
+def _check_readable(tls: TlsConfig, *names: str) -> None:
+    for name in names:
+        file = getattr(tls, name)
+        if file is not None:
+            try:
+                Path(file).read_bytes()
+            except OSError as error:
+                raise InputError(
+                    f"security.tls.{name}: {file}: {error.strerror}, expected a PEM file"
+                ) from None
+
+
 def trust_of(tls: TlsConfig | None) -> Trust:
     """By what this broker and others on its database know each other. Raises InputError that names
     the file."""
@@ -203,10 +207,7 @@ def trust_of(tls: TlsConfig | None) -> Trust:
 
     if tls is None:
         return Trust()
-    if tls.brokers is not None and not Path(tls.brokers).is_file():
-        raise InputError(
-            f"security.tls.brokers: found no file {tls.brokers}, expected certificates"
-        )
+    _check_readable(tls, "brokers")
     return Trust(tls.brokers, (tls.certificate, tls.key) if tls.clients else None)
 
 

@@ -32,7 +32,7 @@ from network_provisioner.base import fields
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import parse_rate
-from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.broker import BrokerClient, bad_answer
 from network_provisioner.topology.graph import LAYERS, Link, Node, Topology
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.wholefile import write_whole
@@ -258,14 +258,8 @@ def ask_network(broker: BrokerClient) -> tuple[Topology, dict[tuple[str, str], f
     Raises BrokerError.
     """
     data = broker.topology()
-    try:
+    with bad_answer(broker.url, "topology"):
         return network_from_broker(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BrokerError(
-            f"the broker at {broker.url} sent an answer that is not a topology "
-            f"({type(error).__name__} {error}): is it an ADON broker of this version?",
-            "bad_answer",
-        ) from None
 
 
 def network_from_broker(

@@ -121,6 +121,6 @@ class Leading:
     def _try(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except BaseException as error:  # whoever waits raises it
+        except BaseException as error:  # wait() raises it
             self._error = error
             self._end()

@@ -28,6 +28,7 @@ from network_provisioner.api.gate import (
     Message,
     Receive,
     Send,
+    replayed,
 )
 from network_provisioner.api.problems import answer_to
 from network_provisioner.base.errors import BrokerError, printable
@@ -91,7 +92,8 @@ class Forward:
             await answer_to(error)(scope, receive, send)
             return
         if answer is None:  # we lead by now
-            await self._app(scope, _replayed(body, receive), send)
+            whole = {"type": "http.request", "body": body, "more_body": False}
+            await self._app(scope, replayed([whole], receive), send)
             return
         await self._pass_back(answer, receive, send)
 
@@ -142,16 +144,13 @@ class Forward:
         path = scope.get("raw_path") or scope["path"].encode()
         query = b"?" + scope["query_string"] if scope["query_string"] else b""
         url = leader.address.encode() + path.partition(b"?")[0] + query
-        with _session() as session:
+        request = requests.Request(scope["method"], url.decode("latin-1"), headers, data=body)
+        with _session(self._trust) as session:
             return session.send(
-                requests.Request(
-                    scope["method"], url.decode("latin-1"), headers, data=body
-                ).prepare(),
+                request.prepare(),
                 stream=True,
                 allow_redirects=False,
                 timeout=(_CONNECT_S, _SILENT_S),
-                verify=self._trust.authorities or True,
-                cert=self._trust.certificate,
             )
 
     async def _pass_back(self, answer: requests.Response, receive: Receive, send: Send) -> None:
@@ -202,22 +201,18 @@ class Forward:
 def reach(address: str, trust: Trust) -> str:
     """In words, why the broker at a URL cannot be asked; "" where it answers, whatever it says."""
     try:
-        with _session() as session:
-            session.get(
-                f"{address}/v1/health",
-                timeout=(_CONNECT_S, WAIT_S),
-                verify=trust.authorities or True,
-                cert=trust.certificate,
-            )
+        with _session(trust) as session:
+            session.get(f"{address}/v1/health", timeout=(_CONNECT_S, WAIT_S))
     except requests.RequestException as error:
-        reason = getattr(error.args[0] if error.args else None, "reason", error)
-        return printable(f"cannot be reached: {reason}")
+        return printable(f"cannot be reached: {_reason(error) or error}")
     return ""
 
 
-def _session() -> requests.Session:
+def _session(trust: Trust) -> requests.Session:
     session = requests.Session()
     session.trust_env = False  # no proxy between brokers
+    session.verify = trust.authorities or True
+    session.cert = trust.certificate
     return session
 
 
@@ -225,16 +220,13 @@ def _passed(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in headers if name.lower() not in _NOT_PASSED]
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    messages: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replay
+def _reason(error: requests.RequestException) -> Any:
+    """Why urllib3 gave up, None where it does not say."""
+    return getattr(error.args[0] if error.args else None, "reason", None)
 
 
 def _is_refused(error: requests.RequestException) -> bool:
     """Whether nothing was sent: no connection came about."""
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
-    return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError)
+    return isinstance(error, requests.ConnectTimeout) or isinstance(
+        _reason(error), NewConnectionError
+    )

@@ -70,13 +70,9 @@ class Gate:
             refusal.headers["Connection"] = "close"  # what is still under way is not read
             await refusal(scope, receive, send)
             return
-
-        async def replay() -> Message:
-            return messages.pop(0) if messages else await receive()
-
         if scope["method"] == "HEAD":  # as GET; the server sends the head of the answer alone
             scope, send = {**scope, "method": "GET"}, _without_body(send)
-        await self._app(scope, replay, send)
+        await self._app(scope, replayed(messages, receive), send)
 
     async def _who(self, scope: Message) -> Principal:
         headers = dict(scope["headers"])
@@ -113,6 +109,15 @@ class Gate:
         if token is not None and "." in token and self._keyring.federated:
             return await asyncio.to_thread(recognise)
         return recognise()
+
+
+def replayed(messages: list[Message], receive: Receive) -> Receive:
+    """What gives these messages of a request that were read already, and then what comes."""
+
+    async def replay() -> Message:
+        return messages.pop(0) if messages else await receive()
+
+    return replay
 
 
 def _without_body(send: Send) -> Send:

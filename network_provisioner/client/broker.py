@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,6 +49,20 @@ class Reply:
     data: Any
     requested_at: float
     answered_at: float
+
+
+@contextmanager
+def bad_answer(url: str, what: str) -> Iterator[None]:
+    """Taking apart what the broker at ``url`` sent: what does not fit is its fault. Raises
+    BrokerError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BrokerError(
+            f"the broker at {url} sent an answer that is not a {what} "
+            f"({type(error).__name__} {error}): is it an ADON broker of this version?",
+            "bad_answer",
+        ) from None
 
 
 class BrokerClient:

@@ -23,7 +23,12 @@ from typing import Any
 
 from network_provisioner.base.clock import SteadyClock, since_boot
 from network_provisioner.base.model import Transit
-from network_provisioner.stores.postgres_link import LostError, PostgresConnection, run
+from network_provisioner.stores.postgres_link import (
+    Database,
+    LostError,
+    PostgresConnection,
+    run,
+)
 from network_provisioner.stores.store import (
     ACTIVE_STATES,
     ClockError,
@@ -78,7 +83,8 @@ _STATE = f"SELECT {TIME}, change, term, leader, address, secret, until FROM adon
 _LEAD = _named(
     "UPDATE adon_meta SET term = term + (leader <> :me)::int, leader = :me, address = :address, "
     f"secret = CASE leader WHEN :me THEN secret ELSE :secret END, until = {TIME} + :lease "
-    f"WHERE term = :term AND (leader = :me OR until + :grace < {TIME})"
+    f"WHERE term = :term AND (leader = :me OR until + :grace < {TIME}) "
+    "RETURNING term, leader, address, secret"
 )
 _RESIGN = _named("UPDATE adon_meta SET until = 0, leader = '' WHERE leader = :me AND term = :term")
 
@@ -88,18 +94,18 @@ def skew_s(before: float, there: float, after: float) -> float:
     return max(before - there, 0.0) - max(there - after, 0.0)
 
 
+def _run_in(db: Database) -> Run:
+    return lambda statement, values: run(db, _named(statement), values)
+
+
 def leader_address(url: str) -> str:
     """The URL of the broker that leads at a database's URL, "" for none. Raises StoreError."""
     connection = PostgresConnection(url)
     try:
         if connection.rows("SELECT to_regclass('adon_meta')", {})[0][0] is None:
             return ""
-        return "".join(
-            address
-            for (address,) in connection.rows(
-                f"SELECT address FROM adon_meta WHERE until > {TIME}", {}
-            )
-        )
+        rows = connection.rows(f"SELECT address FROM adon_meta WHERE until > {TIME}", {})
+        return str(rows[0][0]) if rows else ""
     finally:
         connection.close()
 
@@ -182,8 +188,8 @@ class PostgresStore(Store):
                 "me": self._me, "term": term, "address": address, "lease": LEASE_S,
                 "grace": GRACE_S, "secret": secrets.token_hex(),
             }  # fmt: skip
-            self._electing.rows(_LEAD, values)
-            _, _, term, leader, there, secret, _ = self._state()
+            won = self._electing.rows(_LEAD, values)
+            term, leader, there, secret = won[0] if won else self._state()[2:6]
         if leader == self._me:
             self._term, self._leads_until = term, asked_at + LEASE_S
         else:
@@ -257,7 +263,7 @@ class PostgresStore(Store):
 
     def _put_each(self, rows: list[dict[str, Any]]) -> None:
         with self._deciding.open() as db, db.transaction():
-            self._tick(lambda statement, values: run(db, _named(statement), values))
+            self._tick(_run_in(db))
             with db.cursor() as cursor:
                 cursor.executemany(_PUT_EACH, rows)
 
@@ -276,7 +282,7 @@ class PostgresStore(Store):
     @contextmanager
     def _writing(self) -> Iterator[Run]:
         with self._asking.open() as db, db.transaction():
-            yield lambda statement, values: run(db, _named(statement), values)
+            yield _run_in(db)
 
     def _numbered(self, run: Run) -> dict[str, Any]:
         return {"change": self._tick(run)}

@@ -367,12 +367,12 @@ def row_of(transit: Transit) -> dict[str, Any]:
     }
 
 
-def upsert(table: str, source: str = "", **more: str) -> str:
-    """Writes such a row, also over one of its id; ``more`` are columns with what goes there.
-    ``source``: a table, and as many times as it has rows."""
-    columns = {name: f":{name}" for name in ("id", "state", "workflow", "body")} | more
-    updates = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "id")
-    values = ", ".join(columns.values())
+def upsert(table: str, source: str = "") -> str:
+    """Writes such a row, also over one of its id. ``source``: a table, and as many times as it has
+    rows."""
+    columns = ("id", "state", "workflow", "body")
+    updates = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
+    values = ", ".join(f":{name}" for name in columns)
     rows = f"SELECT {values} FROM {source}" if source else f"VALUES ({values})"
     return (
         f"INSERT INTO {table} ({', '.join(columns)}) {rows} "

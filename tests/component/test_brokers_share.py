@@ -5,11 +5,7 @@ Real everything but the switches: two ``adon.service.serve`` processes, HTTP, a 
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,15 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
-import yaml
 from broker_rig import Rig, code_of
 from commits import commits, oversubscribed, watch
 from killed_broker import SteppedStore
 from postgres_world import new_place, patient_stores, server_in, stores_at
+from two_brokers import TwoBrokers
 from waiting import until
 
 from adon.cli import doctor
-from examples.testbed.ports import free_ports
 from examples.testbed.postgres import Postgres
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitRequest, TransitState
@@ -45,94 +40,18 @@ T = TypeVar("T")
 SITES = ("mu", "local", "tacc", "iplant")
 
 
-class Brokers:
-    """Two of them, with different ports and one database."""
+class Brokers(TwoBrokers):
+    """With a template for who waits, and what each direction of a link carries."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self.folder, self.url = folder, url
-        self.ports = free_ports(2)
-        self.running: dict[int, subprocess.Popen[bytes]] = {}
-        config = yaml.safe_load(_EXAMPLE.read_text())
+        patient = {"qspec": {"min_throughput": "100 Mb/s"}, "patience": "1 h"}
+        super().__init__(folder, url, {"patient": patient})
         self.capacities: dict[tuple[str, str], float] = {}
         units = {"Gb/s": 1e9, "Mb/s": 1e6}
-        for link in config["topology"]["links"]:
+        for link in self.config["topology"]["links"]:
             amount, unit = link["capacity"].split()
             for hop in ((link["a"], link["b"]), (link["b"], link["a"])):
                 self.capacities[hop] = float(amount) * units[unit]
-        config["templates"]["patient"] = {
-            "qspec": {"min_throughput": "100 Mb/s"}, "patience": "1 h",
-        }  # fmt: skip
-        for number, port in enumerate(self.ports):
-            config["broker"] = {
-                "listen": f"127.0.0.1:{port}",
-                "state": url,
-                "archive": str(folder / f"archive{number}.sqlite"),
-            }
-            (folder / f"{number}.yml").write_text(yaml.safe_dump(config))
-
-    def client(self, number: int, timeout_s: float = 60.0) -> BrokerClient:
-        return BrokerClient(f"http://127.0.0.1:{self.ports[number]}", timeout_s)
-
-    def start(self, *numbers: int) -> None:
-        """These, at the same time."""
-        for number in numbers:
-            self._start(number)
-        deadline = time.monotonic() + _READY_S
-        for number in numbers:
-            while not self._answers(number):
-                said = (self.folder / f"{number}.log").read_text()
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"broker {number} does not start: {said}")
-                if self.running[number].poll() is not None:
-                    # It waits seconds for a database; who keeps services starts it again then.
-                    last = said.rstrip().rpartition("\n")[2]
-                    assert last.startswith("adon broker: database "), said
-                    self._start(number)
-                time.sleep(0.05)
-
-    def _start(self, number: int) -> None:
-        with (self.folder / f"{number}.log").open("ab") as log:
-            self.running[number] = subprocess.Popen(
-                [sys.executable, "-m", "adon.service.serve", "--config", f"{number}.yml",
-                 "--tied-to", str(os.getpid())],
-                cwd=self.folder, stdout=log, stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )  # fmt: skip
-
-    def _answers(self, number: int) -> bool:
-        try:
-            return self.client(number).health()["status"] == "ok"
-        except BrokerError:
-            return False
-
-    def leader(self) -> int:
-        """The number of the one that leads."""
-
-        def look() -> list[int]:
-            healths = {n: again(self.client(n).health) for n in (0, 1)}
-            leads = [n for n, health in healths.items() if health["leads"]]
-            addresses = {health["leader"] for health in healths.values()}
-            return leads if len(leads) == len(addresses) == 1 else []
-
-        return until(look, "both know who leads")[0]
-
-    def kill(self, number: int) -> None:
-        """-9."""
-        self.running[number].kill()
-        self.running.pop(number).wait()
-
-    def freeze(self, number: int) -> None:
-        """Have it stand still, wherever it is."""
-        self.running[number].send_signal(signal.SIGSTOP)
-
-    def thaw(self, number: int) -> None:
-        self.running[number].send_signal(signal.SIGCONT)
-
-    def stop(self) -> None:
-        for process in self.running.values():
-            process.terminate()
-        for process in self.running.values():
-            process.wait(_READY_S)
 
 
 @pytest.fixture(scope="module")
