@@ -212,10 +212,13 @@ def test_a_connection_that_is_lost_comes_back(
 
 
 def end_sessions(server: Postgres) -> None:
+    """Returns when they have ended, and not only been told to."""
     with psycopg.connect(server.url) as db:
-        db.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'adon'"
-        )
+        ended = db.execute(
+            "SELECT pg_terminate_backend(pid, 240000) FROM pg_stat_activity "
+            "WHERE application_name = 'adon'"
+        ).fetchall()
+    assert ended and all(done for (done,) in ended)
 
 
 @pytest.mark.parametrize("takes_effect", [True, False])
