@@ -39,7 +39,7 @@ _SEEN = 20_000
 
 _ROOTS: Mapping[str, tuple[str, str]] = {
     "adag": (
-        "a workflow of Pegasus 1",
+        "a workflow in an unknown form",
         "have its generator write it by the Pegasus.api package of Pegasus 5 (Pegasus manual, "
         "'Moving From DAX3 to Pegasus.api')",
     ),

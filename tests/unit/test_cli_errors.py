@@ -141,8 +141,8 @@ NO_FILE = "No such file or directory, expected a Pegasus 5"
         ),
         ({"workflow": "jobs: [\n"}, "workflow.yml:2: not valid YAML: did not find expected node content"),
         (
-            {"workflow": "<?xml version='1.0'?>\n<adag version='1.8'/>\n"},
-            "workflow.yml: found XML <adag 1.8>, a workflow of Pegasus 1, expected Pegasus 5"
+            {"workflow": "<?xml version='1.0'?>\n<adag version='0.8'/>\n"},
+            "workflow.yml: found XML <adag 0.8>, a workflow in an unknown form, expected Pegasus 5"
             " abstract workflow YAML; have its generator write it by the Pegasus.api package of"
             " Pegasus 5 (Pegasus manual, 'Moving From DAX3 to Pegasus.api')",
         ),

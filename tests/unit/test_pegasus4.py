@@ -88,9 +88,11 @@ def test_a_workflow_in_xml() -> None:
     assert (replica.places, replica.size_bytes) == ((("local", "file:///data/raw.txt"),), 2048)
 
 
-def test_files_have_other_names_in_dax_2() -> None:
+@pytest.mark.parametrize("version", ["1.10", "2.1"])
+def test_files_have_other_names_before_dax_3(version: str) -> None:
     flow = parse_workflow(
-        '<adag version="2.1" name="w"><filename file="f.a" link="input"/>'
+        f'<adag version="{version}" name="w">'
+        '<filename file="f.a" link="input"/>'
         '<job id="ID1" name="x" level="1"><argument>-i <filename file="f.a"/></argument>'
         '<uses file="f.a" link="input" dontTransfer="false"/><uses file="x" type="executable"/>'
         '<uses file="f.b" link="output" dontTransfer="true" dontRegister="true"/></job></adag>'

@@ -101,8 +101,8 @@ def _with(**change: object) -> str:
         ("a: 1\na: 2\n", "key 'a' is given twice"),
         ("a: *b\n", "alias *b has no anchor"),
         ("<?xml version='1.0'?><adag/>", "no list of jobs"),
-        ("<?xml version='1.0'?><adag version='1.8'/>",
-         "found XML <adag 1.8>, a workflow of Pegasus 1, expected Pegasus 5 abstract work"),
+        ("<?xml version='1.0'?><adag version='0.8'/>",
+         "found XML <adag 0.8>, a workflow in an unknown form, expected Pegasus 5 abstract work"),
     ],
 )  # fmt: skip
 def test_bad_workflows_are_named(text: str, message: str) -> None:

@@ -155,8 +155,8 @@ def test_aliases_that_would_fill_the_memory_are_refused(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('<?xml version="1.0"?>\n<!-- x -->\n<adag xmlns="http://x" version="1.8" name="w"/>',
-         "found XML <adag 1.8>, a workflow of Pegasus 1, expected Pegasus 5 workflow YAML; "
+        ('<?xml version="1.0"?>\n<!-- x -->\n<adag xmlns="http://x" version="0.8" name="w"/>',
+         "found XML <adag 0.8>, a workflow in an unknown form, expected Pegasus 5 workflow YAML; "
          "have its generator write it by the Pegasus.api package"),
         ("\n <sitecatalog version='3.0'/>", "found XML <sitecatalog 3.0>, a site catalog of Pegasus 3 "
          "or older, expected Pegasus 5 workflow YAML; convert it by 'pegasus-sc-converter "),

@@ -1,5 +1,5 @@
 """Files in the forms of Pegasus 4, which pegasus-plan 5.1 reads as well: workflows (``<adag>``, DAX
-2 and 3) and site catalogs (``<sitecatalog>``, version 4) in XML, transformation catalogs as text.
+1 to 3) and site catalogs (``<sitecatalog>``, version 4) in XML, transformation catalogs as text.
 
 Each becomes what the same file says in the YAML of Pegasus 5.
 """
@@ -37,7 +37,7 @@ def converted(text: str) -> Converted | None:
         return None
     root = parsed(text)
     version = root.attributes.get("version", "")
-    if root.name == "adag" and version[:1] in ("", "2", "3"):
+    if root.name == "adag" and version[:1] in ("", "1", "2", "3"):
         return dax.read(root)
     if root.name == "sitecatalog" and version[:1] == "4":
         return site_catalog.read(root)

@@ -1,4 +1,4 @@
-"""Abstract workflows in XML (DAX 2 and 3), and how sites and priorities are put into them."""
+"""Abstract workflows in XML (DAX 1 to 3), and how sites and priorities are put into them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _job(job: Element, lines: Lines, at: tuple[str, int]) -> dict[str, Any]:
 
 
 def _lfn(file: Element) -> str:
-    """The name of a file; DAX 2 calls it otherwise."""
+    """The name of a file; DAX 1 and 2 call it otherwise."""
     return file.attributes.get("name") or file.attributes.get("file", "")
 
 
