@@ -37,7 +37,7 @@ class May(StrEnum):
     READ = "read transits, the network, policies and templates"
     MEASURE = "read counters and metrics"
     SAVE_TEMPLATES = "save templates"
-    MANAGE = "manage policies and templates"
+    MANAGE = "manage policies, templates and drains"
     SEE = "see measurements, workflows and anomalies"
     START = "start measurements and say what is measured"
     RECORD = "record measurements"

@@ -62,11 +62,13 @@ from network_provisioner.state.network_state import NetworkState
 from network_provisioner.stores.store import ClockError, Leader, Store, StoreError
 from network_provisioner.templates.lookup import Templates
 from network_provisioner.templates.match import DEFAULT
+from network_provisioner.topology.drains import Drain, Drains
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures, News
 from network_provisioner.transits.advance import AdvanceReservations
 from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.draining import Draining
 from network_provisioner.transits.early import EarlyTransits
 from network_provisioner.transits.held_packets import HeldPackets
 from network_provisioner.transits.io_aware import DiskRateOf, IoAware
@@ -145,8 +147,11 @@ class Broker(Queries):
         self._lifecycle = Lifecycle(
             topology, self._ledger, self._active, self._repository, self._desired, self._now
         )
-        self._failures = LinkFailures(topology, controller)
-        self._state = NetworkState(topology, self._ledger, self._active, self._failures.unusable)
+        drains = Drains(topology)
+        self._failures = LinkFailures(topology, controller, drains)
+        self._state = NetworkState(
+            topology, self._ledger, self._active, self._failures.unusable, drains=drains
+        )
         selector = PathSelector(self._state, limits, metrics_of)
         self._admission = Admission(
             self._state,
@@ -208,6 +213,15 @@ class Broker(Queries):
             disk_rate_of,
             self._clock,
         )
+        self._draining = Draining(
+            drains,
+            self._admission,
+            self._lifecycle,
+            self._active,
+            self._repository,
+            store,
+            self._failures.news.append,
+        )
         self._held = HeldPackets(
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
         )
@@ -257,6 +271,7 @@ class Broker(Queries):
             now = self._now()
             if known is not None:
                 self._failures.recall(known.body)
+            self._draining.recall()
             self.relaying.begin(self._held.possible, now)
             self._lifecycle.adopt(self._store.active(), now)
             self._rerouting.take_in(now)
@@ -682,6 +697,40 @@ class Broker(Queries):
             self._advance.shift(transit, start, end, size_bytes, now)
             self._waiting.serve(now)
             return self._done(transit, now)
+
+    # -- maintenance ---------------------------------------------------------------------------
+
+    def drains(self) -> list[dict[str, Any]]:
+        """All drains, JSON-ready, the next first, each with the transits that it concerns."""
+        self.check_started()
+        with self._lock:
+            return self._draining.listed()
+
+    def drain(self, drain: Drain) -> dict[str, Any]:
+        """Take a link or a switch out of service (``at`` 0: now), or change when: transits leave it
+        :data:`~network_provisioner.topology.drains.LEAD_S` before, reservations in advance at once.
+        As :meth:`drains` tells of it.
+
+        Raises BrokerError ``bad_request`` (no such link or switch), ``bad_time``,
+        ``store_unavailable``.
+        """
+        with self._turn() as now:
+            drain = self._draining.order(drain, now)
+            self._reroute(now)
+            return self._draining.described(drain)
+
+    def cancel_drain(self, element: str) -> dict[str, Any]:
+        """Put a link or a switch back into service. Raises BrokerError ``bad_request`` (it has no
+        drain), ``store_unavailable``."""
+        with self._turn() as now:
+            drain = self._draining.cancel(element)
+            self._reroute(now)
+            return self._draining.described(drain)
+
+    def _reroute(self, now: float) -> None:
+        if self._rerouting.take_in(now):
+            self._waiting.serve(now)
+        self._lifecycle.apply(now)
 
     # -- packets that are held to a path, for measurements of it ----------------------------------
 

@@ -53,8 +53,20 @@ Examples:
   adon topology export --config examples/adon.yml --format yaml
   adon topology export --discovered --format yaml            as a start for an adon.yml
 """
+_DRAIN = """Take a link or switch out of service for maintenance, without an interruption.
 
-
+One minute before the start, transits move to other paths; those that find no room wait for it, or
+go on as best effort. Advance reservations move at once; the answer names those that cannot. Best
+effort takes other links where there are any. While a drain lasts, failures of the link or switch
+are not reported. Without ELEMENT, the drains are listed.
+"""
+_DRAIN_MORE = """
+Examples:
+  adon topology drain s1-s2 --at 2026-12-01T22:00Z --until 2026-12-02T02:00Z --note 'new optics'
+  adon topology drain s2                           now, until it is cancelled
+  adon topology drain                              which drains there are, and what is still there
+  adon topology drain --cancel s2                  back into service
+"""
 _CHECK = """Check whether the broker would accept a network, and print its messages.
 
 FILE is an adon.yml, or a file that 'adon topology export' writes. An error is one line on standard
@@ -69,7 +81,7 @@ Examples:
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon topology show|check|export``."""
+    """Add ``adon topology show|drain|check|export``."""
     verbs = add_noun(nouns, "topology", __doc__)
     show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
     show.add_argument(
@@ -93,6 +105,16 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_plot(show, "draw it in this HTML file")
     add_broker(show)
     add_output(show)
+    drain = add_command(verbs, "drain", _DRAIN, _drain, _DRAIN_MORE)
+    drain.add_argument(
+        "element", nargs="?", metavar="ELEMENT", help="a switch, or a link such as s1-s2"
+    )
+    drain.add_argument("--at", metavar="TIME", help="start (default: now); TIME as in 'show'")
+    drain.add_argument("--until", metavar="TIME", help="end (default: until it is cancelled)")
+    drain.add_argument("--note", default="", metavar="TEXT", help="the reason, for users to read")
+    drain.add_argument("--cancel", action="store_true", help="put ELEMENT back into service")
+    add_broker(drain)
+    add_output(drain)
     check = add_command(verbs, "check", _CHECK, _check, _CHECK_MORE)
     check.add_argument("file", type=Path, metavar="FILE", help="an adon.yml, .json or .graphml")
     add_json(check)
@@ -159,6 +181,41 @@ def _routes(args: argparse.Namespace) -> int:
     routes = client(args).routes(args.routes)
     with bad_answer(args, "routes"):
         return print_records(args, columns, routes)
+
+
+def _drain(args: argparse.Namespace) -> int:
+    given = args.at or args.until or args.note
+    if args.element is None and (given or args.cancel):
+        raise InputError("a drain needs ELEMENT: a switch, or a link such as s1-s2")
+    if args.cancel and given:
+        raise InputError("--cancel takes no other options of a drain")
+    broker, now = client(args), time.time()
+    if args.element is None:
+        drains = broker.drains()
+    elif args.cancel:
+        drains = [broker.cancel_drain(args.element)]
+    else:
+        at, until = instant_of(args.at, "--at", now), instant_of(args.until, "--until", now)
+        drains = [broker.drain(args.element, at or 0.0, until or 0.0, args.note)]
+    columns = (
+        Column("element"),
+        Column("at", "from", local_time),
+        Column("until", cell=lambda until: local_time(until) if until else "-"),
+        Column("active", cell=lambda active: "yes" if active else "no"),
+        Column("on", "transits", _count),
+        Column("reserved", cell=_count),
+        Column("note"),
+    )
+    with bad_answer(args, "drains"):
+        print_records(args, columns, drains)
+        stuck = [(drain["element"], name) for drain in drains for name in drain["reserved"]]
+    for element, name in stuck:
+        print(f"adon: reservation {name} needs {element} in that time", file=sys.stderr)
+    return 0
+
+
+def _count(ids: Sequence[str]) -> str:
+    return str(len(ids))
 
 
 def _by_ports(path: Sequence[str], next_hops: Sequence[dict[str, Any]]) -> str:

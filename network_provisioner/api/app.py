@@ -14,7 +14,15 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from prometheus_client.registry import Collector
 
 from network_provisioner.access import Keyring
-from network_provisioner.api import accounting, network, policies, relays, templates, transits
+from network_provisioner.api import (
+    accounting,
+    drains,
+    network,
+    policies,
+    relays,
+    templates,
+    transits,
+)
 from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.forward import Forward, Trust
 from network_provisioner.api.gate import Gate
@@ -97,6 +105,7 @@ def create_app(
     for routes in (transits, network):
         app.include_router(routes.router(broker, turns, metrics))
     app.include_router(relays.router(broker, turns))
+    app.include_router(drains.router(broker, turns))
     if books is not None:
         app.include_router(policies.router(books.policies, broker, turns))
         app.include_router(templates.router(books.templates, broker, turns))

@@ -236,3 +236,13 @@ class WatchesLinks(Protocol):
     def failed_links(self) -> Mapping[tuple[str, str], str]:
         """Every directed link that carries nothing now, and why, in words. Asks no switch."""
         ...
+
+
+@runtime_checkable
+class AvoidsLinks(Protocol):
+    """A controller that lays the routes of best effort."""
+
+    def avoid_links(self, hops: Set[tuple[str, str]]) -> None:
+        """Lay best effort over other directed links than these, where there are such, from the next
+        ``apply`` on."""
+        ...

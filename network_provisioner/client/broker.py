@@ -222,6 +222,19 @@ class BrokerClient:
         """``{"status", "controller", "live", ...}``."""
         return self.read(dict, "GET", "/v1/health")
 
+    def drains(self) -> Mappings:
+        """Links and switches that are or will be out of service, the next first."""
+        return self.read(list, "GET", "/v1/drains")
+
+    def drain(self, element: str, at: float, until: float, note: str) -> dict[str, Any]:
+        """Take a link or switch out of service; Unix seconds, 0 for now and for no end."""
+        body = {"element": element, "at": at, "until": until, "note": note}
+        return self.read(dict, "POST", "/v1/drains", body)
+
+    def cancel_drain(self, element: str) -> dict[str, Any]:
+        """Put a link or switch back into service."""
+        return self.read(dict, "DELETE", f"/v1/drains/{quoted(element)}")
+
     def accounting(self, by: str = "user", **only: Any) -> Mappings:
         """Bytes and byte-seconds per ``user``, ``project`` or ``experiment``."""
         query = _query({"by": by, **only})

@@ -140,6 +140,7 @@ class SwitchedController:
         self._check_times: dict[int, deque[float]] = {}
         self._failure: AdonError | None = None
         self._started = False  # whether it waits for switches no more
+        self._avoided: frozenset[Pair] = frozenset()
         self._cleared = False  # whether switches are to have nothing of ours
         self._watch = watch
         self._inspect = inspect
@@ -216,7 +217,7 @@ class SwitchedController:
             if not self._leads():
                 raise ControllerError("another broker leads")
             self._cleared = False
-            self._reconciler.avoid(frozenset(self.failed_links()))
+            self._reconciler.avoid(frozenset(self.failed_links()) | self._avoided)
             prepared = self._reconciler.prepare(circuits, queues)
             self._account_changes(prepared.before, prepared.after)
             self._reconciler.apply(prepared)
@@ -272,6 +273,10 @@ class SwitchedController:
         """See :class:`~network_provisioner.base.controller.WatchesLinks`: links with a port that
         is down, or that let no probes through any more."""
         return self._links.failed()
+
+    def avoid_links(self, hops: Set[Pair]) -> None:
+        """See :class:`~network_provisioner.base.controller.AvoidsLinks`."""
+        self._avoided = frozenset(hops)
 
     def known_ways(self) -> frozenset[Way]:
         """See :class:`~network_provisioner.base.controller.ProbesLinks`."""

@@ -10,6 +10,7 @@ terms of a transit ─► candidate paths with metrics ─► choose() ───
 from __future__ import annotations
 
 import logging
+import math
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -156,9 +157,11 @@ class PathSelector:
         ledger: Ledger | None = None,
     ) -> Fit:
         state = self._state
+        # What has no end of its own goes on elsewhere once a link is taken out of service.
+        closed = state.closed(ask.start, ask.start if ask.until == math.inf else ask.until)
         return Fit(
             ledger or state.ledger, ask, template, claims or {}, self.switches, state.keeps_rates,
-            state.unusable, limit_of,
+            closed, limit_of,
         )  # fmt: skip
 
     def _known(self, fit: Fit, paths: Sequence[Path], user: str) -> list[tuple[Path, PathMetrics]]:

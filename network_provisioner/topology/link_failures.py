@@ -3,7 +3,8 @@
 A link that has failed carries nothing: nothing new is put on it, and what runs there leaves. A
 switch that is away may go on forwarding, so what runs there stays, but nothing new can be set up.
 A link that fails again and again is left alone until it has been quiet for a while. One that had
-failed when the last broker stopped is taken for dead until something comes through it.
+failed when the last broker stopped is taken for dead until something comes through it. What is out
+of service for maintenance (:mod:`~.drains`) carries nothing either; that it fails is no news.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from network_provisioner.base.controller import (
+    AvoidsLinks,
     Controller,
     ProbesLinks,
     SwitchStatus,
@@ -22,6 +24,7 @@ from network_provisioner.base.controller import (
     WatchesSwitches,
     Way,
 )
+from network_provisioner.topology.drains import Drains
 from network_provisioner.topology.graph import Hop, Link, Topology
 
 log = logging.getLogger(__name__)
@@ -40,23 +43,29 @@ class News:
     reason: str
     since: float
     at: float = 0.0
+    again: str = "works"
 
     def __str__(self) -> str:
         if self.at:
-            return f"{self.what} works again after {self.at - self.since:.0f} s"
+            return f"{self.what} {self.again} again after {self.at - self.since:.0f} s"
         return f"{self.what} {self.reason}"
 
 
 class LinkFailures:
     """What cannot be used of one network. Not thread-safe, but for :meth:`stirs`."""
 
-    def __init__(self, topology: Topology, controller: Controller) -> None:
+    def __init__(
+        self, topology: Topology, controller: Controller, drains: Drains | None = None
+    ) -> None:
         self._topology = topology
+        self._drains = Drains(topology) if drains is None else drains
+        self._avoids = controller if isinstance(controller, AvoidsLinks) else None
         self._links = controller if isinstance(controller, WatchesLinks) else None
         self._probes = controller if isinstance(controller, ProbesLinks) else None
         self._switches = controller if isinstance(controller, WatchesSwitches) else None
         self._failed: dict[str, News] = {}
         self._switches_now: dict[str, News] = {}
+        self._drained: dict[str, News] = {}
         self.broken: dict[Hop, str] = {}
         """Every directed link that carries nothing, and that in words; always the same mapping."""
         self.unusable: dict[Hop, str] = {}
@@ -89,7 +98,8 @@ class LinkFailures:
     def remembered(self) -> dict[str, Any]:
         """What is to be known after a restart, JSON-ready: the links that have failed, and the
         ways that probes come through."""
-        return {"links": self.described(), "ways": sorted(self._ways())}
+        links = _described(list(self._failed.items()))
+        return {"links": links, "ways": sorted(self._ways())}
 
     def save(self, put: Callable[[dict[str, Any]], object]) -> None:
         """Hand what is to be remembered to ``put`` where that has changed since it took it. Raises
@@ -113,8 +123,13 @@ class LinkFailures:
 
     def look(self, now: float) -> bool:
         """Take in what the controller sees at Unix second ``now``; whether that is news."""
-        if not self._unstable and not self.stirs():
+        drained = self._drains.advance(now)
+        if not (drained or self._unstable or self.stirs()):
             return False
+        if drained:
+            self._report_drains(now)
+            if self._avoids is not None:
+                self._avoids.avoid_links(frozenset(self._drains.closed_now))
         before = dict(self.unusable)
         self._look_at_switches(now)
         self._look_at_links(now)
@@ -126,14 +141,26 @@ class LinkFailures:
         self.unusable.update(self.broken)
         return self.unusable != before
 
+    def _report_drains(self, now: float) -> None:
+        was, self._drained = self._drained, {}
+        for element, drain in self._drains.active.items():
+            known = was.pop(element, None)
+            news = News(element, str(drain), known.since if known else now, again="is in service")
+            self._drained[element] = news if news == known else self._told(news)
+        for known in was.values():
+            self._told(replace(known, at=now))
+
     def _look_at_switches(self, now: float) -> None:
         found = self.statuses()
         self._seen_switches = self._problems(found)
         self._away = {s.name: f"{s.label} {s.problem}" for s in found if not s.connected}
-        was, wrong = self._switches_now, {}
+        was = self._switches_now
+        wrong: dict[str, News] = {}
         for status in found:
             known = was.get(status.name)
-            if status.problem and (known is None or known.reason != status.problem):
+            if status.name in self._drains.active:
+                wrong |= {} if known is None else {status.name: known}
+            elif status.problem and (known is None or known.reason != status.problem):
                 news = News(status.label, status.problem, status.since or now)
                 wrong[status.name] = self._told(news)
             elif status.problem and known is not None:
@@ -145,11 +172,15 @@ class LinkFailures:
     def _look_at_links(self, now: float) -> None:
         self._seen = found = {} if self._links is None else dict(self._links.failed_links())
         self.broken.clear()
-        was, failed = self._failed, {}
+        was = self._failed
+        failed: dict[str, News] = {}
         for link in self._topology.whole_links:
+            known = was.get(link.label)
+            if not self._drains.closed_now.keys().isdisjoint(link.hops):
+                failed |= {} if known is None else {link.label: known}
+                continue
             why = next((found[hop] for hop in link.hops if hop in found), "")
             why = self._damped(link.label, why, now)
-            known = was.get(link.label)
             if why:
                 one = _failure(link.label, why, known.since if known else now)
                 failed[link.label] = one if known else self._told(one)
@@ -157,6 +188,7 @@ class LinkFailures:
             elif known is not None:
                 self._told(replace(known, at=now))
         self._failed = failed
+        self.broken.update(self._drains.closed_now)
 
     def _damped(self, link: str, why: str, now: float) -> str:
         """Why a link is not to be used, "" where it is."""
@@ -184,10 +216,17 @@ class LinkFailures:
         return news
 
     def described(self) -> list[dict[str, Any]]:
-        """JSON-ready: link, reason, since."""
+        """Those that have failed and are in service, JSON-ready: link, reason, since."""
+        return _described(self._failed_now())
+
+    def _failed_now(self) -> list[tuple[str, News]]:
+        """The links that have failed and are in service, by their labels."""
+        out = self._drains.closed_now
+        links = {x.label: x for x in self._topology.whole_links}
         return [
-            {"link": link, "reason": one.reason.removeprefix(_HAS_FAILED), "since": one.since}
-            for link, one in list(self._failed.items())
+            (label, news)
+            for label, news in list(self._failed.items())
+            if out.keys().isdisjoint(links[label].hops)
         ]
 
     def unknown(self) -> list[Link]:
@@ -202,8 +241,17 @@ class LinkFailures:
     @property
     def problem(self) -> str:
         """In words, "" where all is well."""
-        switches = [f"{s.label} {s.problem}" for s in self.statuses() if s.problem]
-        return "; ".join([*switches, *map(str, list(self._failed.values()))])
+        out = self._drains.active
+        wrong = (s for s in self.statuses() if s.problem and s.name not in out)
+        switches = [f"{s.label} {s.problem}" for s in wrong]
+        return "; ".join([*switches, *(str(news) for _, news in self._failed_now())])
+
+
+def _described(failed: list[tuple[str, News]]) -> list[dict[str, Any]]:
+    return [
+        {"link": link, "reason": one.reason.removeprefix(_HAS_FAILED), "since": one.since}
+        for link, one in failed
+    ]
 
 
 def _failure(link: str, why: str, since: float) -> News:

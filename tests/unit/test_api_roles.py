@@ -50,6 +50,9 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("get", "/v1/counters"): ({E, OP, M}, "/v1/counters", None),
     ("get", "/metrics"): ({E, OP, M}, "/metrics", None),
     ("get", "/v1/accounting"): (EVERYBODY, "/v1/accounting", None),
+    ("get", "/v1/drains"): ({E}, "/v1/drains", None),
+    ("post", "/v1/drains"): ({E}, "/v1/drains", {"element": "r1"}),
+    ("delete", "/v1/drains/{element}"): ({E}, "/v1/drains/s1", None),
     ("get", "/v1/policies/"): (EVERYBODY, "/v1/policies/", None),
     ("post", "/v1/policies/"): ({E}, "/v1/policies/", POLICY),
     ("get", "/v1/policies/{policy_id}"): (EVERYBODY, "/v1/policies/p0", None),
@@ -83,6 +86,8 @@ def opened(rig: Rig) -> Iterator[TestClient]:
         report = {"bytes": 10**9, "seconds": 80.0, "outcome": "success"}
         path = "/v1/transits/done/release"
         assert client.post(path, json=report, headers=bearer("researcher")).status_code == 200
+        for drain in ({"element": "s1", "at": 1_030_000.0}, {"element": "s2", "at": 1_030_000.0}):
+            assert client.post("/v1/drains", json=drain, headers=bearer("engineer")).is_success
         body = {**POLICY, "name": "p0"}
         assert client.post("/v1/policies/", json=body, headers=bearer("engineer")).is_success
         saved = client.put("/v1/templates/t0", json=TEMPLATE, headers=bearer("researcher"))

@@ -68,6 +68,7 @@ LISTS = {
     "template list": None,
     "template match --min 1Mb/s": 1,
     "template show default": 1,
+    "topology drain": 1,
     "topology show": None,
     "topology show --until +1h": None,
     "transit list --all": 3,
@@ -130,6 +131,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
                 "*",
             ),
             ("template", "save", "mine", "--file", written(folder)),
+            ("topology", "drain", "s1-s2", "--at", "+48 h", "--note", "new optics"),
         ):
             adon(*words)
         (folder / "grow.py").write_text(GROW)

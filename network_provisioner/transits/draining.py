@@ -1,0 +1,117 @@
+"""Drains: links and switches that are taken out of service for maintenance.
+
+Once a drain begins, :mod:`~.rerouting` treats its links as failed: transits leave them.
+Reservations in advance move when the drain is ordered, so that their users know early.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.instants import iso
+from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit
+from network_provisioner.selection.admission import Admission
+from network_provisioner.state import circuits
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.stores.store import Store, StoreError
+from network_provisioner.topology.drains import Drain, Drains
+from network_provisioner.topology.link_failures import News
+from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.repository import Repository
+
+log = logging.getLogger(__name__)
+
+_DOCUMENT = ("network", "drains")
+
+
+@dataclass(eq=False)
+class Draining:
+    """Not thread-safe: the broker's turn is around every call. ``report`` takes the news of
+    reservations that lose their paths."""
+
+    _drains: Drains
+    _admission: Admission
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _repository: Repository
+    _store: Store
+    _report: Callable[[News], object]
+
+    def recall(self) -> None:
+        """Take over the drains that the store has. Raises StoreError."""
+        known = self._store.document(*_DOCUMENT)
+        self._drains.replace(Drain(**drain) for drain in (known.body["drains"] if known else ()))
+
+    def order(self, drain: Drain, now: float) -> Drain:
+        """Take an element out of service, or change when. Raises BrokerError ``bad_request``,
+        ``bad_time``, ``store_unavailable``, with nothing changed."""
+        drain = replace(drain, element=self._drains.check(drain.element), at=drain.at or now)
+        if drain.until and drain.until <= max(drain.at, now):
+            raise BrokerError(
+                f"the drain of {drain.element} ends at {iso(drain.until)}, expected an end after "
+                f"its start, {iso(drain.at)}, and after now",
+                "bad_time",
+            )
+        self._write([*(d for d in self._drains if d.element != drain.element), drain])
+        self._relocate(drain, now)
+        return drain
+
+    def cancel(self, element: str) -> Drain:
+        """Put an element back into service. Raises BrokerError ``bad_request`` for one without a
+        drain, ``store_unavailable``."""
+        drain = self._drains.get(element) or self._drains.get(self._drains.check(element))
+        if drain is None:
+            raise BrokerError(f"{element} is in service, expected one with a drain", "bad_request")
+        self._write([d for d in self._drains if d is not drain])
+        return drain
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All drains as :meth:`described`, the next first."""
+        return [self.described(drain) for drain in self._drains]
+
+    def described(self, drain: Drain) -> dict[str, Any]:
+        """A drain, JSON-ready, with the ids of transits that are ``on`` its links now and of those
+        that have ``reserved`` them while it lasts."""
+        affected = list(self._affected(drain))
+        on = [transit.id for transit in affected if transit.state in ON_SWITCHES]
+        later = [transit.id for transit in affected if transit.state not in ON_SWITCHES]
+        active = drain.element in self._drains.active
+        return asdict(drain) | {"active": active, "on": on, "reserved": later}
+
+    def _affected(self, drain: Drain) -> Iterator[Transit]:
+        hops = dict.fromkeys(self._drains.hops(drain.element), "")
+        for transit in list(self._active.all.values()):
+            start, end = transit.request.start, transit.grant.lease_until
+            concerned = transit.state in ON_SWITCHES or drain.overlaps(start, end)
+            if concerned and transit.state in LIVE and circuits.first_of(transit, hops):
+                yield transit
+
+    def _relocate(self, drain: Drain, now: float) -> None:
+        """Move the reservations in advance that the drain would take the path of."""
+        reason = f"{drain.element} {drain}"
+        hops = dict.fromkeys(self._drains.hops(drain.element), reason)
+        for transit in self._affected(drain):
+            link = circuits.first_of(transit, hops)
+            if link is None or transit.request.start <= now:  # it went along with another, or runs
+                continue
+            together = [transit, *self._active.pairs.mates(transit)]
+            moves = self._admission.elsewhere(together, link[0], now)
+            if moves:
+                self._lifecycle.move(moves, reason, now)
+                continue
+            warning = f"{reason}; no other path has room at the reserved time"
+            transit.grant.warnings = [*transit.grant.warnings, warning]
+            self._repository.save([transit])
+            self._report(News(f"reservation {transit.id}", f"loses its path: {warning}", now))
+
+    def _write(self, drains: list[Drain]) -> None:
+        try:
+            body = {"drains": [asdict(drain) for drain in drains]}
+            self._store.put_document(*_DOCUMENT, body, keep=1)
+        except StoreError as error:
+            raise BrokerError(str(error), "store_unavailable") from error
+        self._drains.replace(drains)
