@@ -39,13 +39,19 @@ _log = logging.getLogger(__name__)
 class Sweeper:
     """Makes the coordinator's runs come and go, in a thread of its own, about once a second."""
 
-    def __init__(self, sweep: Callable[[], None], close: Callable[[], None]) -> None:
-        self._sweep, self._close = sweep, close
+    def __init__(
+        self,
+        take_over: Callable[[], None],
+        sweep: Callable[[], None],
+        close: Callable[[], None],
+    ) -> None:
+        self._take_over, self._sweep, self._close = take_over, sweep, close
         self._thread = Background("adon-coordinator", self._run)
         self._stop = self._thread.stopping
 
     def start(self) -> None:
-        """Begin."""
+        """Begin. Raises StoreError."""
+        self._take_over()
         self._thread.start()
 
     def stop(self) -> None:
@@ -110,16 +116,21 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.measurements.disks.periods import DiskPeriods
     from monitors.measurements.metrics import RunMetrics
     from monitors.measurements.run_store import MeasuringStore
+    from monitors.measurements.shared_tasks import SharedTasks
     from monitors.measurements.tasks import Infeasible
 
     settings, topology = around.settings, around.topology
     registry = registry_of(settings, topology)
     _need_keys(around)
     store = MeasuringStore(_file(around))
+    shared = None
+    if around.store is not None and around.store.shared:
+        shared = SharedTasks(around.store)
     try:
         coordinator = Coordinator(
             AgentRegistry(agents_of(settings).values()), registry, store, around.archive,
             around.rules, around.clock, around.broker, candidate_paths_of(settings),
+            shared,
         )  # fmt: skip
     except Infeasible as error:
         store.close()
@@ -142,7 +153,9 @@ def make(around: PartContext) -> MonitoringPart:
             ),
         ],
         collectors=[RunMetrics(coordinator)] if settings.agents else [],
-        services=(Sweeper(partial(_follow, coordinator, watch), store.close),),
+        services=(
+            Sweeper(coordinator.take_over, partial(_follow, coordinator, watch), store.close),
+        ),
     )
 
 

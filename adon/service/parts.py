@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from monitors.rules import Rules
     from monitors.workflows.overview import KnownWorkflows
     from network_provisioner.broker import Broker
+    from network_provisioner.stores.store import Store
 
 
 class BackgroundService(Protocol):
@@ -44,9 +45,9 @@ class Notifier(BackgroundService, Protocol):
 @dataclass(frozen=True)
 class PartContext:
     """What a part is made of: section ``monitoring`` of adon.yml and the ``folder`` of that file,
-    the collector of section ``pool``, None without one, where the broker keeps its ``state``, the
-    ``outbox`` of the archive, for what cannot be measured again, and a ``clock`` that gives Unix
-    seconds."""
+    the collector of section ``pool``, None without one, where the broker keeps its ``state`` and
+    the ``store`` that it is in, the ``outbox`` of the archive, for what cannot be measured again,
+    and a ``clock`` that gives Unix seconds."""
 
     settings: MonitoringConfig
     collector: str | None
@@ -60,6 +61,7 @@ class PartContext:
     rules: Rules
     notifier: Notifier
     clock: Callable[[], float]
+    store: Store | None = None
 
     @cached_property
     def workflows(self) -> KnownWorkflows:

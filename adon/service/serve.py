@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from monitors.archive.outbox import Outbox
     from network_provisioner.access import Keyring
     from network_provisioner.broker import Broker
+    from network_provisioner.stores.store import Store
 
 _BACKLOG = 128
 
@@ -139,7 +140,9 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
             f"{config.controller.listen}"
         )
     try:
-        monitoring = monitoring_of(config, config_file.absolute().parent, outbox, broker, keyring)
+        monitoring = monitoring_of(
+            config, config_file.absolute().parent, outbox, broker, keyring, store=books.store
+        )
     except BaseException:
         archive.close()
         raise
@@ -192,6 +195,7 @@ def monitoring_of(
     broker: Broker,
     keyring: Keyring,
     clock: Callable[[], float] = time.time,
+    store: Store | None = None,
 ) -> Monitoring:
     """What runs beside paths, not started; files that ``config`` names are relative to ``folder``,
     and ``clock`` gives Unix seconds. Raises InputError."""
@@ -217,6 +221,7 @@ def monitoring_of(
         rules=rules_from_list(settings.access, broker.topology, Owners(archive)),
         notifier=notifier_of(settings, archive, clock, folder),
         clock=clock,
+        store=store,
     )
     return make_monitoring(around)
 

@@ -29,6 +29,7 @@ from monitors.measurements.result_validation import ValidResult, validated
 from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
 from monitors.measurements.runs import Run, RunState, after
+from monitors.measurements.shared_tasks import SharedTasks
 from monitors.measurements.task_data import Definition, known_end
 from monitors.measurements.tasks import Slot
 from monitors.rules import Rules
@@ -56,10 +57,12 @@ class Coordinator:
         clock: Callable[[], float],
         holder: PathHolder | None = None,
         paths: Mapping[str, Any] | None = None,
+        shared: SharedTasks | None = None,
     ) -> None:
         """Take up what an earlier process left in the store. ``clock`` gives Unix seconds;
         ``holder`` can hold packets to paths, and ``paths`` is how the candidate paths are measured,
-        None for not at all."""
+        None for not at all. ``shared`` has the tasks for other brokers of the same store."""
+        self._shared = shared
         self._agent_registry, self._registry, self._store = agent_registry, registry, store
         self._archive, self._rules, self._clock = archive, rules, clock
         self._lock = threading.RLock()
@@ -68,6 +71,29 @@ class Coordinator:
         self._planner = RunPlanner(registry, agent_registry, store, self._now())
         self._planner.replaced(registry.restore(store.tasks(), store.fact("schedule")), self._now())
         self.sweep()
+
+    def take_over(self) -> None:
+        """Have the tasks that the brokers share, instead of those that were added to this one: it
+        leads from now on."""
+        if self._shared is None:
+            return
+        with self._lock:
+            tasks, now = self._shared.read(), self._now()
+            mine = {e.definition.name: e.kept for e in self._registry.entries()}
+            added = {n: kept for n, kept in mine.items() if kept is not None and kept.by != BY}
+            if tasks is None:
+                for name, kept in added.items():
+                    self._shared.write(name, kept)
+                return
+            for name in added.keys() - tasks.keys():
+                with self._registry.all_or_nothing():
+                    self._planner.replaced(self._registry.delete(name), now, {name: None})
+            for name, kept in tasks.items():
+                if added.get(name) != kept:
+                    try:
+                        self._add(name, kept, now)
+                    except (InputError, BrokerError) as error:
+                        _log.warning("measurement task %s is not made: %s", name, error)
 
     def sweep(self) -> None:
         """What time brings: runs come into sight, and those of which nothing was heard are missed.
@@ -115,17 +141,20 @@ class Coordinator:
             for name, body in wanted.items():
                 same = name in mine and mine[name].body == body and not mine[name].problem
                 if not same and (name in mine or name not in entries):
-                    self._add_path(name, body, now)
+                    try:
+                        self._add(name, KeptTask(body, BY, now / 1000), now)
+                    except InputError as error:  # no room within schedule and agreement
+                        _log.info("a candidate path is not measured: %s", error)
 
-    def _add_path(self, name: str, body: Mapping[str, Any], now: int) -> None:
-        kept = KeptTask(body, BY, now / 1000)
-        try:
-            definition = self._registry.define(name, body)
-            with self._registry.all_or_nothing():
-                change = self._registry.put(definition, kept)
-                self._planner.replaced(change, now, {name: kept})
-        except InputError as error:  # there is no room for it within schedule and agreement
-            _log.info("a candidate path is not measured: %s", error)
+    def _add(self, name: str, kept: KeptTask, now: int) -> None:
+        definition = self._registry.define(name, kept.body)
+        with self._registry.all_or_nothing():
+            change = self._registry.put(definition, kept)
+            self._planner.replaced(change, now, {name: kept})
+
+    def _share(self, name: str, kept: KeptTask | None) -> None:
+        if self._shared is not None:
+            self._shared.write(name, kept)
 
     # -- agents ------------------------------------------------------------------------------
 
@@ -257,6 +286,7 @@ class Coordinator:
             kept = KeptTask(body, who.name, self._clock())
             with self._registry.all_or_nothing():
                 change = self._registry.put(definition, kept)
+                self._share(name, kept)
                 self._planner.replaced(change, self._now(), {name: kept})
             return self.task(name), before is None
 
@@ -267,7 +297,9 @@ class Coordinator:
             self.need_start(who, self._registry.get(name).definition)
             before = self.task(name)
             with self._registry.all_or_nothing():
-                self._planner.replaced(self._registry.delete(name), self._now(), {name: None})
+                change = self._registry.delete(name)
+                self._share(name, None)
+                self._planner.replaced(change, self._now(), {name: None})
             return before
 
     def need_start(self, who: Principal, definition: Definition) -> None:

@@ -277,7 +277,7 @@ def test_a_fault_does_not_end_the_sweeping(monkeypatch: pytest.MonkeyPatch) -> N
             again.set()
         raise RuntimeError("a fault of ours")
 
-    sweeper = Sweeper(sweep, lambda: None)
+    sweeper = Sweeper(lambda: None, sweep, lambda: None)
     sweeper.start()
     assert again.wait(120.0)
     sweeper.stop()
