@@ -1,11 +1,13 @@
-"""Show the broker's state, or copy it between a file and PostgreSQL."""
+"""Show and back up the broker's state, or copy it between a file and PostgreSQL."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from adon.cli.output import Column, print_json, rendered
@@ -22,21 +24,20 @@ _PLACE = "SQLite file or postgresql:// URL"
 _COLUMNS = (Column("of"), Column("kind"), Column("count", "count>"))
 
 
-def _opened(place: str, *, made: bool) -> Store:
+def _opened(place: str, *, reading: bool) -> Store:
     from network_provisioner.stores.opening import open_store
 
     check_state(place)
-    if not made and not is_database_url(place) and not Path(place).is_file():
+    if reading and not is_database_url(place) and not Path(place).is_file():
         raise InputError(f"{place}: found no such file, expected a broker's state")
-    return open_store(place)
+    return open_store(place, reading=reading)
 
 
 @NOUN.verb("show", option("place", _PLACE, "PLACE"), add_output)
 def _show(args: argparse.Namespace) -> int:
     """Count the contents of a state: transits by state, documents by kind.
 
-    PLACE is the value of 'broker.state' in adon.yml. A file that a broker uses cannot be read; ask
-    the broker instead ('adon transit list').
+    PLACE is the value of 'broker.state' in adon.yml. A broker may use it at the same time.
 
     Examples:
       adon state show adon-broker.sqlite
@@ -44,7 +45,7 @@ def _show(args: argparse.Namespace) -> int:
 
     Exit codes: 0 everything is readable; 1 something is not; 2 there is no such state.
     """
-    with closing(_opened(args.place, made=False)) as store:
+    with closing(_opened(args.place, reading=True)) as store:
         states = Counter(str(transit.state) for transit in store.each())
         documents = {kind: n for kind in store.kinds() if (n := len(store.documents(kind)))}
     kept = {"transits": dict(sorted(states.items())), "documents": documents}
@@ -72,19 +73,46 @@ def _left_out(store: Store, for_programs: bool) -> int:
 def _copy(args: argparse.Namespace) -> int:
     """Copy a state to another place, which must be empty.
 
-    Stop the broker first, because what it does meanwhile may be missing in the copy. The source
-    does not change. Passwords come from PGPASSWORD or the password file, as with PostgreSQL's own
-    programs.
+    The copy is the state at one instant. To move a broker, stop it first, because what it does
+    later is missing in the copy. The source does not change. Passwords come from PGPASSWORD or the
+    password file, as with PostgreSQL's own programs.
 
     Examples:
       adon state copy adon-broker.sqlite postgresql://adon@db.example.org/adon
-      adon state copy postgresql://adon@db.example.org/adon backup.sqlite
+      adon state copy postgresql://adon@db.example.org/adon adon-broker.sqlite
     """
+    return _copied(args, args.source, args.target)
+
+
+@NOUN.verb("backup", option("place", _PLACE, "PLACE"), option("file", "new file", "FILE"), add_json)
+def _backup(args: argparse.Namespace) -> int:
+    """Back up a state to a new SQLite file, also while brokers use it.
+
+    FILE has the state at one instant, and appears when it is complete. To restore it, stop the
+    broker and use FILE as 'broker.state', or copy it to an empty place with 'adon state copy'.
+
+    Examples:
+      adon state backup adon-broker.sqlite /backup/adon-$(date +%F).sqlite
+      adon state backup postgresql://adon@db.example.org/adon /backup/adon.sqlite
+    """
+    file = Path(args.file)
+    if file.exists():
+        raise InputError(f"{file}: found a file, expected a new name")
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: found no folder {file.parent}")
+    with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        made = Path(folder) / file.name
+        code = _copied(args, args.place, str(made))
+        os.link(made, file)  # unlike a renaming, never over what came meanwhile
+    return code
+
+
+def _copied(args: argparse.Namespace, place: str, to: str) -> int:
     from network_provisioner.stores.opening import copy_state
 
     with (
-        closing(_opened(args.source, made=False)) as source,
-        closing(_opened(args.target, made=True)) as target,
+        closing(_opened(place, reading=True)) as source,
+        closing(_opened(to, reading=False)) as target,
     ):
         transits, versions = copy_state(source, target)
     if args.json:

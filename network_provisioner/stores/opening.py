@@ -12,9 +12,10 @@ from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import PAGE, Store
 
 
-def open_store(where: str | Path, clock: SteadyClock | None = None) -> Store:
+def open_store(where: str | Path, clock: SteadyClock | None = None, reading: bool = False) -> Store:
     """The store at ``where``: a ``postgresql://`` URL or the path of an SQLite file. Whose
-    ``clock`` is wrong leads nobody who shares a database.
+    ``clock`` is wrong leads nobody who shares a database. ``reading``: only to read it as it is
+    now, also while brokers use it.
 
     Raises StoreError: it cannot be reached, is of another layout, or another broker has the file.
     """
@@ -22,8 +23,8 @@ def open_store(where: str | Path, clock: SteadyClock | None = None) -> Store:
         # Its client library is loaded where it is needed alone.
         from network_provisioner.stores.postgres import PostgresStore  # noqa: PLC0415
 
-        return PostgresStore(str(where), steady=clock)
-    return SqliteStore(where)
+        return PostgresStore(str(where), steady=clock, reading=reading)
+    return SqliteStore(where, reading=reading)
 
 
 def copy_state(source: Store, target: Store) -> tuple[int, int]:

@@ -124,9 +124,11 @@ class PostgresStore(Store):
         url: str,
         clock: Callable[[], float] = time.time,
         steady: SteadyClock | None = None,
+        reading: bool = False,
     ) -> None:
-        """Connect, and make the tables where there are none; ``clock`` dates documents. We do not
-        lead where ``steady`` and the wall clock that it is taken from differ from the database's
+        """Connect, and make the tables where there are none; ``clock`` dates documents.
+        ``reading``: only to read what is there now, also while brokers write it. We do not lead
+        where ``steady`` and the wall clock that it is taken from differ from the database's
         clock by more than :data:`MOST_SKEW_S`.
 
         The tables are made in the first schema of the session's search path. Raises StoreError.
@@ -143,7 +145,10 @@ class PostgresStore(Store):
         self._counter = 0  # the counter when it was read last
         self._doubted: dict[str, str] = {}  # whose last write may have taken effect, and its body
         try:
-            self._prepare()
+            if reading:
+                self._freeze()
+            else:
+                self._prepare()
         except StoreError:
             self.close()
             raise
@@ -163,6 +168,18 @@ class PostgresStore(Store):
             raise StoreError(
                 f"database {self._deciding.shown} has layout {layout}, expected {_LAYOUT}: "
                 "it was made by another version of ADON"
+            )
+
+    def _freeze(self) -> None:
+        """Have all questions answered as of now."""
+        with self._asking.open() as db:
+            run(db, "SELECT set_config('idle_in_transaction_session_timeout', '0', false)")
+            run(db, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            known = run(db, "SELECT to_regclass('adon_meta')")[0][0] is not None
+            layout = run(db, "SELECT layout FROM adon_meta")[0][0] if known else "none"
+        if layout != _LAYOUT:
+            raise StoreError(
+                f"database {self._asking.shown} has layout {layout}, expected {_LAYOUT}"
             )
 
     # -- the leader --------------------------------------------------------------------------

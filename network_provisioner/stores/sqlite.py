@@ -124,16 +124,23 @@ class SqliteStore(Store):
     _transits_in = "transits"
     _documents_in = "documents"
 
-    def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
-        """Open or create the file and its folder; ``clock`` dates documents. Raises StoreError."""
+    def __init__(
+        self, path: Path | str, clock: Callable[[], float] = time.time, reading: bool = False
+    ) -> None:
+        """Open or create the file and its folder; ``clock`` dates documents. ``reading``: only to
+        read the file as it is now, also while a broker writes it. Raises StoreError."""
         self._path = Path(path)
+        self._reading = reading
         self._clock = clock
         self.unreadable = {}
         self._lock = threading.Lock()
-        self._held = None if str(path) == MEMORY else self._hold()
+        self._held = None if str(path) == MEMORY or reading else self._hold()
+        where = f"{self._path.absolute().as_uri()}?mode=ro" if reading else str(self._path)
         try:
             with self._explained():
-                self._db = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
+                self._db = sqlite3.connect(
+                    where, timeout=_BUSY_S, check_same_thread=False, uri=reading
+                )
                 self._db.text_factory = _text
         except StoreError:
             self._let_go()
@@ -200,12 +207,19 @@ class SqliteStore(Store):
                 f"state file {self._path}: found an SQLite file of something else, "
                 "expected a broker's, or none"
             )
+        if self._reading:
+            self._db.execute("BEGIN")  # with the first question, all others are answered as of then
+            self._check_structure()
+            return
         use_wal(self._db, _BUSY_S)
         self._db.execute("PRAGMA synchronous = NORMAL")
         with transaction(self._db):
             for statement in _TABLES:
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {_LAYOUT}")
+        self._check_structure()
+
+    def _check_structure(self) -> None:
         if damage := _damage(self._db):
             log.error("state file %s: %s, see docs/state.md", self._path, damage)
             self.unreadable[f"state file {self._path}"] = damage

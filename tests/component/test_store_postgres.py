@@ -305,6 +305,22 @@ def test_a_database_that_was_put_back(opened: Callable[[], PostgresStore], url: 
         store.elect()
 
 
+def test_who_only_reads_sees_one_instant_and_changes_nothing(
+    opened: Callable[[], PostgresStore], url: str
+) -> None:
+    with pytest.raises(StoreError, match="has layout none, expected 2"):
+        PostgresStore(url, reading=True)
+    store = opened()
+    store.elect()
+    store.put_many([transit("a")])
+    reader = PostgresStore(url, reading=True)
+    store.put_many([transit("b")])
+    assert [t.id for t in reader.each()] == ["a"]
+    with pytest.raises(StoreError):
+        reader.put_document("policy", "p", {})
+    reader.close()
+
+
 def test_a_database_of_another_version(url: str) -> None:
     PostgresStore(url).close()
     with psycopg.connect(url) as db:

@@ -64,7 +64,19 @@ def test_what_is_no_state(place: str, said: str) -> None:
     assert said in found and "tops3cret" not in found
 
 
-def test_a_broker_that_has_the_file(file: Path) -> None:
-    store = SqliteStore(file)
-    assert "has it; expected one broker" in refusal("state", "show", str(file))
+def test_a_broker_may_use_the_state_meanwhile(file: Path, tmp_path: Path) -> None:
+    store, backup = SqliteStore(file), tmp_path / "backup.sqlite"
+    store.put_many([transit("d")])
+    reader = SqliteStore(file, reading=True)
+    store.put_many([transit("e")])
+    assert [t.id for t in reader.each()] == ["a", "b", "c", "d"]  # as it was when it was opened
+    reader.close()
+    assert "held          4" in adon("state", "show", str(file)).out
+    assert adon("state", "backup", str(file), str(backup)).out.startswith("copied 5 transits")
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert "expected a new name" in refusal("state", "backup", str(file), str(backup))
+    assert "has it; expected one broker" in refusal("state", "copy", str(backup), str(file))
+    store.put_many([transit("f")])
     store.close()
+    assert not [p.name for p in tmp_path.iterdir() if p.name.startswith(".backup")]
+    assert "held          4" in adon("state", "show", str(backup)).out
