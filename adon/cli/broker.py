@@ -28,6 +28,8 @@ def _run(args: argparse.Namespace) -> int:
 
     It serves its REST API until Ctrl-C or SIGTERM. Its rules stay on the switches until the leases
     end, so a restart or an upgrade interrupts no traffic. 'adon broker clear' removes the rules.
+    SIGHUP makes it read adon.yml again, with new links, capacities or templates; an adon.yml with
+    errors is reported in the log, and changes nothing.
 
     By default it listens on loopback. To be reachable by others, it needs TLS and tokens in
     adon.yml (docs/security.md).

@@ -92,7 +92,7 @@ def _backup(args: argparse.Namespace) -> int:
     broker and use FILE as 'broker.state', or copy it to an empty place with 'adon state copy'.
 
     Examples:
-      adon state backup adon-broker.sqlite /backup/adon-$(date +%F).sqlite
+      adon state backup adon-broker.sqlite /backup/adon-monday.sqlite
       adon state backup postgresql://adon@db.example.org/adon /backup/adon.sqlite
     """
     file = Path(args.file)

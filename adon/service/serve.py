@@ -9,10 +9,11 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from adon.config.adon_yml import load_config, used_files
 from adon.config.sections import Config, split_address
@@ -28,6 +29,7 @@ from adon.machine import syscalls
 from adon.service.leading import ALONE_S, SWITCHES_CONNECT_S, Leading
 from adon.service.wiring import make_broker, make_controller
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.topology.data import topology_from_dict
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -38,14 +40,24 @@ if TYPE_CHECKING:
     from network_provisioner.broker import Broker
     from network_provisioner.stores.store import Store
 
+log = logging.getLogger(__name__)
+
 _BACKLOG = 128
+_KEPT_SOCKET = "ADON_KEPT_SOCKET"  # its descriptor and address, from before a reload
 
 
 def listening_socket(address: str) -> socket.socket:
-    """A bound socket, so that a port in use is one clear line and not a traceback.
+    """A bound socket, so that a port in use is one clear line and not a traceback. After a reload
+    it is the one from before: whoever connects meanwhile waits and is not refused.
 
     Raises InputError naming the address.
     """
+    kept = os.environ.pop(_KEPT_SOCKET, "").partition(" ")
+    if kept[2]:
+        sock = socket.socket(fileno=int(kept[0]))
+        if kept[2] == address:
+            return sock
+        sock.close()
     host, port = split_address(address, "broker.listen")
     try:
         addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
@@ -76,7 +88,6 @@ def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
     Returns an exit code: 1 where switches were not reached. Raises AdonError.
     """
     from network_provisioner.base.controller import WatchesSwitches
-    from network_provisioner.topology.data import topology_from_dict
 
     config = load_config(config_file)
     controller = make_controller(config.controller, topology_from_dict(config.topology))
@@ -113,11 +124,41 @@ def serve(
 ) -> int:
     """Run the broker until it is told to stop; ``say`` is told in a line when it can be asked.
 
-    Returns an exit code. Raises AdonError.
+    SIGHUP has it read ``config_file`` again. Returns an exit code. Raises AdonError.
     """
     while _serve(config_file, say):
         say("broker: another one leads in its place; begins anew and follows")
     return 0
+
+
+def _reloading(config_file: Path, end: Callable[[], None]) -> Callable[[], bool]:
+    """Have SIGHUP ``end`` the service where ``config_file`` can be used; tells whether it did. On a
+    terminal the signal says that this one is closed, and ends the process."""
+    reloads: list[bool] = []
+
+    def check() -> None:
+        try:
+            config, *_ = read_settings(config_file)
+            make_controller(config.controller, topology_from_dict(config.topology))
+        except AdonError as error:
+            log.error("the configuration stays as it is: %s", error)
+            return
+        log.warning("%s is read again", config_file)
+        reloads.append(True)
+        end()
+
+    if not sys.stderr.isatty():
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=check, daemon=True).start())
+    return lambda: bool(reloads)
+
+
+def _restart(address: str, sock: socket.socket) -> NoReturn:
+    """Be the same command anew, in this process: threads of libraries cannot be stopped."""
+    sock.set_inheritable(True)
+    os.environ[_KEPT_SOCKET] = f"{sock.fileno()} {address}"
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, sys.orig_argv)
 
 
 def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
@@ -167,6 +208,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         stopped: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: stopped.append(number))
+        reloads = _reloading(config_file, lambda: setattr(web, "should_exit", True))
         sock.listen(_BACKLOG)  # from here on who asks waits for an answer and is not refused
         say(
             f"broker: {'https' if tls else 'http'}://{config.broker.listen} "
@@ -177,6 +219,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
             say(f"broker: follows {broker.leader.address}, which leads on the same database")
         for words in used_files(config, config_file):
             say(f"broker: {words}")
+        kept = sock.dup()  # uvicorn closes the other one
         web.run(sockets=[sock])
         leading.wait()
     finally:
@@ -185,6 +228,9 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         broker.stop()
         archive.close()
         sock.close()
+    if reloads() and not stopped:
+        _restart(config.broker.listen, kept)
+    kept.close()
     return leading.replaced and not stopped
 
 
