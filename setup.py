@@ -115,6 +115,7 @@ setup(
     package_data={
         "adon.dashboard": ["*.html", "*.css", "*.js", "*.svg"],
         "adon.report": ["*.css"],
+        "adon.service": ["*.yml"],
         "pegasus_hooks.tools": ["*.sh", "bin/*", "python/*.py"],
         "pegasus_hooks.plugin": ["java/**/*.java", "signatures/**/*.java"],
     },

@@ -19,6 +19,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon broker`` with its verbs."""
     verbs: Nouns[Any] = add_handler(nouns, "broker", _run, _CONFIG).add_subparsers(metavar="[VERB]")
     add_handler(verbs, "openapi", _openapi)
+    add_handler(verbs, "alerts", _alerts)
     add_handler(verbs, "clear", _clear, _CONFIG)
     _TOKEN.add(verbs)
 
@@ -109,6 +110,18 @@ def _write_secret(file: Path, text: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as opened:
         opened.write(text + "\n")
+
+
+def _alerts(args: argparse.Namespace) -> int:
+    """Print alerting rules for Prometheus; docs/runbook.md says what to do about each alarm.
+
+    Examples:
+      adon broker alerts > /etc/prometheus/adon.rules.yml
+    """
+    from importlib.resources import files
+
+    print(files("adon.service").joinpath("alerts.yml").read_text(encoding="utf-8"), end="")
+    return 0
 
 
 def _openapi(args: argparse.Namespace) -> int:
