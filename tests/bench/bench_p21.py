@@ -38,6 +38,7 @@ class Run:
     ``own_gap_s``, ``other_gap_s``  the longest time without a packet of a flow that the fault
                     concerns, and of all others, of which ``other_lost`` packets were lost
     ``back_s``      from the end of the fault until all was as before, None for never
+    ``last``        what it was that was as before last
     ``left``        what was there beside, or missing, when the transits had been given back and
                     asked for anew
     """
@@ -54,6 +55,7 @@ class Run:
     other_lost: int = 0
     back_s: float | None = None
     left: list[str] = field(default_factory=list)
+    last: str = ""
 
 
 @bench("P21")
@@ -118,6 +120,7 @@ def said(run: Run) -> str:
         f"{run.fault}, {run.bandwidth}, {run.number + 1}: {told}"
         f"gap {run.own_gap_s:.2f} s, others' {run.other_gap_s:.2f} s ({run.other_lost} lost), "
         f"as before {_seconds(run.back_s)} after it"
+        + (f", the last was {run.last[:200]}" if (run.back_s or 0) > BACK_S else "")
         + (f"; LEFT {len(run.left)}: {' | '.join(run.left[:4])}" if run.left else "")
     )
 

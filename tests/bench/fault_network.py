@@ -329,17 +329,20 @@ class Plant:
         """Those of now, by their flow."""
         return {name: self.client.get(one) for name, one in self.ids.items()}
 
-    def is_served(self) -> bool:
-        """Whether health is ok, and every transit has its path and its minimum."""
-        with contextlib.suppress(AdonError):
-            if self.client.health()["status"] != "ok":
-                return False
-            return all(
-                transit.state in ON_SWITCHES
-                and transit.grant.granted_bps >= transit.request.min_bps
-                for transit in self.transits().values()
-            )
-        return False
+    def problem(self) -> str:
+        """What health says is wrong, or which transit lacks its path or its minimum; "" for
+        nothing."""
+        try:
+            if problem := self.client.health()["problem"]:
+                return str(problem)
+            for name, transit in self.transits().items():
+                if transit.state not in ON_SWITCHES:
+                    return f"{name} is {transit.state}: {transit.reason}"
+                if transit.grant.granted_bps < transit.request.min_bps:
+                    return f"{name} has {transit.grant.granted_bps:g} b/s"
+        except AdonError as error:
+            return str(error)
+        return ""
 
     # -- what is there -----------------------------------------------------------------------
 

@@ -217,7 +217,7 @@ def fill(plant: Plant) -> None:
     with contextlib.closing(sqlite3.connect(store, timeout=10.0)) as database:
         # Or there would be room in the log.
         truncate = "PRAGMA wal_checkpoint(TRUNCATE)"
-        wait(lambda: database.execute(truncate).fetchone()[0] == 0, "room")
+        wait(lambda: "busy" if database.execute(truncate).fetchone()[0] else "", "room")
     with contextlib.suppress(OSError), (plant.folder / "store" / "full").open("wb", 0) as file:
         while True:
             file.write(bytes(4096))
@@ -376,37 +376,39 @@ def look(plant: Plant) -> Before:
     plant.release()
     bare = plant.state()
     plant.request()
-    wait(plant.is_served, "transits")
+    wait(plant.problem, "transits")
     return Before(plant.state(), bare, plant.paths())
 
 
-def wait(check: Callable[[], bool], what: str, limit_s: float = _LIMIT_S) -> float:
-    """Seconds until it is so. Raises TimeoutError."""
-    begun = time.monotonic()
-    while not check():
+def wait(problem: Callable[[], str], what: str, limit_s: float = _LIMIT_S) -> str:
+    """Until there is no problem; the last one. Raises TimeoutError."""
+    begun, last = time.monotonic(), ""
+    while words := problem():
+        last = words
         if time.monotonic() > begun + limit_s:
-            raise TimeoutError(f"no {what} within {limit_s:g} s")
+            raise TimeoutError(f"no {what} within {limit_s:g} s: {words}")
         time.sleep(_LOOK_S)
-    return time.monotonic() - begun
+    return last
 
 
-def is_as_before(plant: Plant, before: Before) -> bool:
-    """Whether all is there again. A transit on another path than before has its minimum there, and
-    the switches have its rules."""
-    if not plant.is_served():
-        return False
+def difference(plant: Plant, before: Before) -> str:
+    """What is not there again, "" for nothing. A transit on another path than before has its
+    minimum there, and the switches have its rules."""
+    if problem := plant.problem():
+        return problem
     if plant.paths() == before.paths:
-        return plant.state() == before.full
+        return " | ".join(differences(before.full, plant.state())[:4])
     with contextlib.suppress(AdonError):
-        return {*plant.ids.values()} <= {*plant.client.counters()["installed"]}
-    return False
+        missing = {*plant.ids.values()} - {*plant.client.counters()["installed"]}
+        return f"not installed: {', '.join(sorted(missing))}" if missing else ""
+    return "the broker does not say what is installed"
 
 
 def measure(plant: Plant, fault: Fault, number: int, before: Before) -> tuple[Run, Before]:
     """One fault, and what the network is like after it, with transits that are asked for anew.
     Raises TimeoutError where they get no path."""
     concerned = {name for name, on in before.paths.items() if on & set(fault.where)}
-    watch, back_s, left = Watch(plant), None, []
+    watch, back_s, left, last = Watch(plant), None, [], ""
     began = time.monotonic()
     with watch.watching():
         fault.apply(plant)
@@ -414,7 +416,7 @@ def measure(plant: Plant, fault: Fault, number: int, before: Before) -> tuple[Ru
         fault.undo(plant)
         ended = time.monotonic()
         with contextlib.suppress(TimeoutError):
-            wait(lambda: is_as_before(plant, before), "return", _LIMIT_S)
+            last = wait(lambda: difference(plant, before), "return", _LIMIT_S)
             back_s = max(0.0, time.monotonic() - ended - fault.quiet_s)
     until = time.monotonic()
     time.sleep(_SETTLED_S)
@@ -443,6 +445,7 @@ def measure(plant: Plant, fault: Fault, number: int, before: Before) -> tuple[Ru
         sum(count for count, _ in others),
         back_s,
         left,
+        last,
     )
     return run, before
 
