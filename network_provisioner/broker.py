@@ -411,14 +411,18 @@ class Broker(Queries):
 
     def submit(self, request: TransitRequest) -> tuple[Transit, bool]:
         """As :meth:`request`, and whether the transit is new."""
-        check(request)
-        with self._turn() as now:
-            known = self._find(request.id)
-            if known is None:
-                check_own(request, self._find)
-                return self._done(self._create(request, now), now), True
-            check_same(known, request)
-            return known.copy(), False
+        try:
+            check(request)
+            with self._turn() as now:
+                known = self._find(request.id)
+                if known is None:
+                    check_own(request, self._find)
+                    return self._done(self._create(request, now), now), True
+                check_same(known, request)
+                return known.copy(), False
+        except BrokerError as refusal:
+            _note_refusal(request, refusal)
+            raise
 
     def ask(self, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
         """Answer several requests together, each for itself and in their order: one turn, and one
@@ -447,6 +451,7 @@ class Broker(Queries):
             transit, new = self._transit_for(request, now)
         except BrokerError as refusal:
             error = refusal
+            _note_refusal(request, refusal)
         except StoreError as problem:
             error = BrokerError(str(problem), "store_unavailable")
         return RequestAnswer(transit, Service(), error, new)
@@ -749,3 +754,10 @@ class Broker(Queries):
         if name in self._held:
             with self._turn():
                 self._held.drop(name)
+
+
+def _note_refusal(request: TransitRequest, refusal: BrokerError) -> None:
+    user = request.user or "-"
+    log.info(
+        "refused %s %s > %s (user %s): %s", request.id, request.src, request.dst, user, refusal
+    )

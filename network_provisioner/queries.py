@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from network_provisioner.base.controller import Controller, ControllerError
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
+from network_provisioner.base.release import release
 from network_provisioner.controllers.route_table import route_table
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.ledger import Ledger
@@ -149,6 +150,7 @@ class Queries:
             "switches": list(self._switches()),
             "leads": not self.follows,
             "leader": "" if self.leader is None else self.leader.address,
+            "release": release(),
         }
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import threading
 import time
@@ -14,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from adon.cli.options import tool_options
 from adon.cli.output import Column, note, print_records
-from adon.cli.parsing import SETTINGS, Noun, add_output, config, flag, option
+from adon.cli.parsing import (
+    SETTINGS,
+    Noun,
+    add_output,
+    config,
+    flag,
+    log_as,
+    logging_options,
+    option,
+)
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
 
@@ -25,7 +33,7 @@ NOUN = Noun("agent", __doc__)
 add = NOUN.add
 
 
-@NOUN.verb("run", config("agent.yml", "agent.yml"))
+@NOUN.verb("run", config("agent.yml", "agent.yml"), logging_options)
 def _run(args: argparse.Namespace) -> int:
     """Run an agent, which asks the broker what to measure and reports the results.
 
@@ -51,7 +59,7 @@ def _run(args: argparse.Namespace) -> int:
         settings = settings_from_dict(data, args.config.absolute().parent, version)
     except InputError as error:
         raise InputError(f"{args.config}: {error}") from None
-    logging.basicConfig(level=logging.INFO, format="adon: %(message)s")
+    log_as(args)
     halt = Halt()
     for number in (signal.SIGTERM, signal.SIGINT):
         # In a thread: what a handler interrupts may hold the very lock that is needed.

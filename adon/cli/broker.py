@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.output import print_json
-from adon.cli.parsing import Noun, Nouns, add_handler, add_json, config, option
+from adon.cli.parsing import (
+    Noun,
+    Nouns,
+    add_handler,
+    add_json,
+    config,
+    log_as,
+    logging_options,
+    option,
+)
 from network_provisioner.access import Role, hash_of, new_token
 
 _TOKEN = Noun("token", "Create tokens, which say who may do what.")
@@ -17,7 +26,9 @@ _CONFIG = config("adon.yml with network, controller and addresses")
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon broker`` with its verbs."""
-    verbs: Nouns[Any] = add_handler(nouns, "broker", _run, _CONFIG).add_subparsers(metavar="[VERB]")
+    verbs: Nouns[Any] = add_handler(nouns, "broker", _run, _CONFIG, logging_options).add_subparsers(
+        metavar="[VERB]"
+    )
     add_handler(verbs, "openapi", _openapi)
     add_handler(verbs, "alerts", _alerts)
     add_handler(verbs, "clear", _clear, _CONFIG)
@@ -41,6 +52,7 @@ def _run(args: argparse.Namespace) -> int:
     """
     from adon.service.serve import serve
 
+    log_as(args)
     return serve(args.config, say=lambda line: print(line, flush=True))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.parsing import Nouns, add_handler, option
+from network_provisioner.base.daemon_log import log_to
 from network_provisioner.base.errors import InputError
 
 
@@ -33,6 +34,7 @@ def _run(args: argparse.Namespace) -> int:
     from adon.service.serve import serve
 
     split_address(args.listen, "--listen")
+    log_to(level="warning")
 
     def say(words: str) -> None:
         if f"://{args.listen}" in words:  # it listens

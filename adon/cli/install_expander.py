@@ -96,7 +96,7 @@ def text(python: str, config: Path, user: str = "") -> str:
         MARK,
         f"DAEMON_LIST = $(DAEMON_LIST) {DAEMON}",
         f"{DAEMON} = /bin/sh",
-        f'{DAEMON}_ARGS = "{" ".join(shell)} {quoted(run, ["--log", LOG])[1:]}',
+        f'{DAEMON}_ARGS = "{" ".join(shell)} {quoted(run, ["--log-file", LOG])[1:]}',
         f"MASTER_{DAEMON}_BACKOFF_CONSTANT = 1",
         f"MASTER_{DAEMON}_BACKOFF_CEILING = {AGAIN_S}",
         *([f"{DAEMON}_USERID = {user}"] if user else []),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import math
 import signal
 import threading
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from adon.cli.monitor_show import NOUN, SOURCE
 from adon.cli.options import credentials, moment_of
 from adon.cli.output import note
-from adon.cli.parsing import flag, option
+from adon.cli.parsing import flag, log_as, logging_options, option
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
 
@@ -56,6 +55,7 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
     ),
     flag("--keep", "continue when all have ended"),
     flag("--json", "print one JSON object per change, one per line"),
+    logging_options,
 )  # fmt: skip
 def _run(args: argparse.Namespace) -> int:
     """Follow workflows until all are done, failed or removed.
@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
     give_up_s = math.inf
     if args.give_up_after is not None:
         give_up_s = parse_duration(args.give_up_after, "--give-up-after")
-    logging.basicConfig(format="adon: %(message)s")
+    log_as(args)
     sources = of_all(since) if args.all_users else of_user(since) if args.me else []
     for submit_dir in args.dirs:
         submit_dir_of(submit_dir)  # refused before an archive is made

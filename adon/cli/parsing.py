@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from network_provisioner.base.daemon_log import LEVELS, log_to
 from network_provisioner.base.database_url import place
 
 DEFAULT_BROKER = "http://127.0.0.1:8470"
@@ -189,6 +190,22 @@ SETTINGS = option(
 )  # fmt: skip
 DRY_RUN = flag("--dry-run", "only show what would change")
 TEMPLATE = option("--template", "name of the template", "NAME", default="default")
+
+
+def logging_options(parser: CommandParser) -> None:
+    """``--log-level`` and ``--log-file`` of a daemon, for :func:`log_as`."""
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="info", help="what to log (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--log-file", type=Path, metavar="FILE",
+        help="log file, limited to twice 10 MB (default: standard error, or the journal)",
+    )  # fmt: skip
+
+
+def log_as(args: argparse.Namespace) -> None:
+    """Log as the options say. Raises InputError."""
+    log_to(args.log_file, args.log_level)
 
 
 def limit(most: int, default: int | None = None) -> Option:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.output import print_json
-from adon.cli.parsing import DRY_RUN, add_json, config, flag, option
+from adon.cli.parsing import DRY_RUN, add_json, config, flag, log_as, logging_options
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from condor_plugins.pool.expander.cycle import Expander
     from condor_plugins.pool.expander.decision import PoolDecision
 
-_LOG_BYTES = 10_000_000
 _LOOKED_S = 1.0
 
 CONFIG = config("adon.yml with section 'expansion'")
@@ -32,7 +31,7 @@ OPTIONS = (
     CONFIG,
     flag("--once", "run one cycle, then exit"),
     DRY_RUN,
-    option("--log", "log file (default: standard error)", "FILE", Path),
+    logging_options,
     add_json,
 )
 
@@ -54,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load_config(args.config)
     directory = Path(section_of(settings, args.config).directory)
-    say = _sayer(args.log)
+    log_as(args)
+    say = logging.getLogger("adon.pool").info
     with contextlib.nullcontext() if args.dry_run else _alone(directory), ExitStack() as held:
         expander, every_s = held.enter_context(_opened(settings, args.config, say))
         if args.once:
@@ -191,22 +191,3 @@ def _alone(directory: Path) -> Iterator[None]:
                     ) from None
                 time.sleep(0.1)
         yield
-
-
-def _sayer(log: Path | None) -> Callable[[str], None]:
-    """Tells a line, with the time. Raises InputError for a file that cannot be written."""
-    import logging.handlers
-
-    logger = logging.getLogger("adon.pool")
-    logger.propagate, logger.handlers = False, []
-    if log is None:
-        handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    else:
-        try:
-            handler = logging.handlers.RotatingFileHandler(log, maxBytes=_LOG_BYTES, backupCount=1)
-        except OSError as error:
-            raise InputError(f"{log}: {error.strerror}, expected a file to write") from None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    return logger.info

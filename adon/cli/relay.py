@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import resource
 
 from adon.cli.options import answered_records, client
 from adon.cli.output import Column
-from adon.cli.parsing import Noun, add_broker, add_output, option
+from adon.cli.parsing import Noun, add_broker, add_output, log_as, logging_options, option
 from network_provisioner.base.errors import InputError
 
 NOUN = Noun("relay", __doc__)
@@ -30,6 +29,7 @@ _COLUMNS = (
     option("--name", "name of its node in the topology", "NAME", required=True),
     option("--address", "its address on the data plane", "IP", required=True),
     option("--broker", "the broker's address", "URL", required=True),
+    logging_options,
 )
 def _run(args: argparse.Namespace) -> int:
     """Run a relay's agent near a site, which carries connections of hosts there.
@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
         )
     token, tls = from_environment(os.environ)
     broker, contexts = BrokerClient(args.broker, _TIMEOUT_S, token, tls), contexts_of(tls)
-    logging.basicConfig(level=logging.INFO, format="adon: %(message)s")
+    log_as(args)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     print(f"relay {args.name} at {address}; asks {args.broker}", flush=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from pathlib import Path
 
-from adon.cli.parsing import Nouns, add_handler, option
+from adon.cli.parsing import Nouns, add_handler, log_as, logging_options, option
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon watch``."""
     file = Path("adon-hooks.json")
     hooks = option("--hooks", "the hooks' configuration, JSON", "FILE", Path, default=file)
-    add_handler(nouns, "watch", _run, hooks)
+    add_handler(nouns, "watch", _run, hooks, logging_options)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -37,7 +36,7 @@ def _run(args: argparse.Namespace) -> int:
 
     config = hookconfig.load(args.hooks)
     folder = program.watch_folder(config, args.hooks)
-    logging.basicConfig(level=logging.INFO, format="adon: %(message)s")
+    log_as(args)
     stop = watcher.stopped()
     lock = registry.hold(folder)
     if lock is None:

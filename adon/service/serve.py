@@ -28,6 +28,7 @@ from adon.config.security import (
 from adon.machine import syscalls
 from adon.service.leading import ALONE_S, SWITCHES_CONNECT_S, Leading
 from adon.service.wiring import make_broker, make_controller
+from network_provisioner.base.daemon_log import log_to
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.topology.data import topology_from_dict
 
@@ -282,7 +283,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.tied_to is not None and not syscalls.tie_to(args.tied_to):
         return 2  # it ended while this one was starting
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to()
     try:
         code = serve(args.config)
     except AdonError as error:

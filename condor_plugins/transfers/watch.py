@@ -22,10 +22,13 @@ from condor_plugins.transfers.schedd import LocalSchedd
 from monitors.watcher import watcher
 from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import EventTail
+from network_provisioner.base.daemon_log import log_to
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookclient import client_of, expand_by_user
 from network_provisioner.client.hookconfig import HookConfig
+
+log = logging.getLogger("condor_plugins.transfers.watch")
 
 
 class EventLog:
@@ -61,11 +64,11 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         config = _config(options)
         broker = client_of(config, os.environ, options.token_file, expand_by_user)
-        watcher.log_to(options.log)
+        log_to(options.log)
     except (AdonError, OSError) as error:
         print(f"adon transfers watch: {error}", file=sys.stderr)
         return 2
-    logging.info("watching %s", options.event_log)
+    log.info("watching %s", options.event_log)
     access_point = AccessPoint(config, LocalSchedd(), EventLog(options.event_log))
     Watcher(access_point, lambda _config: broker).run(watcher.stopped(_WithParent()))
     return 0

@@ -24,6 +24,7 @@ from monitors.watcher.actions import JobFiles
 from monitors.watcher.events import ListenerOf
 from monitors.watcher.registered import RegisteredWorkflows
 from monitors.watcher.watcher import Watcher
+from network_provisioner.base.daemon_log import log_to
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
@@ -51,7 +52,7 @@ def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf, run_hook
     lock = options.lock if options.lock is not None else registry.hold(folder)
     if lock is None:
         return 0
-    watcher.log_to(folder / registry.LOG)
+    log_to(folder / registry.LOG)
     workflows = RegisteredWorkflows(folder, config, files, listener_of)
     watch(workflows, lock, watcher.stopped(), run_hook, None if options.stay else IDLE_S)
     return 0

@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Protocol
 
@@ -26,8 +25,6 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 _SETTLE_S = 0.2  # DAGMan writes many lines at a time
-_LOG_BYTES = 1 << 20
-_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
 
 OpenWatch = Callable[[Mapping[Path, Iterable[str]]], FileWatch]
 
@@ -97,12 +94,6 @@ class Watcher:
         finally:
             if opened is not None:
                 opened.close()
-
-
-def log_to(file: Path | None) -> None:
-    """Write the program's log into a file of limited size, or to standard error."""
-    handlers = [RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=1)] if file else None
-    logging.basicConfig(level=logging.INFO, handlers=handlers, format=_FORMAT)
 
 
 def stopped(stop: threading.Event | None = None) -> threading.Event:

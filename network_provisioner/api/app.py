@@ -31,6 +31,7 @@ from network_provisioner.api.problems import ErrorBody, add_errors
 from network_provisioner.api.registries import Registries
 from network_provisioner.api.turns import Turns
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.release import release
 from network_provisioner.broker import Broker
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def create_app(
     codes: tuple[int | str, ...] = (400, 401, 403, 404, 408, 409, 413, 500, 503, "default")
     app = FastAPI(
         title="ADON network broker",
-        version="1",
+        version=release(),
         description=_DESCRIPTION,
         lifespan=lifespan,
         dependencies=[Depends(given_once)],

@@ -19,6 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from network_provisioner.api.gate import TLS_NAME, App, Message, Receive, Send
+from network_provisioner.base.release import HEADER, release
 from network_provisioner.client.credentials import common_name
 
 HEAD_S = 10.0  # for the head of a request to arrive, from connecting or from the last answer
@@ -161,6 +162,7 @@ def server(app: Any, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
         log_level="warning",
         access_log=False,  # the log is no place for who asked what
         server_header=False,
+        headers=[(HEADER, release())],
         timeout_graceful_shutdown=STOP_S,
     )
     settings.load()

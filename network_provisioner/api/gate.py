@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any
@@ -25,7 +26,12 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 _ABSOLUTE = ("http://", "https://")
+_CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_AUDITED = ("/v1/drains", "/v1/policies", "/v1/templates", "/v1/tasks")
+_LONGEST = 500  # bytes of a body in the log
 _OPEN = frozenset({"/", "/openapi.json"})  # the first leads to the pages, where there are any
+
+audit = logging.getLogger(f"{__name__}.audit")
 
 
 class Gate:
@@ -72,6 +78,9 @@ class Gate:
             return
         if scope["method"] == "HEAD":  # as GET; the server sends the head of the answer alone
             scope, send = {**scope, "method": "GET"}, _without_body(send)
+        if scope["method"] in _CHANGES and scope["path"].startswith(_AUDITED):
+            body = b"".join(message.get("body", b"") for message in messages)
+            send = _audited(scope, state["principal"], body, send)
         await self._app(scope, replayed(messages, receive), send)
 
     async def _who(self, scope: Message) -> Principal:
@@ -118,6 +127,21 @@ def replayed(messages: list[Message], receive: Receive) -> Receive:
         return messages.pop(0) if messages else await receive()
 
     return replay
+
+
+def _audited(scope: Message, who: Principal, body: bytes, send: Send) -> Send:
+    """Logs who changed what, and from where, once the answer is known."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            name = f"{who.name or 'anybody'} ({who.role})"
+            at = (scope.get("client") or ("",))[0]
+            words = (scope["method"], scope["path"], body[:_LONGEST].decode("utf-8", "replace"))
+            what = " ".join(filter(None, words))
+            audit.info("%s by %s from %s: %d", what, name, at, message["status"])
+        await send(message)
+
+    return answer
 
 
 def _without_body(send: Send) -> Send:

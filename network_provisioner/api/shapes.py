@@ -406,7 +406,7 @@ class SwitchHealthAnswer(Answer):
 
 class HealthAnswer(Answer):
     """``status`` is ok or degraded; then ``problem`` says why. Of several brokers on one database
-    one ``leads``, the ``leader`` at its URL."""
+    one ``leads``, the ``leader`` at its URL. ``release`` is ADON's."""
 
     status: Literal["ok", "degraded"]
     problem: str
@@ -418,3 +418,4 @@ class HealthAnswer(Answer):
     switches: list[SwitchHealthAnswer]
     leads: bool
     leader: str
+    release: str

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import RequestAnswer, Service, Transit, TransitRequest
+from network_provisioner.base.release import HEADER, other_release
 from network_provisioner.client.http1 import (
     Answer,
     Connection,
@@ -108,6 +109,7 @@ class BrokerClient:
         self._keeps_connection = keeps_connection
         self._connection: Connection | None = None
         self._is_closed = False
+        self._release = ""  # of the broker, as its last answer says
 
     # -- transits ----------------------------------------------------------------------------
 
@@ -317,7 +319,9 @@ class BrokerClient:
             return read(answer)
         except (AttributeError, LookupError, TypeError, ValueError):
             raise BrokerError(
-                f"{self.url} answered {answer!r:.200}: is it a broker?", "bad_answer"
+                f"{self.url} answered {answer!r:.200}: is it a broker?"
+                + other_release(self._release),
+                "bad_answer",
             ) from None
 
     def reply(
@@ -331,12 +335,14 @@ class BrokerClient:
         certificate that cannot be read."""
         answer = self._answer(method, path, body, timeout_s or self._timeout_s)
         status, text = answer.status, answer.body
+        self._release = answer.headers.get(HEADER, "")
         try:
             data = json.loads(text)
             if 200 <= status < 300:
                 return Reply(data, answer.requested_at, answer.answered_at)
             error = data["error"]
-            refusal = BrokerError(str(error["message"]), str(error["code"]))
+            message = str(error["message"]) + other_release(self._release)
+            refusal = BrokerError(message, str(error["code"]))
         except (ValueError, RecursionError):
             raise BrokerError(
                 f"{self.url} answered {status} with {text[:80]!r}, expected JSON: is it a broker?",

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from network_provisioner.base.clock import move_times
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
     LIVE,
     ON_SWITCHES,
@@ -31,6 +32,7 @@ from network_provisioner.base.model import (
     TransitRelay,
     TransitState,
 )
+from network_provisioner.base.units import format_rate, format_size
 from network_provisioner.policies.accounting import meter
 from network_provisioner.selection.breakeven import SetupTimes
 from network_provisioner.selection.push import Reroute
@@ -110,6 +112,7 @@ class Lifecycle:
             else:
                 self._repository.write([transit])
                 self._active.enter(transit)
+                _note("queued", transit)
         self._active.waitlist.waits_for(transit, verdict.claims(), now)
 
     def hold(
@@ -153,9 +156,11 @@ class Lifecycle:
                 self._ledger.admit(old)
             transit.assign(was)
             raise
+        _note("granted", transit)
         if was.state in ON_SWITCHES:
             self._take_off(transit)
         for other in moved:
+            _note("moved", other)
             if other.state in ON_SWITCHES:
                 self._desired.put(other, now)
         self._active.enter(transit)
@@ -207,6 +212,8 @@ class Lifecycle:
                 return
         self._moved += (transit for transit in moved if transit.state in ON_SWITCHES)
         self._repository.save(moved)
+        for transit in moved:
+            _note("moved", transit)
         for held in filter(None, was):
             self._room_on(held)
 
@@ -239,6 +246,7 @@ class Lifecycle:
             raise
         self._active.enter(transit)
         self._starts.append(Start(transit, TransitState.FAILED))
+        _note("opened", transit)
 
     def start_due(self, now: float) -> None:
         """Have those installed whose start has come."""
@@ -297,6 +305,8 @@ class Lifecycle:
                 raise
             raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
         self._active.enter(transit)
+        if wanted.request != was.request:
+            _note("changed", transit)
         if held is not None and (ways or (end is not None and end < held.end)):
             self._room_on(held)
 
@@ -347,6 +357,7 @@ class Lifecycle:
         transit.state = state
         transit.grant.earliest, transit.grant.blocking = 0.0, []
         (write or self._repository.save)([transit])
+        _note("refused" if state is TransitState.BEST_EFFORT else state, transit)
         self._named_at.pop(transit.id, None)
         self._free(transit.id)
         self._active.leave(transit)
@@ -378,6 +389,7 @@ class Lifecycle:
         transit.grant.lease_until, transit.reason = lease_until, reason
         self._active.enter(transit)
         self._repository.save([transit])
+        _note("queued", transit)
 
     def _free(self, transit_id: str) -> None:
         freed = self._ledger.release(transit_id)
@@ -648,3 +660,24 @@ class Lifecycle:
         self._active.waitlist.unsettle()
         self._desired.move_time(by_s)
         self._repository.save(transits)
+
+
+def _note(what: str, transit: Transit) -> None:
+    """One line of the log: who asked for what, what it has, and why."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    request, grant, usage = transit.request, transit.grant, transit.usage
+    words = [what, transit.id, request.src, ">", request.dst]
+    if request.min_bps:
+        words.append(f"at least {format_rate(request.min_bps)}")
+    if grant.path:
+        paths = [part.path for part in grant.parts] or [grant.path]
+        words.append("over " + " and ".join("-".join(path) for path in paths))
+    if request.start:
+        words.append(f"from {iso(request.start)}")
+    if grant.lease_until and transit.state in LIVE:
+        words.append(f"until {iso(grant.lease_until)}")
+    if usage.bytes:
+        words.append(f"after {format_size(usage.bytes)} in {usage.seconds:.1f} s")
+    words.append(f"(user {request.user or '-'}, {request.template}): {transit.reason}")
+    log.info("%s", " ".join(words))

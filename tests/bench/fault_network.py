@@ -49,6 +49,7 @@ LINKS = {
     "west45": ("s4", "s5"), "west51": ("s5", "s1"), "branch": ("s3", "s6"),
 }  # fmt: skip
 """A ring whose first side is two parallel links, and a branch."""
+_PAST = "is changed again and again"  # by the faults before: health says so for a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,11 +331,12 @@ class Plant:
         return {name: self.client.get(one) for name, one in self.ids.items()}
 
     def problem(self) -> str:
-        """What health says is wrong, or which transit lacks its path or its minimum; "" for
+        """What health says is wrong now, or which transit lacks its path or its minimum; "" for
         nothing."""
         try:
-            if problem := self.client.health()["problem"]:
-                return str(problem)
+            problem = str(self.client.health()["problem"])
+            if problem and _PAST not in problem:
+                return problem
             for name, transit in self.transits().items():
                 if transit.state not in ON_SWITCHES:
                     return f"{name} is {transit.state}: {transit.reason}"

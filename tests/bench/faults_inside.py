@@ -324,7 +324,8 @@ class Watch:
                 before = count
             with self.plant.log.open() as log:
                 log.seek(read)
-                lines = [line.strip() for line in log.readlines() if not line.startswith("broker:")]
+                told = (line.partition(" WARNING ")[2].strip() for line in log.readlines())
+                lines = [*filter(None, told)]
                 read = log.tell()
             reports = lines or reports
             self.reports += len(lines)

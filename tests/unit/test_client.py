@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -51,6 +52,19 @@ def test_every_call_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
     ended = client.release(name, 10**9, 80.0, "success")
     assert (ended.state, ended.usage.goodput_bps) == (TransitState.RELEASED, 1e8)
     assert client.release(name) == ended
+
+
+def test_another_release_is_named_with_errors(
+    client: BrokerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said() -> str:
+        with pytest.raises(BrokerError) as refusal:
+            client.get("nobody")
+        return str(refusal.value)
+
+    assert "ADON" not in said()
+    monkeypatch.setattr("network_provisioner.base.release.release", lambda: "9.9")
+    assert re.search(r"\(the broker is ADON [0-9.]+\w*, this is ADON 9.9\)$", said())
 
 
 def test_asking_for_several_over_a_real_server(client: BrokerClient, rig: Rig) -> None:

@@ -211,7 +211,7 @@ def test_condor_master_runs_the_expander_and_stops_it(
     assert (shell, script, log) == ("-c", 'exec "$@" 2>>"$0"', "$(LOG)/AdonExpanderLog")
     assert run == [
         *("-I", "-m", "adon", "pool", "run", "--config", str(config)),
-        *("--log", "$(LOG)/AdonExpanderLog"),
+        *("--log-file", "$(LOG)/AdonExpanderLog"),
     ]
     assert main(install) == 0
     assert "nothing to do" in capsys.readouterr().out
