@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
+from functools import lru_cache
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -32,12 +33,32 @@ class _Lines(logging.Formatter):
         if self._for_journal:
             head = f"<{_PRIORITIES.get(record.levelno, 2)}>"
         else:
-            at = datetime.fromtimestamp(record.created, UTC).astimezone()
-            head = f"{at.isoformat(timespec='milliseconds')} {record.levelname} "
+            head = f"{_time(int(record.created), int(record.msecs))} {record.levelname} "
         lines = [printable(record.getMessage())]
         if record.exc_info:
             lines += self.formatException(record.exc_info).splitlines()
         return "\n".join(head + line for line in lines)
+
+
+@lru_cache(maxsize=1)
+def _second(at: int) -> tuple[str, str]:
+    """A second in local time, and what that differs from UTC by."""
+    text = datetime.fromtimestamp(at, UTC).astimezone().isoformat()
+    return text[:-6], text[-6:]
+
+
+def _time(at: int, msecs: int) -> str:
+    second, offset = _second(at)
+    return f"{second}.{msecs:03d}{offset}"
+
+
+class _File(RotatingFileHandler):
+    """Looks how long the file is, instead of how long it would be."""
+
+    def shouldRollover(self, record: logging.LogRecord) -> int:
+        """Whether to go on in another file."""
+        stream = self.stream
+        return int(stream is not None and os.fstat(stream.fileno()).st_size >= self.maxBytes)
 
 
 def log_to(file: Path | None = None, level: str = "info") -> None:
@@ -53,7 +74,7 @@ def log_to(file: Path | None = None, level: str = "info") -> None:
         handler: logging.Handler = (
             logging.StreamHandler(sys.stderr)
             if file is None
-            else RotatingFileHandler(file, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8")
+            else _File(file, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8")
         )
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}, expected a file for the log") from None
