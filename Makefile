@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight test-openstack check bench clean
+.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight test-openstack check bench package clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
@@ -47,6 +47,9 @@ check: setup ## check format, lint and types
 
 bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, TRACES=DIR is for P1
 	@$(TIED) $(PYTHON) -m tests.bench $(if $(ONLY),--only $(ONLY))
+
+package: setup ## build a Debian package, dist/adon_*.deb
+	@$(TIED) packaging/build-deb
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
 	@[ ! -x .venv/bin/python ] || .venv/bin/python -m examples.testbed.procs .adon

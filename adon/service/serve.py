@@ -153,6 +153,14 @@ def _reloading(config_file: Path, end: Callable[[], None]) -> Callable[[], bool]
     return lambda: bool(reloads)
 
 
+def _notify(state: str) -> None:
+    """Tell systemd, where it started this service (sd_notify(3))."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+            notified.sendto(state.encode(), place.replace("@", "\0", 1))
+
+
 def _restart(address: str, sock: socket.socket) -> NoReturn:
     """Be the same command anew, in this process: threads of libraries cannot be stopped."""
     sock.set_inheritable(True)
@@ -220,6 +228,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
             say(f"broker: follows {broker.leader.address}, which leads on the same database")
         for words in used_files(config, config_file):
             say(f"broker: {words}")
+        _notify("READY=1")
         kept = sock.dup()  # uvicorn closes the other one
         web.run(sockets=[sock])
         leading.wait()

@@ -385,7 +385,7 @@ class BrokerClient:
                 what += "; it may ask for a certificate of ours (ADON_CERTIFICATE, ADON_KEY)"
             raise BrokerError(f"the broker at {self.url} cannot be reached: {what}") from error
 
-    def _exchange(self, request: bytes, deadline: Deadline) -> Answer:
+    def _exchange(self, request: bytes, deadline: Deadline, is_last: bool = False) -> Answer:
         kept = self._connection
         if kept is not None and kept.has_ended():
             self._drop(kept)
@@ -398,14 +398,14 @@ class BrokerClient:
                 raise ConnectionAbortedError("this client was closed")
             return connection.exchange(request, deadline, self._clock)
         except ConnectionError:
-            # The broker closed what was kept at the same time. It knows requests by their ids:
-            # what it is asked twice it does once.
-            if kept is None or connection.n_bytes:
+            # The broker closed what was kept, or begins anew. It knows requests by their ids: what
+            # it is asked twice it does once.
+            if self._is_closed or connection.n_bytes or (is_last and kept is None):
                 raise
         finally:
             if self._is_closed or not (self._keeps_connection and connection.is_usable):
                 self._drop(connection)
-        return self._exchange(request, deadline)
+        return self._exchange(request, deadline, is_last=True)
 
     def _drop(self, connection: Connection) -> None:
         connection.close()

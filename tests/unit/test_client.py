@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,19 +112,17 @@ def test_refusals_carry_the_code_of_the_broker(
 
 @contextmanager
 def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that treats its first connection as ``answer`` does."""
+    """A server that treats its connections as ``answer`` does, one after another."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        try:
-            connection, _ = listening.accept()
-        except OSError:
-            return
-        with connection:
+        while True:
             try:
-                answer(connection)
+                connection, _ = listening.accept()
             except OSError:
-                return  # the client has gone, as it should
+                return
+            with connection, suppress(OSError):  # the client has gone, as it should
+                answer(connection)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -134,6 +132,18 @@ def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
         thread.join(FOR_EVER_S)
+
+
+def test_a_broker_that_begins_anew_is_asked_again() -> None:
+    number = count(1)
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        if next(number) == 2:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with server(answer) as url:
+        assert BrokerClient(url, FOR_EVER_S).health() == {}
 
 
 def failure(url: str, timeout_s: float = FOR_EVER_S) -> BrokerError:
