@@ -49,9 +49,11 @@ async function asked(path, options) {
   const told = Date.parse(answer.headers.get("Date") || "") / 1000 + 0.5; // it has whole seconds
   const off = told - Date.now() / 1000;
   if (Number.isFinite(off)) skew = Math.abs(off) > 2 ? off : 0;
-  if (!answer.ok) throw await refusal(answer);
+  if (!answer.ok && answer.status !== 304) throw await refusal(answer);
   return answer;
 }
+
+const kept = new Map(); // the last answer of each path, and its ETag
 
 function address(path, parameters) {
   const all = Object.entries(parameters || {}).flatMap(([k, v]) =>
@@ -62,9 +64,16 @@ function address(path, parameters) {
   return query ? `${path}?${query}` : path;
 }
 
-/** JSON of a GET. Throws ApiError. */
+/** JSON of a GET, for reading alone: it may be the same as the last time. Throws ApiError. */
 export async function get(path, parameters, signal) {
-  return (await asked(address(path, parameters), { headers: headers(), signal })).json();
+  const known = kept.get(path);
+  const more = known ? { "If-None-Match": known.tag } : {};
+  const answer = await asked(address(path, parameters), { headers: headers(more), signal });
+  if (answer.status === 304) return known.data;
+  const data = await answer.json();
+  const tag = answer.headers.get("ETag");
+  if (tag) kept.set(path, { tag, data });
+  return data;
 }
 
 /** JSON of a POST. Throws ApiError. */

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from prometheus_client.registry import Collector
+from starlette.middleware.gzip import GZipMiddleware
 
 from network_provisioner.access import Keyring
 from network_provisioner.api import (
@@ -30,6 +31,7 @@ from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
 from network_provisioner.api.registries import Registries
 from network_provisioner.api.turns import Turns
+from network_provisioner.api.unchanged import Unchanged
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.release import release
 from network_provisioner.broker import Broker
@@ -94,6 +96,8 @@ def create_app(
         redirect_slashes=False,  # a redirection is no answer in our shape
     )
     ring = keyring if keyring is not None else Keyring((), time.time)
+    app.add_middleware(Unchanged)
+    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=1)
     app.add_middleware(Forward, broker=broker, trust=trust or Trust(), pages=tuple(pages))
     app.add_middleware(
         Gate,

@@ -50,7 +50,7 @@ _PIECE = 64 * 1024
 # Of this connection, not of the request; and by which the leader would take us for a browser.
 _NOT_PASSED = frozenset(
     b"connection keep-alive te trailer transfer-encoding upgrade host content-length expect origin "
-    b"sec-fetch-site sec-fetch-mode sec-fetch-dest date".split()
+    b"sec-fetch-site sec-fetch-mode sec-fetch-dest date x-adon-release".split()
 )
 T = TypeVar("T")
 Headers = Iterable[tuple[bytes, bytes]]
