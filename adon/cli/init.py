@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pegasus_hooks.install.edits import FileEdit
 
 _LOOPBACK, _SWITCHES = "127.0.0.1:8470", "0.0.0.0:6653"
+_ALL = ("0.0.0.0", "[::]")
+_SERVICE = Path("/etc/adon"), "/var/lib/adon"  # configuration and state of the package
 _QUIET = 0.4  # of the time to listen: Open vSwitch tries again after 8 s at most
 _TC_S = 20.0
 _MORE = """
@@ -125,10 +127,10 @@ def _find(args: argparse.Namespace) -> Facts:
     addresses = [dtn.address for dtns in sites.values() for dtn in dtns]
     facts = Facts(sites, *_listen(args, addresses))
     macs = found.neighbours()
-    for site in sites.keys() - facts.attached.keys():
-        for dtn in sites[site]:
+    for site, dtns in sites.items():
+        for dtn in (dtn for dtn in dtns if dtn not in facts.attached.get(site, ())):
             mac = f" (MAC {macs[dtn.address]})" if dtn.address in macs else ""
-            note(f"site {site}: {dtn.address}{mac} answers at no port of one switch; left out")
+            note(f"site {site}: {dtn.address}{mac} is at no port of its site; left out")
     if len(facts.attached) < 2:
         raise InputError(
             f"found {len(facts.attached)} sites at ports of switches, expected two at least: each "
@@ -215,6 +217,8 @@ def _choose(args: argparse.Namespace, facts: Facts) -> tuple[Choices, list[FileE
         before.broker.listen if before else _LOOPBACK,
     )
     host, _ = split_address(reach, "--reach")
+    if host in _ALL:
+        raise InputError(f"--reach: found {reach}, expected the name or address that others use")
     secure = not is_loopback(host)
     edits: list[FileEdit] = []
     tokens: list[dict[str, Any]] = []
@@ -223,9 +227,10 @@ def _choose(args: argparse.Namespace, facts: Facts) -> tuple[Choices, list[FileE
             args.config.absolute().parent, facts.attached, f"https://{reach}", host.strip("[]")
         )
     execute = shlex.split(args.execute)
+    of_package, state = _SERVICE
     choices = Choices(
         names, args.switches, reach, frozenset(shared), _devices(facts.network, execute), execute,
-        secure, tokens,
+        secure, state if args.config.absolute().parent == of_package else "", tokens,
     )  # fmt: skip
     return choices, edits
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import PurePath
 from typing import Any
 
 import yaml
@@ -44,6 +45,7 @@ class Facts:
 class Choices:
     """What people answered. ``names`` of switches by datapath id; ``shared`` are links, by the
     names of their ends, that others use too; ``devices`` are network devices that tc reaches;
+    ``folder`` is where the broker keeps its files, "" for that of adon.yml;
     ``tokens`` are entries by the file of each."""
 
     names: Mapping[int, str]
@@ -53,6 +55,7 @@ class Choices:
     devices: frozenset[str] = frozenset()
     execute: Sequence[str] = ()
     secure: bool = False
+    folder: str = ""
     tokens: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
 
@@ -163,7 +166,8 @@ def rendered(facts: Facts, choices: Choices) -> str:
         lines.append("  bandwidth: auto")
     lines += ["", "broker:", f"  listen: {_flow(choices.broker_listen)}"]
     lines.append("  # Relative paths count from the folder of this file.")
-    lines += ["  state: adon-broker.sqlite", "  archive: adon-archive.sqlite"]
+    for key, name in (("state", "adon-broker.sqlite"), ("archive", "adon-archive.sqlite")):
+        lines.append(f"  {key}: {_flow(str(PurePath(choices.folder, name)))}")
     if choices.secure:
         lines += ["", "# Who may ask: docs/security.md. Each token is in the file of its name."]
         lines += ["security:", "  tls: {certificate: broker.pem, key: broker.key}", "  tokens:"]

@@ -55,6 +55,7 @@ def test_a_configuration_of_what_was_found() -> None:
     assert (between.ports, between.devices) == ({"s1": 10, "s2": 10}, {"s1": "s1-a", "s2": "s2-a"})
     assert (access.ports, access.devices) == ({"s1": 1}, None)
     assert unknown.capacity_bps == 1e9
+    assert "  state: adon-broker.sqlite\n" in text
     assert "# link tacc-s2: no port says its speed, 1 Gb/s assumed" in text
     assert "# round trip from here: 20 ms" in text
 

@@ -48,6 +48,7 @@ def test_from_a_site_catalog_to_a_granted_transit(network: Network, tmp_path: Pa
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert "transit tacc to mu: granted on tacc > s2 > s1 > mu, and released" in done.stdout
     config = load_config(tmp_path / "adon.yml")
+    assert not Path(config.broker.state).exists()
     made = topology_from_dict(config.topology)
     assert {name: made.nodes[name].mac for name in sites} == {n: h.mac for n, h in sites.items()}
     overlay = LAYOUT.link("l2")
