@@ -106,6 +106,7 @@ setup(
         "adon",
         "adon.cli",
         "adon.config",
+        "adon.init",
         "adon.dashboard",
         "adon.machine",
         "adon.service",

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.output import Column, print_records
+from adon.cli.output import Column, note, print_records
 from adon.cli.parsing import Nouns, add_command, add_output
 from adon.machine import box
 from network_provisioner.base.database_url import is_database_url
@@ -59,6 +59,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--config", type=Path, metavar="FILE",
         help="also check this configuration (default: ./adon.yml, if it exists)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fix", action="store_true",
+        help="first make missing folders of state and archive, and close both to other users",
     )  # fmt: skip
     add_output(parser)
 
@@ -295,7 +299,7 @@ def _broker(config: Config) -> BrokerClient:
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.credentials import from_environment
 
-    url = os.environ.get("ADON_BROKER", f"http://{config.broker.listen}")
+    url = os.environ.get("ADON_BROKER", config.broker_url)
     return BrokerClient(url, _ASKED_S, *from_environment(os.environ))
 
 
@@ -365,6 +369,8 @@ def _file(path: Path, is_state: bool) -> tuple[str, bool]:
 
 def _run(args: argparse.Namespace) -> int:
     config = args.config or (Path("adon.yml") if Path("adon.yml").is_file() else None)
+    if args.fix and config is not None:
+        _fix(config)
     results = list(findings(config))
     healthy = all(f.ok or not f.needed for f in results)
     rows = [asdict(f) for f in results]
@@ -372,6 +378,15 @@ def _run(args: argparse.Namespace) -> int:
     document = {"healthy": healthy, "findings": rows}
     print_records(args, columns, rows, document=document, text=lambda _: _text(results, healthy))
     return 0 if healthy else 1
+
+
+def _fix(file: Path) -> None:
+    from adon.config.adon_yml import load_config
+    from adon.config.repairs import repair
+
+    with contextlib.suppress(AdonError):  # told as a finding
+        for line in repair(load_config(file)):
+            note(line)
 
 
 def _text(results: Sequence[CheckResult], healthy: bool) -> str:

@@ -21,9 +21,9 @@ from adon.cli.parsing import CommandParser
 from network_provisioner.base.errors import AdonError
 
 NOUNS = (
-    "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template", "policy",
-    "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive", "measure",
-    "transfer", "relay",
+    "doctor", "init", "site", "plan", "monitor", "broker", "topology", "transit", "template",
+    "policy", "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive",
+    "measure", "transfer", "relay",
 )  # fmt: skip
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\

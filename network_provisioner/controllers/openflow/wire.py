@@ -335,7 +335,9 @@ def port_descriptions_request() -> Any:
     return PARSER.OFPPortDescStatsRequest(_PROTOCOL, 0)
 
 
-def punt(eth_type: int, cookie: int, seconds: int, priority: int = 0xFFFF, **match: int) -> Any:
+def punt(
+    eth_type: int, cookie: int, seconds: int, priority: int = 0xFFFF, **match: int | str
+) -> Any:
     """A rule that sends frames of a type to the controller, whole, for some seconds."""
     send = PARSER.OFPActionOutput(OFP.OFPP_CONTROLLER, OFP.OFPCML_NO_BUFFER)
     return PARSER.OFPFlowMod(

@@ -1,0 +1,87 @@
+"""The files that ``adon init`` writes, all at once: adon.yml, tokens, a certificate, a folder for
+each agent. Tokens and certificates that are there are kept."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from adon.init.plan import agent_file
+from network_provisioner.access import Role, hash_of, new_token
+from network_provisioner.base.errors import InputError
+from network_provisioner.client.credentials import read_token
+from pegasus_hooks.install.edits import FileEdit, read
+
+CERTIFICATE, KEY, ENGINEER = "broker.pem", "broker.key", "engineer.token"
+_DAYS = "825"
+_SECRET = 0o600
+_OPENSSL_S = 60.0
+
+
+def config_edits(file: Path, text: str, clock: Callable[[], float] = time.time) -> list[FileEdit]:
+    """The configuration, after a copy of one that is there and says something else."""
+    before = read(file)
+    edit = FileEdit(file, before, text.encode())
+    if before is None or not edit.needed:
+        return [edit]
+    copy = file.with_name(f"{file.name}.{time.strftime('%Y%m%d-%H%M%S', time.gmtime(clock()))}")
+    return [FileEdit(copy, read(copy), before, f"a copy of {file.name} as it was", _SECRET), edit]
+
+
+def secret_edits(
+    folder: Path, sites: Iterable[str], url: str, host: str
+) -> tuple[list[FileEdit], list[dict[str, Any]]]:
+    """Token of an engineer, certificate for ``host``, a folder for each site's agent; and the
+    entries of the tokens in adon.yml. Raises InputError."""
+    edits, entries = [], []
+
+    def token(file: Path, name: str, role: Role) -> None:
+        before = read(file)
+        secret = new_token() if before is None else read_token(file)
+        after = f"{secret}\n".encode() if before is None else before
+        edits.append(FileEdit(file, before, after, f"the token of {name}", _SECRET))
+        entries.append({"name": name, "role": str(role), "sha256": hash_of(secret)})
+
+    token(folder / ENGINEER, "engineer", Role.ENGINEER)
+    pem, key = read(folder / CERTIFICATE), read(folder / KEY)
+    made = (pem, key) if pem is not None and key is not None else new_certificate(host)
+    edits.append(FileEdit(folder / CERTIFICATE, pem, made[0], f"a certificate for {host}"))
+    edits.append(FileEdit(folder / KEY, key, made[1], "its key", _SECRET))
+    for site in sites:
+        own = folder / "agents" / quote(site, safe="")
+        token(own / "token", site, Role.AGENT)
+        settings = agent_file(site, url).encode()
+        edits.append(FileEdit(own / "agent.yml", read(own / "agent.yml"), settings))
+        copy = own / CERTIFICATE
+        edits.append(FileEdit(copy, read(copy), made[0], f"a copy of {CERTIFICATE}"))
+    return edits, entries
+
+
+def new_certificate(host: str) -> tuple[bytes, bytes]:
+    """A certificate that signs itself, for a host name or address, and its key, as PEM. Raises
+    InputError."""
+    try:
+        kind = f"IP:{ip_address(host)}"
+    except ValueError:
+        kind = f"DNS:{host}"
+    with tempfile.TemporaryDirectory() as folder:
+        pem, key = Path(folder) / CERTIFICATE, Path(folder) / KEY
+        words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        words += ["-nodes", "-days", _DAYS, "-subj", "/CN=adon broker"]
+        words += ["-addext", f"subjectAltName={kind}", "-out", str(pem), "-keyout", str(key)]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, check=False, timeout=_OPENSSL_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InputError(f"openssl: {error}, expected it for the certificate") from None
+        if done.returncode:
+            why = (done.stderr.strip().splitlines() or ["it failed"])[-1]
+            raise InputError(f"openssl: no certificate for {host}: {why}")
+        return pem.read_bytes(), key.read_bytes()

@@ -1,0 +1,141 @@
+"""What ``adon init`` makes of what it found."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_world import adon
+
+from adon.config.adon_yml import load_config, parse_config
+from adon.config.security import check_exposure, keyring_of, tls_context
+from adon.init.files import config_edits, secret_edits
+from adon.init.plan import Choices, Facts, default_names, rendered
+from adon.init.sites import Dtn, given_sites, hosts_of_urls, read_neighbours
+from network_provisioner.base.errors import InputError
+from network_provisioner.controllers.openflow import scan
+from network_provisioner.controllers.openflow.scan import HostPort
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.discovery import Discovered, Port
+from pegasus_hooks.install.edits import carry_out
+
+FOUND = Discovered(
+    {
+        1: {1: Port("s1-mu", True, 1e9), 10: Port("s1-a", True, 4e9)},
+        2: {2: Port("s2-tacc", True), 10: Port("s2-a", True, 2e9)},
+    },
+    frozenset({((1, 10), (2, 10))}),
+)
+FACTS = Facts(
+    {
+        "mu": [Dtn("10.0.0.1", "dtn.mu.edu", 0.02), Dtn("10.0.0.3")],
+        "tacc": [Dtn("10.0.0.2")],
+        "off": [Dtn("10.0.0.9")],
+    },
+    FOUND,
+    {
+        "10.0.0.1": HostPort("02:00:00:00:00:01", (1, 1)),
+        "10.0.0.3": HostPort("02:00:00:00:00:03", (1, 1)),
+        "10.0.0.2": HostPort("02:00:00:00:00:02", (2, 2)),
+    },
+)
+CHOICES = Choices({1: "s1", 2: "s2"}, "0.0.0.0:6653", devices=frozenset({"s1-a", "s2-a"}))
+
+
+def test_a_configuration_of_what_was_found() -> None:
+    text = rendered(FACTS, replace(CHOICES, shared=frozenset({"s1-s2"})))
+    network = topology_from_dict(parse_config(yaml.safe_load(text), "adon.yml").topology)
+    assert network.sites == ["mu", "tacc"]  # the third answered at no port
+    assert [host.address for host in network.nodes["mu"].hosts] == ["10.0.0.1", "10.0.0.3"]
+    between, access, unknown = network.whole_links
+    assert between.capacity_bps == 1e9  # half of what the slower port reports
+    assert (between.ports, between.devices) == ({"s1": 10, "s2": 10}, {"s1": "s1-a", "s2": "s2-a"})
+    assert (access.ports, access.devices) == ({"s1": 1}, None)
+    assert unknown.capacity_bps == 1e9
+    assert "  state: adon-broker.sqlite\n" in text
+    assert "# link tacc-s2: no port says its speed, 1 Gb/s assumed" in text
+    assert "# round trip from here: 20 ms" in text
+
+
+def test_switches_keep_the_names_that_they_have() -> None:
+    assert default_names(FOUND, {}) == {1: "s1", 2: "s2"}
+    before = {"nodes": [{"name": "s1", "kind": "switch", "dpid": 2}], "links": []}
+    assert default_names(FOUND, before) == {1: "s2", 2: "s1"}
+
+
+def test_others_reach_the_broker_by_tokens_and_certificate(tmp_path: Path) -> None:
+    url = "https://192.0.2.1:8470"
+    edits, tokens = secret_edits(tmp_path, FACTS.attached, url, "192.0.2.1")
+    choices = replace(CHOICES, broker_listen="192.0.2.1:8470", secure=True, tokens=tokens)
+    file = tmp_path / "adon.yml"
+    carry_out([*edits, *config_edits(file, rendered(FACTS, choices))])
+    config = load_config(file)
+    check_exposure(config, keyring_of(config))
+    assert config.security.tls is not None and tls_context(config.security.tls)
+    agent = tmp_path / "agents" / "mu"
+    for secret in ("engineer.token", "broker.key", "agents/mu/token"):
+        assert stat.S_IMODE((tmp_path / secret).stat().st_mode) == 0o600
+    assert yaml.safe_load((agent / "agent.yml").read_text())["broker"] == url
+    again, same = secret_edits(tmp_path, FACTS.attached, url, "192.0.2.1")
+    assert same == tokens and not any(edit.needed for edit in again)
+
+
+def test_a_configuration_that_is_there_is_kept_as_a_copy(tmp_path: Path) -> None:
+    file = tmp_path / "adon.yml"
+    file.write_text("old\n")
+    copy, edit = config_edits(file, "new\n", clock=lambda: 0.0)
+    carry_out([copy, edit])
+    assert file.read_text() == "new\n"
+    assert (tmp_path / "adon.yml.19700101-000000").read_text() == "old\n"
+
+
+def test_hosts_of_catalogs_and_options() -> None:
+    pairs = [
+        ("mu", "gsiftp://dtn.mu.edu:2811/a"), ("mu", "https://dtn.mu.edu/b"), ("local", "file:///c"),
+        ("mu", "scp://ada@io.mu.edu/d"), *given_sites(["tacc=192.0.2.7"]), ("bad", "http://[x"),
+    ]  # fmt: skip
+    assert hosts_of_urls(pairs) == {
+        "mu": ["dtn.mu.edu", "io.mu.edu"], "local": [], "tacc": ["192.0.2.7"], "bad": [],
+    }  # fmt: skip
+    with pytest.raises(InputError, match="--dtn: found 'mu', expected SITE=HOST"):
+        list(given_sites(["mu"]))
+
+
+def test_neighbours_as_ip_prints_them() -> None:
+    text = (
+        "192.168.1.1 dev eth0 lladdr 52:54:00:12:35:02 REACHABLE\n"
+        "172.17.0.2 dev docker0 lladdr 02:42:ac:11:00:02 router STALE\n"
+        "193.233.7.85 dev eth0 lladdr 00:e0:1e:63:39:00 nud stale\n"
+        "fe80::200:cff:fe76:3f85 dev eth0 lladdr 00:00:0c:76:3f:85 router nud stale\n"
+        "10.0.2.3 dev enp0s3  FAILED\n"
+        "10.0.2.4 dev enp0s3 INCOMPLETE\n"
+    )
+    assert read_neighbours(text) == {
+        "192.168.1.1": "52:54:00:12:35:02",
+        "172.17.0.2": "02:42:ac:11:00:02",
+        "193.233.7.85": "00:e0:1e:63:39:00",
+    }
+
+
+def test_an_answer_counts_only_to_who_asked() -> None:
+    us, them = bytes.fromhex("02aaaaaaaaaa"), bytes.fromhex("020000000001")
+    asked = scan.request(us, "10.0.0.1")
+    assert len(asked) == 42 and asked[28:32] == bytes(4)  # as a probe: no sender address
+    reply = us + them + asked[12:20] + b"\0\2" + them + bytes([10, 0, 0, 1]) + us + bytes(4)
+    assert scan.read_reply(reply, us) == ("10.0.0.1", "02:00:00:00:00:01")
+    assert scan.read_reply(reply, them) is None
+    assert scan.read_reply(asked, us) is None and scan.read_reply(reply[:30], us) is None
+
+
+def test_whether_links_join_all_hosts() -> None:
+    assert scan.joins(FOUND, FACTS.hosts)
+    assert not scan.joins(Discovered(FOUND.ports, frozenset()), FACTS.hosts)
+    assert not scan.joins(Discovered({}, frozenset()), {})
+
+
+def test_one_site_is_too_few(tmp_path: Path) -> None:
+    ran = adon("init", "--config", tmp_path / "adon.yml", "--dry-run", "--dtn", "mu=127.0.0.2")
+    assert ran.code == 2 and "found 1 sites with a data transfer node, expected two" in ran.err
