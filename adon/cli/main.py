@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.output import note
-from adon.cli.parsing import CommandParser
-from network_provisioner.base.errors import AdonError
+from adon.cli.parsing import CommandParser, SubcommandParser, helped
+from network_provisioner.base.errors import AdonError, BrokerError
 
 NOUNS = (
     "doctor", "init", "site", "plan", "monitor", "broker", "topology", "transit", "template",
@@ -27,7 +27,7 @@ NOUNS = (
 )  # fmt: skip
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\
-'adon COMMAND --help' explains a command, with examples. Start with 'adon doctor'.
+'adon help COMMAND' explains a command, with examples. Start with 'adon doctor'.
 
 Exit codes: 0 done; 1 ran and did not succeed; 2 could not run as asked: one line on standard
 error says what was found and what was expected.
@@ -49,7 +49,8 @@ def build_parser(words: Sequence[str] = ()) -> CommandParser:
     parser = CommandParser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
-    nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
+    parser.set_defaults(run=helped(parser))
+    nouns = parser.add_subparsers(dest="noun", metavar="COMMAND", parser_class=SubcommandParser)
     first = next((word for word in words if not word.startswith("-")), "")
     for noun in (first,) if first in NOUNS else NOUNS:
         import_module(f"adon.cli.{noun}").add(nouns)
@@ -63,6 +64,8 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     try:
         try:
             words = sys.argv[1:] if argv is None else argv
+            if words[:1] == ["help"]:
+                words = [*words[1:], "--help"]
             args = (parser or build_parser(words)).parse_args(words)
             debug = args.debug
             code: int = args.run(args)
@@ -74,7 +77,7 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     except AdonError as error:
         if debug:
             raise
-        note(str(error))
+        note(f"{error}{_next_step(error)}")
         return 2
     except OSError as error:
         if debug:
@@ -90,6 +93,17 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     except KeyboardInterrupt:
         note("interrupted")
         return 130
+
+
+def _next_step(error: AdonError) -> str:
+    """What to do about it, where the message does not say."""
+    if isinstance(error.__cause__, ConnectionRefusedError) and isinstance(error, BrokerError):
+        return ": start one with 'adon broker', or name another by --broker or ADON_BROKER"
+    if error.code == "unauthorized":
+        return ": --token-file or ADON_TOKEN_FILE names a file with your token"
+    if error.code == "token_expired":
+        return ": an administrator creates tokens with 'adon broker token new'"
+    return ""
 
 
 def _prepare_streams() -> None:

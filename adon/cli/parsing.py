@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from network_provisioner.base.daemon_log import LEVELS, log_to
 from network_provisioner.base.database_url import place
+from network_provisioner.base.suggestions import did_you_mean, meant
 
 DEFAULT_BROKER = "http://127.0.0.1:8470"
 _AFTER = re.compile(r"^(?=Examples?:|Exit codes:)", re.MULTILINE)  # shown below the options
@@ -47,17 +48,48 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_Formatter, allow_abbrev=False, **settings)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            words = [str(choice) for choice in action.choices]
+            hint = meant(value, words, f"expected one of {', '.join(words)}")
+            raise argparse.ArgumentError(action, f"found {value!r}, {hint}")
+
     def error(self, message: str) -> NoReturn:
         """Exit 2 with argparse's words and where the command is explained."""
         self.exit(2, f"adon: {' '.join(message.split())} (see '{self.prog} --help')\n")
+
+
+class SubcommandParser(CommandParser):
+    """The parser of a command below another."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse has it; what is unknown is refused by the command, which knows what may have
+        been meant, and not by the one above it."""
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            names = [word for word in self._option_string_actions if word.startswith("--")]
+            hint = did_you_mean(unknown[0].partition("=")[0], names)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return namespace, unknown
 
 
 def add_noun(nouns: Nouns[Any], name: str, doc: str | None) -> Nouns[Any]:
     """A command with verbs; its help is the module's docstring."""
     text = (doc or "").strip()
     noun = nouns.add_parser(name, help=_first(text), description=text)
-    verbs: Nouns[Any] = noun.add_subparsers(dest="verb", required=True, metavar="VERB")
+    noun.set_defaults(run=helped(noun))
+    verbs: Nouns[Any] = noun.add_subparsers(dest="verb", metavar="VERB")
     return verbs
+
+
+def helped(parser: argparse.ArgumentParser) -> Run:
+    """A command that explains those below it."""
+
+    def run(_: argparse.Namespace) -> int:
+        parser.print_help()
+        return 0
+
+    return run
 
 
 def add_command(

@@ -6,6 +6,7 @@ structures that are deep or, by aliases, far larger than the file.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,27 @@ from site_selector.catalogs.documents import build_tree
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_VALUES = 100_000
+_TAB = re.compile(r"\s*\t")  # YAML takes none in front of a line
 
 
 def read_yaml(path: Path) -> Any:
-    """The plain values of a YAML file. Raises InputError that names file and, where known, line."""
+    """The plain values of a YAML file, which is not empty. Raises InputError that names file and,
+    where known, line."""
     text = _text(path)
     try:
-        return build_tree(text, typed=True, depth=MAX_DEPTH, aliased=MAX_VALUES)
+        values = build_tree(text, typed=True, depth=MAX_DEPTH, aliased=MAX_VALUES)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        mark = error.problem_mark
+        line = mark.line + 1 if mark else "?"
         problem = " ".join((error.problem or "cannot be parsed").split())
+        if mark and any(map(_TAB.match, text.splitlines()[mark.line : mark.line + 1])):
+            raise InputError(f"{path}, line {line}: found a tab, expected spaces") from None
         raise InputError(f"{path}, line {line}: {problem}, expected YAML") from None
     except yaml.YAMLError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}, expected YAML") from None
+    if values is None:
+        raise InputError(f"{path}: found nothing in it, expected YAML")
+    return values
 
 
 def _text(path: Path) -> str:

@@ -37,6 +37,8 @@ _URL = re.compile(
     r"(?P<prefix>/[!-~]*)?\Z"
 )
 _EXPECTED = "expected one like 'http://127.0.0.1:8470'"
+# How OpenSSL names an answer that is not TLS.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
 Mappings = list[dict[str, Any]]
 _LONGEST_REASON = 1000  # characters: all that a broker takes
 _SERVICE = frozenset(f.name for f in fields(Service))
@@ -380,8 +382,14 @@ class BrokerClient:
             if isinstance(error, TimeoutError):
                 what = f"no answer within {timeout_s:g} s"
             elif reason := getattr(error, "verify_message", ""):  # ssl.SSLCertVerificationError
-                what = f"its certificate is not to be trusted: {reason}"
-            elif self._tls and not self._tls.certificate and isinstance(error, ConnectionError):
+                what = f"its certificate is not to be trusted: {reason} (ADON_CA names its CA)"
+            elif getattr(error, "reason", "") in _NO_TLS:
+                what = "found no TLS there, expected an address that begins with http://"
+            elif isinstance(error, ConnectionRefusedError):
+                pass  # nobody is there
+            elif isinstance(error, ConnectionError) and self._tls is None:
+                what += "; it may expect TLS, with an address that begins with https://"
+            elif isinstance(error, ConnectionError) and self._tls and not self._tls.certificate:
                 what += "; it may ask for a certificate of ours (ADON_CERTIFICATE, ADON_KEY)"
             raise BrokerError(f"the broker at {self.url} cannot be reached: {what}") from error
 

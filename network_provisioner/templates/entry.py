@@ -9,6 +9,7 @@ from typing import Any
 
 from network_provisioner.access import ANYBODY, May, Principal
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.stores.store import Document
 from network_provisioner.templates.data import template_from_dict, template_to_dict
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped
@@ -115,5 +116,6 @@ def unknown(name: str, known: Sequence[str], version: int | None = None) -> Brok
             "unknown_template",
         )
     return BrokerError(
-        f"unknown template {name!r}, expected one of {', '.join(known)}", "unknown_template"
+        f"unknown template {name!r}, expected one of {', '.join(known)}{did_you_mean(name, known)}",
+        "unknown_template",
     )

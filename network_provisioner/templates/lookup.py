@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Service, Transit, TransitRequest
+from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.templates.advice import Advice
 from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.registry import TemplateRegistry
@@ -46,7 +47,7 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
     if template is None:
         raise BrokerError(
             f"unknown template {request.template!r}, expected one of "
-            f"{', '.join(sorted(templates))}",
+            f"{', '.join(sorted(templates))}{did_you_mean(request.template, templates)}",
             "unknown_template",
         )
     return template

@@ -17,6 +17,7 @@ import networkx as nx
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
+from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.topology.paths import PathFinder
 
 KINDS = ("site", "switch", "router", "relay")
@@ -361,6 +362,7 @@ class Topology:
         if node is None or node.kind != "site":
             raise InputError(
                 f"unknown site {name!r}, expected one of {', '.join(self.sites) or '(none)'}"
+                + did_you_mean(name, self.sites)
             )
         return node
 

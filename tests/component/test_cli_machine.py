@@ -255,7 +255,8 @@ def test_a_broker_from_start_to_stop(broker: tuple[subprocess.Popen[str], Path])
         ["INFO", "granted"], ["INFO", "refused"], ["INFO", "refused"],
     ]  # fmt: skip
     assert refusal(ask("transit", "list")) == (
-        f"the broker at {url} cannot be reached: [Errno 111] Connection refused"
+        f"the broker at {url} cannot be reached: [Errno 111] Connection refused: start one with"
+        " 'adon broker', or name another by --broker or ADON_BROKER"
     )
 
 

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_world import REPLICAS, SITES, TRANSFORMATIONS, WORKFLOW, changed, refusal, write_world
+from cli_world import (
+    REPLICAS,
+    SITES,
+    TRANSFORMATIONS,
+    WORKFLOW,
+    adon,
+    changed,
+    refusal,
+    write_world,
+)
 
 from adon.cli import site
 from network_provisioner.base.errors import InputError
@@ -28,10 +37,18 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "said", "command"),
     [
-        ((), "the following arguments are required: COMMAND", "adon"),
-        (("site",), "the following arguments are required: VERB", "adon site"),
-        (("trunsit",), "argument COMMAND: invalid choice: 'trunsit' (choose from ", "adon"),
-        (("plan", "w.yml", "--sead", "1"), "unrecognized arguments: --sead 1", "adon"),
+        (("trunsit",), "argument COMMAND: found 'trunsit', did you mean 'transit'?", "adon"),
+        (
+            ("help", "lunch"),
+            "argument COMMAND: found 'lunch', expected one of doctor, site,",
+            "adon",
+        ),
+        (("site", "mop"), "argument VERB: found 'mop', did you mean 'map'?", "adon site"),
+        (
+            ("plan", "w.yml", "--sead", "1"),
+            "unrecognized arguments: --sead 1, did you mean '--seed'?",
+            "adon plan",
+        ),
         (("plan", "w.yml", "--seed", "x"), "argument --seed: invalid int value: 'x'", "adon plan"),
         (("plan", "w.yml", "--dir"), "argument --dir: expected one argument", "adon plan"),
         (
@@ -44,6 +61,15 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arguments(words: tuple[str, ...], said: str, command: str) -> None:
     line = refusal(*words)
     assert line.startswith(said) and line.endswith(f" (see '{command} --help')")
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("help",), ("transit",), ("help", "transit"), ("help", "transit", "list")]
+)
+def test_commands_are_explained(words: tuple[str, ...]) -> None:
+    ran = adon(*words)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(" ".join(["usage: adon", *(w for w in words if w != "help")]))
 
 
 def test_directories_that_are_no_submit_directories(tmp_path: Path) -> None:

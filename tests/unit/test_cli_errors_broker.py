@@ -25,6 +25,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("content", "said"),
     [
         ("topology: [\n", "adon.yml, line 2: did not find expected node content, expected YAML"),
+        ("topology:\n\tlinks: []\n", "adon.yml, line 2: found a tab, expected spaces"),
+        ("# later\n", "adon.yml: found nothing in it, expected YAML"),
         ("- a\n", "adon.yml is ['a'], expected a mapping"),
         ("broker: {}\n", "adon.yml has no 'topology', expected it"),
         ("a: 1\na: 2\n", "adon.yml, line 2: key 'a' is given twice, expected YAML"),
@@ -107,7 +109,8 @@ ASKING = [
 def test_no_broker(words: tuple[str, ...]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     assert refusal(*words, "--broker", url) == (
-        f"the broker at {url} cannot be reached: [Errno 111] Connection refused"
+        f"the broker at {url} cannot be reached: [Errno 111] Connection refused: start one with"
+        " 'adon broker', or name another by --broker or ADON_BROKER"
     )
     assert refusal(*words, "--broker", "ftp://x") == (
         "broker URL 'ftp://x', expected one like 'http://127.0.0.1:8470'"

@@ -48,6 +48,12 @@ def test_tls_with_a_token(rig: Rig, authority: Authority, tmp_path: Path) -> Non
         with pytest.raises(BrokerError) as caught:  # no TLS on a port that speaks it
             BrokerClient(url.replace("https", "http"), FOR_EVER_S, token).health()
         assert caught.value.code == "unreachable"
+        assert str(caught.value).endswith("with an address that begins with https://")
+    with (
+        serving(application(rig, keyring(rig))) as port,
+        pytest.raises(BrokerError, match="found no TLS there, expected an address"),
+    ):
+        BrokerClient(f"https://127.0.0.1:{port}", FOR_EVER_S).health()
 
 
 def test_certificates_stand_for_the_keys_of_their_names(
