@@ -87,16 +87,25 @@ def _with_memory(cores: int, memory_mb: float | None, job_mb: float) -> int:
     return min(cores, int(memory_mb // job_mb))
 
 
-def _memory_of_jobs(jobs: Iterable[Ad]) -> dict[str, float]:
-    """By site, "" for all: the median MiB that its jobs ask for. Nothing of a site whose jobs do
-    not say: HTCondor's default is an expression."""
+def _memory_of_jobs(jobs: Iterable[Ad], slots: Iterable[Ad]) -> dict[str, float]:
+    """By site the median MiB that jobs ask for: of its own jobs, else of all. What is more than any
+    of its slots has does not count: such a job never starts there. Nothing of a site where no job
+    says it: HTCondor's default is an expression."""
+    largest: dict[str, float] = {}
+    for ad in slots:
+        memory_mb = _number(ad, "TotalSlotMemory") or _number(ad, "Memory") or 0.0
+        largest[site_of_slot(ad)] = max(largest.get(site_of_slot(ad), 0.0), memory_mb)
     wanted: dict[str, list[float]] = {}
     for ad in jobs:
-        memory_mb = _number(ad, "RequestMemory")
-        if _takes_a_slot(ad) and memory_mb is not None and memory_mb > 0:
+        wanted_mb = _number(ad, "RequestMemory")
+        if _takes_a_slot(ad) and wanted_mb is not None and wanted_mb > 0:
             for site in {site_of_job(ad), ""}:
-                wanted.setdefault(site, []).append(memory_mb)
-    return {site: median(values) for site, values in wanted.items()}
+                wanted.setdefault(site, []).append(wanted_mb)
+    fitting = {
+        site: [n for n in wanted.get(site, wanted.get("", [])) if n <= most_mb]
+        for site, most_mb in largest.items()
+    }
+    return {site: median(values) for site, values in fitting.items() if values}
 
 
 def summarise(
@@ -110,7 +119,8 @@ def summarise(
     elapsed: dict[str, list[float]] = {}
     anywhere = 0
     queue, past_jobs = [*(jobs or ())], [*ended]
-    memory_mb = _memory_of_jobs(queue) or _memory_of_jobs(past_jobs)
+    slots = [*slots]
+    memory_mb = _memory_of_jobs(queue, slots) or _memory_of_jobs(past_jobs, slots)
 
     def add(site: str, **more: int) -> None:
         if site:
@@ -122,7 +132,7 @@ def summarise(
         if ad.get("Offline") is True:  # a machine that could be started
             continue
         site = site_of_slot(ad)
-        total, idle = _workers(ad, memory_mb.get(site, memory_mb.get("", 0.0)))
+        total, idle = _workers(ad, memory_mb.get(site, 0.0))
         # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.
         mega = int(ad.get("Memory", 0))
         add(site, slots=total, idle_slots=idle, memory_bytes=mega * 2**20)

@@ -74,6 +74,9 @@ def test_cores_without_memory_for_a_job_are_no_workers() -> None:
     assert (mu.slots, mu.idle_slots) == (6, 1)
     mu = summarise(ads, [expression], 0.0, jobs[:1])["mu"]
     assert (mu.slots, mu.idle_slots) == (9, 6)  # as ended jobs asked for
+    never = {"JobStatus": 1, "AdonSite": "mu", "RequestMemory": 10**6}
+    mu = summarise(ads, [never], 0.0)["mu"]
+    assert (mu.slots, mu.idle_slots) == (9, 6)  # no slot has so much
 
 
 def test_slots_and_jobs_without_a_site_are_left_out() -> None:
