@@ -16,10 +16,10 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from adon.planning.kept_placements import leave, placement_reasons
 from network_provisioner.base.detached import detached
@@ -30,9 +30,10 @@ from pegasus_hooks.plugin.world import WARNING, inputs_of
 from site_selector.catalogs.replicas import Note, find_replicas
 from site_selector.estimates.estimating import estimate_world, subjects
 from site_selector.estimates.input_sizes import with_history
+from site_selector.estimates.plans import Plan
 from site_selector.estimates.running import Live
 from site_selector.estimates.world import MeasurementSource, NoMeasurements
-from site_selector.inputs import size_note
+from site_selector.inputs import Inputs, size_note
 from site_selector.mapping.describe import queued
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.kernels import compiled
@@ -42,10 +43,15 @@ from site_selector.mapping.placement import queue_lines
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.mapping.reasons import range_text, seconds
 from site_selector.mapping.robust import forecast_of
+from site_selector.mapping.takes import plan_of
 from site_selector.mapping.uncertainty import uncertainty_of
 from site_selector.problem import NEVER_S, Problem, build_problem
 
+if TYPE_CHECKING:
+    from adon.planning.plans import Plans
+
 SEED = 0
+_TRIALS = 3  # to map a workflow while others are planned
 QUICK = ", a first mapping without search"
 _GRACE_S = 5.0  # after the planner has given up
 _COMPILING_S = 600.0
@@ -55,7 +61,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 @dataclass(frozen=True, slots=True)
 class MappingAnswer:
     """Sites and priorities by job id; the policy and the expected makespan in seconds are for the
-    log. ``tell`` says why, which takes longer than to choose."""
+    log. ``tell`` says why, which takes longer than to choose; ``plan`` what it will take."""
 
     sites: Mapping[str, str]
     priorities: Mapping[str, int]
@@ -63,6 +69,7 @@ class MappingAnswer:
     makespan_s: float
     last: bool
     tell: Callable[[], SiteMapping]
+    plan: Callable[[], Plan]
 
     def write(self, out: TextIO) -> None:
         """The lines of the answer; after those of one that is not the last, a better one follows
@@ -89,10 +96,34 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     )
     inputs = inputs_of(request, find, note)
     output_site = ",".join(request.output_sites) or None
-    measured, live = _sources(request, note, *subjects(inputs, output_site))
+    measured, live, plans = _sources(request, note, *subjects(inputs, output_site))
     inputs = with_history(inputs, measured or NoMeasurements(), time.time())
     if inputs.estimated:
         note(size_note(inputs))
+    answer = _mapper(request, note, inputs, measured, live, output_site)
+    with compiled.without_compiling():
+        first = answer(False)
+    yield first
+    last = answer(True)
+    for trial in range(1, _TRIALS + 1):
+        if plans is None or plans.leave(last.plan()):
+            break
+        live = replace(live, plans=plans.read())
+        if trial < _TRIALS:
+            note("another workflow was planned meanwhile: this one is mapped again beside it")
+            last = _mapper(request, note, inputs, measured, live, output_site)(True)
+    yield last
+
+
+def _mapper(
+    request: Request,
+    note: Note,
+    inputs: Inputs,
+    measured: MeasurementSource | None,
+    live: Live,
+    output_site: str | None,
+) -> Callable[[bool], MappingAnswer]:
+    """What maps the workflow with what is known now: quickly, or well."""
     world = estimate_world(inputs, measured, now=time.time(), live=live, output_site=output_site)
     problem = build_problem(inputs, world, output_site)
     tasks = {task.id: task for task in request.tasks}
@@ -116,15 +147,16 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         chosen = map_problem(candidate, kinds, SEED, doubt)
         return chosen.assignment, chosen.policy
 
-    def answer(way: MapIt, trials: int) -> MappingAnswer:
+    def answer(last: bool) -> MappingAnswer:
+        way: MapIt = good if last else quick
+        trials = MOST_TRIALS if last else 0
         best, policy = settle(whole, bound.groups, way, estimator.score, trials)
         expected_s = estimator.makespan(best)
         forecast = None
-        if way is good and doubt.matters:
+        if last and doubt.matters:
             forecast = forecast_of(estimator, kinds, doubt, best, worlds_to_draw(whole), SEED)
             expected_s = min(forecast.median_s, NEVER_S)
         sites = bound.merged.expand(best)
-        last = way is good
         if last:
             for line in queue_lines(queued(problem, world, sites).values()):
                 note(WARNING + line)
@@ -135,26 +167,31 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
             expected_s,
             last=last,
             tell=partial(placement_reasons, inputs, world, problem, sites, policy, forecast),
+            plan=lambda: plan_of("", whole, best, estimator(best), time.time()),
         )
 
-    with compiled.without_compiling():
-        first = answer(quick, 0)
-    yield first
-    yield answer(good, MOST_TRIALS)
+    return answer
 
 
 def _sources(
     request: Request, note: Note, sites: Collection[str], transformations: Collection[str]
-) -> tuple[MeasurementSource | None, Live]:
+) -> tuple[MeasurementSource | None, Live, Plans | None]:
+    """And where plans are: this one is left there if it will run."""
     if request.config is None:
-        return None, Live()
+        return None, Live(), None
     # What reads configurations takes a third of a small workflow's time to import.
     from adon.planning.placement import sources  # noqa: PLC0415
+    from adon.planning.plans import plans_of  # noqa: PLC0415
 
     def say(line: str) -> None:
         note(WARNING + line)
 
-    return sources(sites, transformations, config=Path(request.config), say=say)
+    config = Path(request.config)
+    measured, live = sources(sites, transformations, config=config, say=say)
+    if measured.note:  # who could not be asked for measurements is not asked for plans
+        return measured, live, None
+    plans = plans_of(config, request.submit_dir or "")
+    return measured, replace(live, plans=plans.read()), plans if request.submit_dir else None
 
 
 def quick(problem: Problem) -> tuple[Assignment, str]:

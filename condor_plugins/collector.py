@@ -22,12 +22,12 @@ from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
     "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",
-    "IsDataSlot", "Offline", "PegasusSite", "AdonSite", "AdonIoWaitSustainedFraction",
-    "AdonMetricsAt", "DetectedCpus", "Mips",
+    "TotalSlotMemory", "IsDataSlot", "Offline", "PegasusSite", "AdonSite",
+    "AdonIoWaitSustainedFraction", "AdonMetricsAt", "DetectedCpus", "Mips",
 )  # fmt: skip
 JOB_ATTRIBUTES = (
     "ClusterId", "ProcId", "JobStatus", "JobUniverse", "AdonSite", "pegasus_site", "Requirements",
-    "JobCurrentStartDate", "pegasus_wf_xformation",
+    "JobCurrentStartDate", "pegasus_wf_xformation", "RequestMemory",
 )  # fmt: skip
 ENDED_ATTRIBUTES = (
     *JOB_ATTRIBUTES, "QDate", "JobStartDate", "RemoteWallClockTime", "CompletionDate", "ExitCode",

@@ -27,7 +27,7 @@ from network_provisioner.base.errors import BrokerError
 OWN = frozenset(
     {
         "anomaly", "notice", "pool_slots", "pool_busy", "pool_demand", "pool_decision", "boot",
-        "machine", "disk_rate",
+        "machine", "disk_rate", "plan",
     }
 )  # fmt: skip
 

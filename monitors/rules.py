@@ -33,6 +33,7 @@ from network_provisioner.topology.graph import Topology
 START, SEE = "start", "see"
 _MAY = {START: May.START, SEE: May.SEE}
 _ANYBODY = "*"
+_OF_ALL = frozenset({"notice", "plan"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Rules:
             return self._acts_for(
                 who, _said_owner(measurement) or self._owner_of(measurement.workflow)
             )
-        if measurement.metric == "notice" and who.users is not None:
+        if measurement.metric in _OF_ALL and who.users is not None:
             return False  # who is told of what is the business of those who act for all
         metric = measurement.metric
         if metric == "anomaly":
@@ -110,7 +111,7 @@ class Rules:
         They are about sites and paths, and so nobody's own, but for what names a workflow."""
         if metric in OF_WORKFLOWS and who.users is not None:
             return self._acts_for(who, self._owner_of(subject))
-        if metric == "notice" and who.users is not None:
+        if metric in _OF_ALL and who.users is not None:
             return False
         return self.answer(who, SEE, sites_of(subject), metric).may
 

@@ -46,7 +46,9 @@ class Problem:
     own inputs that do not lie there, each time anew (empty: no job does). ``overhead_s`` is
     what the whole takes beside its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
-    over. ``kept`` holds what was derived from the structure; copies by ``dataclasses.replace``
+    over. ``planned`` are the workers that other workflows will take and give back, by time: seconds
+    from the start, site, and how many more (fewer: negative) there are from then on.
+    ``kept`` holds what was derived from the structure; copies by ``dataclasses.replace``
     share it.
     """
 
@@ -80,6 +82,7 @@ class Problem:
     file_s: Array | None = None
     own_priority: tuple[int | None, ...] = ()
     by_level: bool = False
+    planned: tuple[tuple[float, int, int], ...] = ()
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -138,7 +141,18 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,
         file_s=further,
+        planned=_planned(sites, world),
     )
+
+
+def _planned(sites: Sequence[str], world: World) -> tuple[tuple[float, int, int], ...]:
+    changes = []
+    for number, site in enumerate(sites):
+        before = 0
+        for at_s, cores in world.planned.get(site, ()):
+            changes.append((at_s, number, before - cores))
+            before = cores
+    return tuple(sorted(changes))
 
 
 def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from adon.config.adon_yml import load_config
 from adon.planning.holdings import BROKER_TIMEOUT_S, Say, ask, read_holdings
+from adon.planning.plans import plans_of
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.estimate_sources import AskedEstimates, of_archive
 from monitors.archive.estimate_sources import ask as estimates
@@ -152,7 +153,7 @@ class PlacementInputs:
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
     ) -> tuple[AskedEstimates, Live]:
         """See :func:`sources`."""
-        return sources(
+        measured, live = sources(
             sites,
             transformations,
             archive=self.archive,
@@ -162,6 +163,9 @@ class PlacementInputs:
             holdings=self.holdings,
             say=say,
         )
+        if measured.note:  # who could not be asked for them is not asked for plans
+            return measured, live
+        return measured, replace(live, plans=plans_of(self.config).read())
 
 
 def place_files(

@@ -115,11 +115,12 @@ def archive_part(around: PartContext) -> MonitoringPart:
 def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[APIRouter]:
     """The routes of the archive."""
     from monitors.api import archive as measurements
-    from monitors.api import knowledge, streams
+    from monitors.api import knowledge, plans, streams
     from monitors.archive.feed import Feed
 
     return [
         knowledge.router(archive, rules, clock),
+        plans.router(archive, clock),
         measurements.router(archive, rules, clock),
         streams.router(Feed(archive), rules),
     ]

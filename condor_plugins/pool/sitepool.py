@@ -19,6 +19,10 @@ from network_provisioner.base.errors import AdonError
 SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
 _SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
+_CLOSED = (
+    "Owner",
+    "Drained",
+)  # states of slots that start no job: their machine is kept for others
 _STALE_S = 900.0  # three of the updates that a startd sends every 5 minutes
 
 
@@ -26,7 +30,8 @@ _STALE_S = 900.0  # three of the updates that a startd sends every 5 minutes
 class SitePool:
     """One site's share of the pool at ``at`` (Unix seconds).
 
-    ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now.
+    ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now: cores
+    for which there is memory, of slots that take jobs.
     ``stalled`` is how many cores of its machines have stood still for minutes because disks are
     waited for. ``mips`` is the median speed of its cores, None where none reports it. ``ahead``
     counts idle jobs that want these slots: those bound to the site, and of those that may run
@@ -56,17 +61,51 @@ class SitePool:
         return asdict(self)
 
 
-def _workers(ad: Ad) -> tuple[int, int]:
-    """How many jobs of one core a slot carries in all, and how many it could start now."""
+def _workers(ad: Ad, job_mb: float) -> tuple[int, int]:
+    """How many jobs of one core and ``job_mb`` (MiB) a slot carries in all, and how many it could
+    start now."""
     if ad.get("IsDataSlot") is True:  # HTCondor 25: it holds common files and runs no job
+        return 0, 0
+    if ad.get("State") in _CLOSED:
         return 0, 0
     kind = str(ad.get("SlotType", "Static"))
     if kind == "Partitionable":
         # Its dynamic slots are counted here, as part of the whole.
-        return int(ad.get("TotalSlotCpus", 0)), int(ad.get("Cpus", 0))
+        return (
+            _with_memory(int(ad.get("TotalSlotCpus", 0)), _number(ad, "TotalSlotMemory"), job_mb),
+            _with_memory(int(ad.get("Cpus", 0)), _number(ad, "Memory"), job_mb),
+        )
     if kind == "Dynamic":
         return 0, 0
-    return 1, int(ad.get("State") == "Unclaimed" or ad.get("Activity") == "Idle")
+    fits = _with_memory(1, _number(ad, "Memory"), job_mb)
+    return fits, fits * int(ad.get("State") == "Unclaimed" or ad.get("Activity") == "Idle")
+
+
+def _with_memory(cores: int, memory_mb: float | None, job_mb: float) -> int:
+    if memory_mb is None or job_mb <= 0:
+        return cores
+    return min(cores, int(memory_mb // job_mb))
+
+
+def _memory_of_jobs(jobs: Iterable[Ad], slots: Iterable[Ad]) -> dict[str, float]:
+    """By site the median MiB that jobs ask for: of its own jobs, else of all. What is more than any
+    of its slots has does not count: such a job never starts there. Nothing of a site where no job
+    says it: HTCondor's default is an expression."""
+    largest: dict[str, float] = {}
+    for ad in slots:
+        memory_mb = _number(ad, "TotalSlotMemory") or _number(ad, "Memory") or 0.0
+        largest[site_of_slot(ad)] = max(largest.get(site_of_slot(ad), 0.0), memory_mb)
+    wanted: dict[str, list[float]] = {}
+    for ad in jobs:
+        wanted_mb = _number(ad, "RequestMemory")
+        if _takes_a_slot(ad) and wanted_mb is not None and wanted_mb > 0:
+            for site in {site_of_job(ad), ""}:
+                wanted.setdefault(site, []).append(wanted_mb)
+    fitting = {
+        site: [n for n in wanted.get(site, wanted.get("", [])) if n <= most_mb]
+        for site, most_mb in largest.items()
+    }
+    return {site: median(values) for site, values in fitting.items() if values}
 
 
 def summarise(
@@ -79,6 +118,9 @@ def summarise(
     speeds: dict[str, list[float]] = {}
     elapsed: dict[str, list[float]] = {}
     anywhere = 0
+    queue, past_jobs = [*(jobs or ())], [*ended]
+    slots = [*slots]
+    memory_mb = _memory_of_jobs(queue, slots) or _memory_of_jobs(past_jobs, slots)
 
     def add(site: str, **more: int) -> None:
         if site:
@@ -90,7 +132,7 @@ def summarise(
         if ad.get("Offline") is True:  # a machine that could be started
             continue
         site = site_of_slot(ad)
-        total, idle = _workers(ad)
+        total, idle = _workers(ad, memory_mb.get(site, 0.0))
         # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.
         mega = int(ad.get("Memory", 0))
         add(site, slots=total, idle_slots=idle, memory_bytes=mega * 2**20)
@@ -99,7 +141,7 @@ def summarise(
             stalled.setdefault(site, {})[str(ad.get("Machine"))] = _stalled(ad, at)
         if site and mips:
             speeds.setdefault(site, []).append(mips)
-    for ad in jobs or ():
+    for ad in queue:
         status, site = ad.get("JobStatus"), site_of_job(ad)
         add(site, idle_jobs=int(status == _IDLE), running_jobs=int(status == _RUNNING))
         if _takes_a_slot(ad):
@@ -108,7 +150,7 @@ def summarise(
             began = _number(ad, "JobCurrentStartDate")
             if status == _RUNNING and began is not None and began <= at:
                 elapsed.setdefault(site, []).append(at - began)
-    past = _past(ended)
+    past = _past(past_jobs)
     all_slots = sum(row.get("slots", 0) for row in counts.values())
     out = {}
     for site, row in counts.items():

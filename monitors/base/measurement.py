@@ -54,6 +54,7 @@ UNITS = {
     "machine": "s",
     "held": "1",
     "notice": "1",
+    "plan": "s",
 }
 
 MOST_DETAILS = 65_536

@@ -25,6 +25,7 @@ from statistics import median
 
 from monitors.base.estimates import Estimate
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
+from site_selector.estimates.plans import beside
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
     Network,
@@ -88,7 +89,7 @@ def estimate_world(
     between = _between(sites)
     waits = _waits(sites, names, measured, now)
     errors = {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))}
-    return World(
+    world = World(
         now,
         sites,
         with_place_of_all(
@@ -105,6 +106,8 @@ def estimate_world(
         errors,
         waits,
     )
+    totals = {site: workers_now(here).value for site, here in (live.pool or {}).items()}
+    return beside(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
 
 
 def _waits(

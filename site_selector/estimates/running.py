@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from network_provisioner.topology.graph import Topology
+from site_selector.estimates.plans import Plan
 from site_selector.estimates.world import Belief, PoolSite, SiteBelief
 
 Amounts = Mapping[str, float]
@@ -43,13 +44,15 @@ class Live:
     workers, unless it is none of HTCondor's: the submit host's own, or one of another ``pegasus:
     style``. ``in_use_bps`` on each directed link of ``topology``, ``use`` says in a few words what
     that is. None where nobody was asked or nobody answered. ``held``: by applications of which
-    HTCondor does not know. ``whole``: nothing of it is taken off."""
+    HTCondor does not know. ``plans``: what workflows that were planned will take. ``whole``:
+    nothing of it is taken off."""
 
     pool: Mapping[str, PoolSite] | None = None
     topology: Topology | None = None
     in_use_bps: Mapping[tuple[str, str], float] = field(default_factory=dict)
     use: str = ""
     held: tuple[Holding, ...] = ()
+    plans: tuple[Plan, ...] = ()
     whole: bool = False
 
     def with_held(self, held: Sequence[Holding]) -> Live:

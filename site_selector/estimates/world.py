@@ -211,7 +211,9 @@ class World:
     ``waits`` has T_q of transformations that wait otherwise at a site than its jobs on the whole;
     ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``errors`` says to within
     which ``e`` beliefs turned out to be true (``uncertainty.py``), by :data:`ERRORS_OF` and source;
-    ``note`` says in one line where measurements could not be asked for."""
+    ``note`` says in one line where measurements could not be asked for; ``planned`` has by site the
+    workers that other plans will take of it: (seconds from ``now``, how many from then on), the
+    last of them 0."""
 
     now: float
     sites: Mapping[str, SiteBelief]
@@ -222,6 +224,7 @@ class World:
     note: str = ""
     errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     waits: Mapping[tuple[str, str], Belief] = field(default_factory=dict)
+    planned: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
 
     def wait(self, transformation: str, site: str) -> Belief:
         """T_q of such a job at a site."""

@@ -149,7 +149,7 @@ class Estimator:
         self.evaluations = 0
         self._shape = shape_of(problem)
         self._order = order_of(self._shape, self.priority, problem.seconds_per_byte)
-        self._state = state_for(self._shape, self._order)
+        self._state = state_for(self._shape, self._order, len(problem.planned))
         self._numbers = numbers_of(problem)
 
     def with_numbers(self, problem: Problem) -> Estimator:

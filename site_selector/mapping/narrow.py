@@ -73,6 +73,11 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
         file_s=None if problem.file_s is None else problem.file_s[square],
         output=-1 if problem.output < 0 else number[problem.output],
         compute=tuple(tuple(row[site] for site in sites) for row in problem.compute),
+        planned=tuple(
+            (at_s, number[site], by)
+            for at_s, site, by in problem.planned
+            if site in number and number[site] < len(sites)
+        ),
         kept={},
     )
     return fewer, np.array(places)

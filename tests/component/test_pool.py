@@ -131,9 +131,10 @@ def site_show(pool: Pool, catalog: Path, *asked: str) -> dict[str, Any]:
     return sites
 
 
-def submit(pool: Pool, folder: Path, seconds: int, count: int) -> str:
+def submit(pool: Pool, folder: Path, seconds: int, count: int, memory_mb: int = 1) -> str:
     (folder / "j.sub").write_text(
         f"executable = /bin/sleep\narguments = {seconds}\nlog = j.log\n"
+        f"request_memory = {memory_mb}\n"
         'requirements = PegasusSite == "mu"\n+pegasus_site = "mu"\n'
         f'+pegasus_wf_xformation = "t::nap:1.0"\nqueue {count}\n'
     )
@@ -184,6 +185,21 @@ def test_ended_jobs_and_those_ahead_tell_how_long_a_job_will_wait(
         assert wait["value"] == pytest.approx(max(ahead_s, DAGMAN_S))
     finally:
         pool.run(["condor_rm", cluster])
+
+
+def test_cores_without_memory_for_the_jobs_in_the_queue_are_no_workers(
+    condor: Path, tmp_path: Path
+) -> None:
+    whole = SiteSpec(
+        1,
+        settings="NUM_CPUS = 4\nMEMORY = 400\n"
+        "SLOT_TYPE_1 = 100%\nSLOT_TYPE_1_PARTITIONABLE = True\n",
+    )
+    with Pool(tmp_path / "pool", condor, {"mu": whole}) as pool:
+        assert workers(read_pool(pool)) == {"mu": 4}
+        submit(pool, tmp_path, 600, 1, memory_mb=150)
+        until(lambda: read_pool(pool)["mu"].slots == 2, "400 MB for two jobs of 150 MB")
+        until(lambda: read_pool(pool)["mu"].idle_slots == 0, "no memory left for another job")
 
 
 def test_startds_report_their_hosts_metrics(pool: Pool) -> None:

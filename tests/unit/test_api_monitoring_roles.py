@@ -46,6 +46,10 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("get", "/v1/estimates/gamma_a"): (SEE, "/v1/estimates/gamma_a?src=mu&dst=tacc", None),
     ("get", "/v1/estimates/gamma_c"): (SEE, "/v1/estimates/gamma_c?transformation=a&site=mu", None),
     ("get", "/v1/estimates/t_q"): (SEE, "/v1/estimates/t_q?site=mu", None),
+    ("get", "/v1/plans"): (SEE, "/v1/plans", None),
+    ("post", "/v1/plans"): (
+        RECORD, "/v1/plans", {"name": "w", "after": 0, "cores": {}, "flows": {}, "tenths": []},
+    ),
     ("get", "/v1/feed"): (SEE, "", None),
     ("get", "/v1/workflows"): (SEE, "/v1/workflows", None),
     ("get", "/v1/workflows/{workflow}"): (SEE, WORKFLOW, None),

@@ -34,7 +34,8 @@ def test_every_slot_and_job_is_counted_once(
     slot_ads: list[dict[str, Any]], job_ads: list[dict[str, Any]]
 ) -> None:
     found = summarise(slot_ads, job_ads, 5.0)
-    assert sum(p.slots for p in found.values()) == len(slot_ads)
+    open_slots = [ad for ad in slot_ads if ad["State"] != "Owner"]
+    assert sum(p.slots for p in found.values()) == len(open_slots)
     assert sum(p.memory_bytes for p in found.values()) == sum(
         ad["Memory"] * 2**20 for ad in slot_ads
     )
@@ -55,6 +56,27 @@ def test_a_partitionable_slot_counts_its_cores_and_its_parts_not_again() -> None
     assert summarise(ads, [], 0.0) == {
         "mu": SitePool("mu", 0.0, slots=8, idle_slots=5, memory_bytes=8000 * 2**20, ahead=0.0)
     }
+
+
+def test_cores_without_memory_for_a_job_are_no_workers() -> None:
+    ads: list[Ad] = [
+        {"AdonSite": "mu", "SlotType": "Partitionable", "TotalSlotCpus": 8, "Cpus": 5,
+         "TotalSlotMemory": 12_000, "Memory": 3_000},
+        {"AdonSite": "mu", "SlotType": "Partitionable", "TotalSlotCpus": 8, "Cpus": 8,
+         "TotalSlotMemory": 12_000, "Memory": 12_000, "State": "Drained"},
+        {"AdonSite": "mu", "SlotType": "Static", "State": "Unclaimed", "Memory": 1_000},
+    ]  # fmt: skip
+    jobs: list[Ad] = [
+        {"JobStatus": 1, "AdonSite": "mu", "RequestMemory": memory} for memory in (500, 2000, 4000)
+    ]
+    expression = {"JobStatus": 1, "AdonSite": "mu", "RequestMemory": classad2.ExprTree("1 + 1")}
+    mu = summarise(ads, [*jobs, expression], 0.0)["mu"]
+    assert (mu.slots, mu.idle_slots) == (6, 1)
+    mu = summarise(ads, [expression], 0.0, jobs[:1])["mu"]
+    assert (mu.slots, mu.idle_slots) == (9, 6)  # as ended jobs asked for
+    never = {"JobStatus": 1, "AdonSite": "mu", "RequestMemory": 10**6}
+    mu = summarise(ads, [never], 0.0)["mu"]
+    assert (mu.slots, mu.idle_slots) == (9, 6)  # no slot has so much
 
 
 def test_slots_and_jobs_without_a_site_are_left_out() -> None:

@@ -107,7 +107,8 @@ class Order(NamedTuple):
 
 class Numbers(NamedTuple):
     """What can be believed wrongly. Seconds, bytes; matrices row by row. ``queue`` of a job at a
-    site is at job * queue_row + site; ``queue_row`` is 0 where all jobs wait alike."""
+    site is at job * queue_row + site; ``queue_row`` is 0 where all jobs wait alike. At ``change_s``
+    a site has ``change_by`` workers more, or fewer."""
 
     compute: Floats
     queue: Floats
@@ -118,6 +119,9 @@ class Numbers(NamedTuple):
     occupied: Floats
     setup: Floats
     further: Floats
+    change_s: Floats
+    change_site: Ints
+    change_by: Ints
 
 
 class State(NamedTuple):
@@ -180,7 +184,7 @@ class State(NamedTuple):
 
 _NUMBERS = (
     "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
-    "file_s",
+    "file_s", "planned",
 )  # fmt: skip
 _TIMES = {
     "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
@@ -348,11 +352,14 @@ def numbers_of(problem: Problem) -> Numbers:
         _floats(
             np.zeros(problem.setup_s.size) if problem.file_s is None else problem.file_s.ravel()
         ),
+        _floats(np.array([at_s for at_s, _, _ in problem.planned])),
+        _whole(integers([site for _, site, _ in problem.planned])),
+        _whole(integers([by for _, _, by in problem.planned])),
     )
 
 
-def state_for(shape: Shape, order: Order) -> State:
-    """Work space for one simulation at a time."""
+def state_for(shape: Shape, order: Order, changes: int = 0) -> State:
+    """Work space for one simulation at a time, in which the workers of sites change so often."""
     jobs, sites, paths = shape.n_jobs, shape.n_sites, shape.n_places**2
     rows = max(order.n_first_rows, *order.rows, 0)
     moves = shape.n_slots + len(order.returns_file)
@@ -360,11 +367,12 @@ def state_for(shape: Shape, order: Order) -> State:
     by_job = ("site", "waiting", "missing", "queue_order", "ready", "start", "end", "queued")
     stages = jobs + 2 * order.n_bundles * sites
     lengths = {
-        **dict.fromkeys(("free", "queued_at", "queued_count"), sites), "touched": 2 * jobs,
+        **dict.fromkeys(("free", "queued_at", "queued_count"), sites),
+        "touched": 2 * jobs + changes,
         **dict.fromkeys(by_path, paths), **dict.fromkeys(by_job, jobs),
         "number": rows * shape.n_places, "before": shape.n_slots, "total": 2, "counts": 6,
         "coming": stages, "loaded": stages,
-        "heap": jobs + moves, "when": 2 * jobs + moves,
+        "heap": jobs + moves + changes, "when": 2 * jobs + moves + changes,
     }  # fmt: skip
     made: dict[str, Any] = {
         name: np.zeros(lengths.get(name, moves), np.float64 if name in _TIMES else np.int64)

@@ -3,7 +3,8 @@
 Scalars that change are kept in ``state.total`` and ``state.counts``: a kernel cannot give anything
 back but its result. Jobs are numbered by urgency. An event is a job's number when it ends,
 ``n_jobs`` more when it has waited T_q, and a transfer's number and twice ``n_jobs`` when its file
-is there.
+is there; the last codes are changes of a site's workers (``first_change``). A site that has lost
+more workers than were free has fewer than none until jobs end.
 
 On each path runs a *clock* that advances by a second while a transfer gets what it would get alone
 for a second. With n transfers under way on a path that carries ``room`` of them at full speed it
@@ -57,7 +58,6 @@ def simulate(
         for k in range(state.counts[TOUCHED]):
             dispatch(shape, order, numbers, state, state.touched[k], now)
         state.counts[TOUCHED] = 0
-        state.total[LAST] = max(state.total[LAST], now)
         now = min(ending, next_event(state))
 
 
@@ -82,7 +82,18 @@ def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints
         jobs = state.queued_at[here]
         state.queued_at[here] = at
         at += jobs
+    for k in range(len(numbers.change_s)):
+        code = first_change(numbers, state) + k
+        state.when[code] = numbers.change_s[k]
+        push(state.heap, 0, state.counts[EVENTS], state.when, code)
+        state.counts[EVENTS] += 1
     plan_stage_jobs(shape, order, state)
+
+
+@kernel
+def first_change(numbers: Numbers, state: State) -> int:
+    """The code of the first change of a site's workers."""
+    return len(state.when) - len(numbers.change_s)
 
 
 @kernel
@@ -366,6 +377,10 @@ def take_events(
             finish(shape, order, numbers, state, code, now, note)
         elif code < 2 * n_jobs:
             wait_for_worker(state, code - n_jobs)
+        elif code >= first_change(numbers, state):
+            k = code - first_change(numbers, state)
+            state.free[numbers.change_site[k]] += numbers.change_by[k]
+            touch(state, numbers.change_site[k])
         else:
             deliver(shape, order, numbers, state, code - 2 * n_jobs, now)
 
@@ -382,6 +397,7 @@ def finish(
 ) -> None:
     """A worker is free again, results move to their readers, children may go on."""
     output, here = shape.output, state.site[job]
+    state.total[LAST] = max(state.total[LAST], now)
     state.free[here] += 1
     touch(state, here)
     forget(shape, order, state, order.out_at[job], order.out_at[job + 1])
