@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from network_provisioner.base.controller import Capabilities
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.ledger import Ledger
-from network_provisioner.topology.graph import Hop, Topology
+from network_provisioner.topology.graph import Hop, Link, Path, Topology
 
 
 @dataclass(eq=False)
@@ -26,8 +27,32 @@ class NetworkState:
     unusable: Mapping[Hop, str] = field(default_factory=dict)
     can: Capabilities = field(default_factory=lambda: Capabilities("none"))
 
-    @property
-    def keeps_rates(self) -> bool:
-        """Whether what is reserved is there: the switches enforce rates, or carry no packets that
-        could take more than theirs."""
-        return self.can.bandwidth != "none" or not self.can.real_packets
+    def not_guaranteed(self, path: Path) -> str:
+        """Which link of a path can take no promise, in words; "" for none.
+
+        A link says so itself (``guaranteed``). Else its rates are enforced where a device of ours
+        queues what is sent into it, and it is no routed link, which others may share. Where no
+        packets are carried, nobody can take more than what is reserved for him.
+        """
+        for hop in path.hops:
+            link = self.topology.link(*hop)
+            if self._guarantees(link, hop[0]) if link.guaranteed is None else link.guaranteed:
+                continue
+            if self.can.bandwidth == "none" and link.guaranteed is None:
+                return "this network keeps no rates"
+            return f"link {'-'.join(hop)} is not guaranteed"
+        return ""
+
+    def _guarantees(self, link: Link, sender: str) -> bool:
+        if not self.can.real_packets:
+            return True
+        if self.can.bandwidth == "none" or link.layer == "l3":
+            return False
+        # A driver that needs no devices keeps rates by itself.
+        by_devices = self.can.bandwidth in ("dscp-htb", "queue") and self._names_devices
+        switch = self.topology.nodes[sender].kind == "switch"
+        return not (by_devices and switch) or sender in (link.devices or {})
+
+    @cached_property
+    def _names_devices(self) -> bool:
+        return any(link.devices for link in self.topology.whole_links)
