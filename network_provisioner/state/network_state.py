@@ -31,27 +31,28 @@ class NetworkState:
         """Which link of a path can take no promise, in words; "" for none.
 
         A link says so itself (``guaranteed``). Else its rates are enforced where a device of ours
-        queues what is sent into it, and it is no routed link, which others may share. Where no
-        packets are carried, nobody can take more than what is reserved for him.
+        queues what a switch sends to another, and it is no routed link, which others may share. A
+        site's link is its own. Where no packets are carried, nobody can take more than his.
         """
         for hop in path.hops:
             link = self.topology.link(*hop)
-            if self._guarantees(link, hop[0]) if link.guaranteed is None else link.guaranteed:
+            if self._guarantees(link, hop) if link.guaranteed is None else link.guaranteed:
                 continue
             if self.can.bandwidth == "none" and link.guaranteed is None:
                 return "this network keeps no rates"
             return f"link {'-'.join(hop)} is not guaranteed"
         return ""
 
-    def _guarantees(self, link: Link, sender: str) -> bool:
+    def _guarantees(self, link: Link, hop: Hop) -> bool:
         if not self.can.real_packets:
             return True
         if self.can.bandwidth == "none" or link.layer == "l3":
             return False
         # A driver that needs no devices keeps rates by itself.
         by_devices = self.can.bandwidth in ("dscp-htb", "queue") and self._names_devices
-        switch = self.topology.nodes[sender].kind == "switch"
-        return not (by_devices and switch) or sender in (link.devices or {})
+        sender, other = (self.topology.nodes[end].kind for end in hop)
+        between = sender == "switch" and other not in ("site", "relay")
+        return not (by_devices and between) or hop[0] in (link.devices or {})
 
     @cached_property
     def _names_devices(self) -> bool:
