@@ -449,5 +449,7 @@ def _candidate(candidate: PathScore) -> str:
         f"{format_rate(candidate['free_bps'])} free"
     )
     left_out = [f"  left out: {candidate['rejected']}"] if candidate["rejected"] else []
+    if measured_only := candidate.get("not_guaranteed"):
+        left_out.append(f"  judged by measurements alone: {measured_only}")
     scores = [{"name": name, **score} for name, score in candidate["scores"].items()]
     return "\n".join((head, *left_out, table(_SCORES, scores)))

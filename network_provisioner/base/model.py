@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Self, TypedDict
+from typing import Any, NotRequired, Self, TypedDict
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
@@ -260,7 +260,8 @@ class MetricScore(TypedDict):
 
 
 class PathScore(TypedDict):
-    """A path that was compared with others, and why it was left out, "" where it was not."""
+    """A path that was compared with others, why it was left out, and which of its links can take no
+    promise; "" where it was not, and for none."""
 
     path: list[str]
     layer: str
@@ -268,6 +269,7 @@ class PathScore(TypedDict):
     free_bps: float
     expected_bps: float
     rejected: str
+    not_guaranteed: NotRequired[str]
     scores: dict[str, MetricScore]
 
 

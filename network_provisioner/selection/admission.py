@@ -348,7 +348,7 @@ class Admission:
             if any(way.min_bps <= 0 for way in ways):
                 return []
             low = sum(way.min_bps for way in ways)
-            paths = self._selector.usable(transit.request.src, transit.request.dst, template, low)
+            paths = self._selector.usable(transit, template, low)
             found.append(Movable(transit.id, transit.request.priority, paths, ways))
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.instants import iso
@@ -54,9 +54,9 @@ class Requirement:
 class Fit:
     """One request held against the ledger and the claims of those who wait before it.
 
-    ``dividers``: the nodes that can divide packets over several paths; ``guaranteed`` as in
-    :func:`~network_provisioner.selection.transit.choose`; ``failed``: directed links that carry
-    nothing, and why; ``limit_of``: what the request's class may reserve.
+    ``dividers``: the nodes that can divide packets over several paths; ``not_guaranteed``: which
+    link of a path can take no promise, in words; ``failed``: directed links that carry nothing, and
+    why; ``limit_of``: what the request's class may reserve.
     """
 
     ledger: Ledger
@@ -64,7 +64,7 @@ class Fit:
     template: Template
     claims: Claims
     dividers: Collection[str]
-    guaranteed: bool
+    not_guaranteed: Callable[[Path], str]
     failed: Mapping[Hop, str]
     limit_of: LimitOf = unlimited
     _free: dict[Hop, int] = field(default_factory=dict)
@@ -100,6 +100,7 @@ class Fit:
             blocked=f"{some(ahead)} waits for it first" if ahead else "",
             share_bps=min(self._share[hop] for hop in hops),
             failed=failure(path, self.failed),
+            not_guaranteed=self.not_guaranteed(path),
         )
 
     def is_open(self, a: str, b: str) -> bool:
@@ -120,7 +121,7 @@ class Fit:
             for path, metrics in known
         ]
         low, high = self.ask.low, self.ask.high
-        made = choose(roomy, self.template, low, high, self.guaranteed)
+        made = choose(roomy, self.template, low, high)
         return [c.path for c in made.candidates if not c.rejected]
 
     def several(self, paths: Sequence[Path], decision: PathChoice, most: int) -> Grant | None:

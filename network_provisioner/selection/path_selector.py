@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
@@ -26,7 +27,7 @@ from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import Metric, PathMetrics, choose, meets
+from network_provisioner.selection.transit import Metric, PathMetrics, choose, missed
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger
@@ -125,21 +126,23 @@ class PathSelector:
     def _carries(self, bps: float, a: str, b: str) -> bool:
         return self._state.topology.link(a, b).capacity_bps >= bps
 
-    def usable(self, src: str, dst: str, template: Template, min_bps: float) -> tuple[Path, ...]:
+    def usable(self, transit: Transit, template: Template, min_bps: float) -> tuple[Path, ...]:
         """The paths where a transit can be put if it has to move: those that work, are large enough
-        for its minimum and meet its template's QSpec, whatever is free there, shortest first.
-
-        Measurements are not asked: they exclude nothing where rates are kept, and where they are
-        not, moving helps nobody.
-        """
+        for its minimum and meet its template's QSpec, whatever is free there, shortest first."""
         least = min_bps / self._limits.reservable
+        request, state = transit.request, self._state
         return tuple(
             path
-            for path in self.paths(src, dst)
+            for path in self.paths(request.src, request.dst)
             if path.capacity_bps >= least
-            and meets(path, template)
-            and not failure(path, self._state.unusable)
+            and not failure(path, state.unusable)
+            and not missed(path, self._quality(path, request.user), template, min_bps)
         )
+
+    def _quality(self, path: Path, user: str) -> PathMetrics:
+        """What is known of a path, whatever is free there."""
+        measured: dict[str, Any] = dict(self._measured(path, user))
+        return PathMetrics(math.inf, **measured, not_guaranteed=self._state.not_guaranteed(path))
 
     def best_first(self, transit: Transit, template: Template, now: float) -> tuple[Path, ...]:
         """The paths that work and meet a transit's QSpec, whatever is free there."""
@@ -160,8 +163,8 @@ class PathSelector:
         # What has no end of its own goes on elsewhere once a link is taken out of service.
         closed = state.closed(ask.start, ask.start if ask.until == math.inf else ask.until)
         return Fit(
-            ledger or state.ledger, ask, template, claims or {}, self.switches, state.keeps_rates,
-            closed, limit_of,
+            ledger or state.ledger, ask, template, claims or {}, self.switches,
+            state.not_guaranteed, closed, limit_of,
         )  # fmt: skip
 
     def _known(self, fit: Fit, paths: Sequence[Path], user: str) -> list[tuple[Path, PathMetrics]]:
@@ -208,13 +211,13 @@ class PathSelector:
             return Never(f"no path joins {request.src} and {request.dst}", "no_path")
         fit = self._fit(ask, template, claims, limit_of, ledger)
         known = self._known(fit, paths, request.user)
-        decision = choose(known, template, ask.low, ask.high, self._state.keeps_rates)
+        decision = choose(known, template, ask.low, ask.high)
         if decision.chosen is None and not pinned and len(paths) >= self._limits.max_paths:
             # There are more paths than candidates: one of them may have room.
             other = self._state.topology.open_path(request.src, request.dst, fit.is_open)
             if other is not None:
                 known += self._known(fit, [other], request.user)
-                decision = choose(known, template, ask.low, ask.high, self._state.keeps_rates)
+                decision = choose(known, template, ask.low, ask.high)
         if pinned:
             words = "the only path to choose from: other transits of the two sites hold it"
             decision = replace(decision, reason=f"{decision.reason} ({words})")

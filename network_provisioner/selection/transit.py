@@ -11,9 +11,8 @@ Rules the thesis leaves open:
     throughput with the QSpec. Here ``free_bps`` can be *guaranteed* and decides whether the QSpec
     is met; a fresh measurement lowers the score only, and only where it is less than half of what
     the path should have given: hand-shakes, disks and small files cost a good transfer as much.
-    Where the network keeps no rates
-    (``guaranteed=False``) a fresh measurement below the QSpec leaves the path out, as in the
-    thesis.
+    A path with a link that can take no promise (``not_guaranteed``) is judged by what was measured,
+    as in the thesis: less than the QSpec, headers aside, leaves it out, and nothing scores 1.
 *   **Expected throughput**, which is scored, is what an elastic request may expect: its minimum and
     an equal part of what minima leave free on the tightest link (``share_bps``), as if everybody
     there took all that max-min fairness gives. A wide path full of others can so lose to a narrow
@@ -43,6 +42,7 @@ from network_provisioner.topology.graph import Path, without_detours
 
 WORTH_A_DETOUR = 1.0  # of Q's 10: two paths that score nearly alike differ by chance
 POOR = 0.5  # of what a path should give: less was measured of a poor one
+ARRIVES = 0.9  # of a rate: what users get of it at least, beside headers and repeated packets
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class PathMetrics:
     ``limit``      in words, what leaves no more
     ``blocked``    in words, why it must not be used at all
     ``failed``     in words, which of its links has failed
+    ``not_guaranteed``  in words, which of its links can take no promise; "" for none
     """
 
     free_bps: float
@@ -75,6 +76,7 @@ class PathMetrics:
     blocked: str = ""
     share_bps: float | None = None
     failed: str = ""
+    not_guaranteed: str = ""
 
     def get(self, metric: str, max_age_s: float) -> Metric | None:
         """The metric, or None where it is missing or stale."""
@@ -111,6 +113,7 @@ class Candidate:
             "free_bps": self.metrics.free_bps,
             "expected_bps": self.expected_bps,
             "rejected": self.rejected,
+            "not_guaranteed": self.metrics.not_guaranteed,
             "scores": {
                 name: {
                     "value": s.metric.value if s.metric else None,
@@ -138,19 +141,17 @@ def choose(
     template: Template,
     min_bps: float | None = None,
     max_bps: float | None = None,
-    guaranteed: bool = True,
 ) -> PathChoice:
     """The path with the highest Q among those that meet the QSpec (thesis, Algorithm 3).
 
     ``min_bps`` and ``max_bps`` are what this request asks for; they default to the template's QSpec
-    and RSpec, and without a ceiling to what the largest path has. ``guaranteed`` says that the
-    network keeps reserved rates. Rules: see the module.
+    and RSpec, and without a ceiling to what the largest path has. Rules: see the module.
     """
     low = template.qspec.min_bps if min_bps is None else min_bps
     high = template.rspec.max_bps if max_bps is None else max_bps
     if high is None:
         high = max((path.capacity_bps for path, _ in paths), default=low)
-    ranked = sorted((_judge(p, m, template, low, high, guaranteed) for p, m in paths), key=_rank)
+    ranked = sorted((_judge(p, m, template, low, high) for p, m in paths), key=_rank)
     usable = [c for c in ranked if not c.rejected]
     ranked, usable = (_without_needless_detour(those, usable) for those in (ranked, usable))
     if not usable:
@@ -181,9 +182,21 @@ def explain(decision: PathChoice | None) -> list[PathScore]:
     return [] if decision is None else [c.as_dict() for c in decision.candidates]
 
 
-def meets(path: Path, template: Template) -> bool:
-    """Whether a path meets a QSpec by what the topology says of it, room aside."""
-    return not any(_too_much(name, said, template) for name, said in declared(path).items())
+def missed(path: Path, known: PathMetrics, template: Template, low: float) -> str:
+    """What of a QSpec a path misses by what was measured and what the topology says, room aside, in
+    words; "" where it meets it. ``low`` is the least that is asked for, b/s."""
+    measured = known.get("throughput", template.max_age_s)
+    if known.not_guaranteed and measured is not None and measured.value < ARRIVES * low:
+        return (
+            f"{format_rate(measured.value)} measured {measured.age_s:.0f} s ago, "
+            f"{format_rate(low)} needed, and {known.not_guaranteed}"
+        )
+    for name, said in declared(path).items():
+        found = known.get(name, template.max_age_s)
+        words = _too_much(name, found, template) or _too_much(name, said, template)
+        if words:
+            return words
+    return ""
 
 
 def declared(path: Path) -> dict[str, Metric | None]:
@@ -207,48 +220,33 @@ def _rank(c: Candidate) -> tuple[bool, float, int, float, float, tuple[str, ...]
 
 
 def _judge(
-    path: Path, known: PathMetrics, template: Template, low: float, high: float, guaranteed: bool
+    path: Path, known: PathMetrics, template: Template, low: float, high: float
 ) -> Candidate:
     measured = known.get("throughput", template.max_age_s)
     share = known.free_bps if known.share_bps is None else known.share_bps
     expected = Metric(share, "reservations")
-    if measured is not None and measured.value < POOR * min(share, high):
+    most = share if known.not_guaranteed else POOR * min(share, high)
+    if measured is not None and measured.value < most:
         expected = measured
+    rate = None if known.not_guaranteed and measured is None else expected
     scores: dict[str, Score] = {}
     for name, weight in template.weights.items():
-        metric = expected if name == "throughput" else known.get(name, template.max_age_s)
+        metric = rate if name == "throughput" else known.get(name, template.max_age_s)
         score = MIN_SCORE
         if metric is not None:
             score = template.score(name, metric.value, low, high)
         scores[name] = Score(metric, score, weight)
     q = sum(s.weight * s.score for s in scores.values())
-    rejected = _rejection(path, known, expected, template, low, guaranteed)
+    rejected = _no_room(known, low) or missed(path, known, template, low)
     return Candidate(path, known, expected.value, scores, q, rejected)
 
 
-def _rejection(
-    path: Path,
-    known: PathMetrics,
-    expected: Metric,
-    template: Template,
-    low: float,
-    guaranteed: bool,
-) -> str:
+def _no_room(known: PathMetrics, low: float) -> str:
     if known.failed or known.blocked:
         return known.failed or known.blocked
     if known.free_bps < low:
         words = f"{format_rate(known.free_bps)} free, {format_rate(low)} needed"
         return f"{words} ({known.limit})" if known.limit else words
-    if not guaranteed and expected.value < low:
-        return (
-            f"{format_rate(expected.value)} measured {expected.age_s:.0f} s ago, "
-            f"{format_rate(low)} needed, and this network keeps no rates"
-        )
-    for name, said in declared(path).items():
-        measured = known.get(name, template.max_age_s)
-        words = _too_much(name, measured, template) or _too_much(name, said, template)
-        if words:
-            return words
     return ""
 
 

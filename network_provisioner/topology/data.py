@@ -52,6 +52,7 @@ class _LinkSchema(Schema):
     vlan: _Vlan = 0
     ports: dict[Name, _Port] | None = None
     devices: dict[Name, Name] | None = None
+    guaranteed: StrictBool | None = None
 
 
 class _TopologySchema(Schema):
@@ -68,7 +69,7 @@ def topology_from_dict(data: Mapping[str, Any]) -> Topology:
 
     ``{"nodes": [{name, kind, dtn?, address?, mac?, hosts?: [{address, mac?, name?}], urls?, dpid?,
     macs?, dmz?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?, layer?, vlan?,
-    ports?, devices?}]}``; capacities and times carry units. Raises InputError.
+    ports?, devices?, guaranteed?}]}``; capacities and times carry units. Raises InputError.
     """
     section = read(_TopologySchema, data, "topology")
     nodes = [_node(number, item) for number, item in enumerate(section.nodes, 1)]
@@ -122,6 +123,8 @@ def _link_data(link: Link) -> dict[str, Any]:
     data |= {"a": link.a, "b": link.b, "capacity": link.capacity_bps, "layer": link.layer}
     if link.jitter_s is not None:
         data["jitter"] = link.jitter_s
+    if link.guaranteed is not None:
+        data["guaranteed"] = link.guaranteed
     return data | {key: value for key, value in values.items() if value}
 
 
@@ -173,4 +176,5 @@ def _link(number: int, item: dict[str, Any]) -> Link:
         jitter_s=link.jitter,
         vlan=link.vlan,
         name=link.name or "",
+        guaranteed=link.guaranteed,
     )

@@ -104,7 +104,8 @@ class Link:
     ``delay_s`` is one way, ``jitter_s`` what it varies by (None: nobody said), ``loss`` a fraction.
     ``ports`` maps a switch at either end to its port number there, ``devices`` to the device name.
     ``vlan`` is the VLAN id that frames carry on a link that is no routed one, 0 for none. ``name``
-    tells it from others between the same nodes.
+    tells it from others between the same nodes. ``guaranteed``: whether what is reserved on it can
+    be promised; None for where our queues enforce it and it is no routed link.
     """
 
     a: str
@@ -118,6 +119,7 @@ class Link:
     jitter_s: float | None = None
     vlan: int = 0
     name: str = ""
+    guaranteed: bool | None = None
 
     def other(self, end: str) -> str:
         """The node at the other end."""

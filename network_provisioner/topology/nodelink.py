@@ -24,6 +24,7 @@ from network_provisioner.topology.graph import Topology
 
 _JSON = ("ports", "devices", "macs", "hosts")
 _WHOLE = ("dpid", "vlan")
+_BOOLEANS = ("dmz", "guaranteed")
 _DECIMAL = re.compile("[1-9][0-9]{0,14}")  # of a dpid: other texts are hexadecimal
 _TRUTH = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 _SLIP = 0.74  # how alike a foreign attribute must be to one of ours to be taken for a slip
@@ -110,6 +111,6 @@ def _meant(key: str, value: Any) -> Any:
             return json.loads(value)
         if key == "vlan" or (key == "dpid" and _DECIMAL.fullmatch(value)):
             return int(value)
-        return float(value) if key == "loss" else _TRUTH[value] if key == "dmz" else value
+        return float(value) if key == "loss" else _TRUTH[value] if key in _BOOLEANS else value
     except (ValueError, KeyError, RecursionError):
         return value

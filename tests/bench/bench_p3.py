@@ -132,7 +132,7 @@ class World:
         if transit.request.priority >= priority:
             return []
         low = max(way.min_bps for way in ways)
-        paths = self.selector.usable(transit.request.src, transit.request.dst, TEMPLATE, low)
+        paths = self.selector.usable(transit, TEMPLATE, low)
         return [Movable(name, transit.request.priority, paths, ways)]
 
     def release_one(self) -> None:

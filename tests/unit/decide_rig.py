@@ -110,9 +110,7 @@ class Desk:
         for n in names:
             transit, ways = self.held[n]
             least = max(way.min_bps for way in ways)
-            paths = self.selector.usable(
-                transit.request.src, transit.request.dst, self.template, least
-            )
+            paths = self.selector.usable(transit, self.template, least)
             found.append(Movable(n, transit.request.priority, paths, ways))
         return found
 

@@ -149,13 +149,16 @@ def test_pairs_may_use_several_paths_where_the_network_can_tell_flows_apart(
 
 
 def test_measured_throughput_moves_the_choice(tmp_path: Path) -> None:
-    slow = {"throughput": Metric(6e6, "measured", 5.0)}
-    rig = Rig(tmp_path / "s", metrics_of=lambda p, _: slow if p.layer == "l2" else {})
+    rates = {"l2": 6e6, "l3": 17e6}
+    rig = Rig(
+        tmp_path / "s",
+        metrics_of=lambda p, _: {"throughput": Metric(rates[p.layer], "measured", 5.0)},
+    )
     got = rig.ask("a", "mu", "tacc")
     assert got.grant.layer == "l3"
     scores = {c["layer"]: c["scores"]["throughput"] for c in got.grant.candidates}
     assert (scores["l2"]["source"], scores["l2"]["age_s"]) == ("measured", 5.0)
-    assert scores["l3"]["source"] == "reservations"
+    assert scores["l3"]["value"] == 17e6
 
 
 def test_a_path_that_is_measured_to_be_bad_is_left(tmp_path: Path) -> None:

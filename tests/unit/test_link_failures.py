@@ -10,6 +10,7 @@ from test_broker_ways import guarded, port
 
 from network_provisioner.base.controller import SwitchStatus
 from network_provisioner.base.model import TransitState
+from network_provisioner.selection.transit import Metric
 from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.link_failures import News
 
@@ -212,7 +213,13 @@ def test_a_link_that_fails_again_and_again_is_left_alone_until_it_is_quiet(rig: 
 def test_what_leaves_a_link_is_written_down_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
+    rates = {"throughput": Metric(90e6, "measured", 1.0)}  # of layer 3, which takes no promise
+    rig = Rig(
+        tmp_path / "s",
+        demo_network(l3="100 Mb/s"),
+        matches=True,
+        metrics_of=lambda path, _: rates if path.layer == "l3" else {},
+    )
     for number in range(1, 4):
         rig.ask(f"t{number}", "mu", "tacc", min_bps=40e6, flows=port(number))
     fail_l2(rig)

@@ -64,6 +64,7 @@ def _link(draw: st.DrawFn, a: str, b: str, number: int) -> Link:
         {end: f"eth{number}" for end in devices} or None,
         draw(st.none() | st.floats(0, 1e9)),
         0 if layer == "l3" else draw(st.integers(0, 4094)),
+        guaranteed=draw(st.sampled_from((None, True, False))),
     )
 
 
