@@ -10,6 +10,7 @@ from test_broker_ways import port
 
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.selection.transit import Metric
 from network_provisioner.transits import rerouting
 
 L3 = ["mu", "s1", "r1", "s2", "tacc"]
@@ -23,7 +24,14 @@ TEMPLATES = {
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
-    made = Rig(tmp_path / "s", demo_network(), TEMPLATES, matches=True)
+    rates = {"throughput": Metric(20e6, "measured", 1.0)}  # of layer 3, which takes no promise
+    made = Rig(
+        tmp_path / "s",
+        demo_network(),
+        TEMPLATES,
+        metrics_of=lambda path, _: rates if path.layer == "l3" else {},
+        matches=True,
+    )
     made.ask("big", "mu", "tacc", template="big", flows=port(1))
     return made
 

@@ -40,7 +40,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("trunsit",), "argument COMMAND: found 'trunsit', did you mean 'transit'?", "adon"),
         (
             ("help", "lunch"),
-            "argument COMMAND: found 'lunch', expected one of doctor, site,",
+            "argument COMMAND: found 'lunch', expected one of doctor, init, site,",
             "adon",
         ),
         (("site", "mop"), "argument VERB: found 'mop', did you mean 'map'?", "adon site"),
