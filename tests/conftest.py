@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, settings
 
 # A busy machine stops any process for seconds: how long an example takes proves nothing. Examples
 # are the same at each run, so that a change is judged by what it changes; with ADON_SEARCH they are
-# new ones, which is how to look for what nobody has thought of.
+# new ones, and more, which is how to look for what nobody has thought of.
+SEARCHES = bool(os.environ.get("ADON_SEARCH"))
 settings.register_profile(
     "adon",
+    max_examples=200 if SEARCHES else 50,
     deadline=None,
-    derandomize=not os.environ.get("ADON_SEARCH"),
+    derandomize=not SEARCHES,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("adon")

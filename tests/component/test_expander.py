@@ -125,7 +125,7 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     assert len(recorded(tmp_path, "boot")) == 1
 
 
-@pytest.mark.parametrize("ahead_s", [-600, 600])
+@pytest.mark.parametrize("ahead_s", [-600, pytest.param(600, marks=pytest.mark.long)])
 def test_a_head_node_whose_clock_is_wrong_gives_up_no_machine(
     pool: Pool, tmp_path: Path, ahead_s: int
 ) -> None:

@@ -121,12 +121,13 @@ def test_a_refusal_of_the_switch_is_told_and_changes_nothing(rig: OdlRig) -> Non
 
 
 def test_a_switch_that_hangs_is_an_error_and_comes_back(rig: OdlRig) -> None:
-    rig.controller.apply([rig.circuit(L2, "before")])
+    before = rig.circuit(L2, "before")
+    rig.controller.apply([before])
     pid = vswitchd()
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(ControllerError) as caught:
-            rig.controller.apply([])
+            rig.controller.apply([before, rig.circuit(L3, "more")])
         assert "\n" not in str(caught.value)
     finally:
         os.kill(pid, signal.SIGCONT)
