@@ -127,7 +127,7 @@ def test_a_switch_that_hangs_is_an_error_and_comes_back(rig: OdlRig) -> None:
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(ControllerError) as caught:
-            rig.controller.apply([before, rig.circuit(L3, "more")])
+            rig.controller.apply([before, rig.circuit(BACKGROUND, "more")])
         assert "\n" not in str(caught.value)
     finally:
         os.kill(pid, signal.SIGCONT)
