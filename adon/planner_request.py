@@ -105,13 +105,12 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         first = answer(False)
     yield first
     last = answer(True)
-    for trial in range(1, _TRIALS + 1):
-        if plans is None or plans.leave(last.plan()):
-            break
+    trial = 1
+    while plans is not None and not plans.leave(last.plan()) and trial < _TRIALS:
+        trial += 1
         live = replace(live, plans=plans.read())
-        if trial < _TRIALS:
-            note("another workflow was planned meanwhile: this one is mapped again beside it")
-            last = _mapper(request, note, inputs, measured, live, output_site)(True)
+        note("another workflow was planned meanwhile: this one is mapped again beside it")
+        last = _mapper(request, note, inputs, measured, live, output_site)(True)
     yield last
 
 

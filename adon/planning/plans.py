@@ -77,15 +77,7 @@ class Plans:
             raise AdonError("found neither a broker nor an archive, expected one of them")
         with Archive(self._archive, read_only=True) as opened:
             number, plans = known_plans(opened, time.time())
-        return number, [
-            {
-                "age_s": plan.age_s,
-                "done": plan.done,
-                "mine": plan.name == self._name,
-                **plan.details,
-            }
-            for plan in plans
-        ]
+        return number, [plan.shown(self._name) for plan in plans]
 
     def _into_archive(self, plan: Plan, after: int) -> bool:
         from monitors.archive.archive import Archive  # noqa: PLC0415

@@ -71,11 +71,7 @@ def router(archive: Archive, clock: Callable[[], float]) -> APIRouter:
         workflow is not said."""
         caller.need(May.SEE)
         number, plans = known_plans(archive, clock())
-        shown = [
-            {"age_s": plan.age_s, "done": plan.done, "mine": plan.name == name, **plan.details}
-            for plan in plans
-        ]
-        return answers.answer({"number": number, "plans": shown})
+        return answers.answer({"number": number, "plans": [plan.shown(name) for plan in plans]})
 
     @routes.post("/v1/plans", response_model=PlanRecordedAnswer)
     def record_plan(body: PlanBody, caller: Caller) -> Response:

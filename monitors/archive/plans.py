@@ -35,6 +35,11 @@ class KnownPlan:
     details: Mapping[str, Any]
     done: float | None
 
+    def shown(self, name: str) -> dict[str, Any]:
+        """JSON-ready, without its name: ``mine`` says whether that is ``name``."""
+        mine = self.name == name
+        return {"age_s": self.age_s, "done": self.done, "mine": mine, **self.details}
+
 
 def known_plans(archive: Archive, now: float) -> tuple[int, list[KnownPlan]]:
     """The last number, and the newest plan of each workflow that has not ended, at ``now`` (Unix
