@@ -66,6 +66,7 @@ class LinkFailures:
         self._failed: dict[str, News] = {}
         self._switches_now: dict[str, News] = {}
         self._drained: dict[str, News] = {}
+        self._out: set[str] = set()  # the links that drains take out of service, by their labels
         self.broken: dict[Hop, str] = {}
         """Every directed link that carries nothing, and that in words; always the same mapping."""
         self.unusable: dict[Hop, str] = {}
@@ -174,9 +175,11 @@ class LinkFailures:
         self.broken.clear()
         was = self._failed
         failed: dict[str, News] = {}
+        out: set[str] = set()
         for link in self._topology.whole_links:
             known = was.get(link.label)
             if not self._drains.closed_now.keys().isdisjoint(link.hops):
+                out.add(link.label)
                 failed |= {} if known is None else {link.label: known}
                 continue
             why = next((found[hop] for hop in link.hops if hop in found), "")
@@ -187,7 +190,7 @@ class LinkFailures:
                 self.broken.update(dict.fromkeys(link.hops, str(one)))
             elif known is not None:
                 self._told(replace(known, at=now))
-        self._failed = failed
+        self._failed, self._out = failed, out
         self.broken.update(self._drains.closed_now)
 
     def _damped(self, link: str, why: str, now: float) -> str:
@@ -221,12 +224,8 @@ class LinkFailures:
 
     def _failed_now(self) -> list[tuple[str, News]]:
         """The links that have failed and are in service, by their labels."""
-        out = self._drains.closed_now
-        links = {x.label: x for x in self._topology.whole_links}
         return [
-            (label, news)
-            for label, news in list(self._failed.items())
-            if out.keys().isdisjoint(links[label].hops)
+            (label, news) for label, news in list(self._failed.items()) if label not in self._out
         ]
 
     def unknown(self) -> list[Link]:

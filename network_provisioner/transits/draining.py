@@ -19,6 +19,7 @@ from network_provisioner.state import circuits
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.drains import Drain, Drains
+from network_provisioner.topology.graph import Hop
 from network_provisioner.topology.link_failures import News
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.repository import Repository
@@ -76,30 +77,29 @@ class Draining:
     def described(self, drain: Drain) -> dict[str, Any]:
         """A drain, JSON-ready, with the ids of transits that are ``on`` its links now and of those
         that have ``reserved`` them while it lasts."""
-        affected = list(self._affected(drain))
+        affected = [transit for transit, _ in self._affected(drain)]
         on = [transit.id for transit in affected if transit.state in ON_SWITCHES]
         later = [transit.id for transit in affected if transit.state not in ON_SWITCHES]
         active = drain.element in self._drains.active
         return asdict(drain) | {"active": active, "on": on, "reserved": later}
 
-    def _affected(self, drain: Drain) -> Iterator[Transit]:
+    def _affected(self, drain: Drain) -> Iterator[tuple[Transit, Hop]]:
+        """The transits on its links, now or while it lasts, each with the first of these links."""
         hops = dict.fromkeys(self._drains.hops(drain.element), "")
         for transit in list(self._active.all.values()):
             start, end = transit.request.start, transit.grant.lease_until
             concerned = transit.state in ON_SWITCHES or drain.overlaps(start, end)
-            if concerned and transit.state in LIVE and circuits.first_of(transit, hops):
-                yield transit
+            if concerned and transit.state in LIVE and (link := circuits.first_of(transit, hops)):
+                yield transit, link[0]
 
     def _relocate(self, drain: Drain, now: float) -> None:
         """Move the reservations in advance that the drain would take the path of."""
         reason = f"{drain.element} {drain}"
-        hops = dict.fromkeys(self._drains.hops(drain.element), reason)
-        for transit in self._affected(drain):
-            link = circuits.first_of(transit, hops)
-            if link is None or transit.request.start <= now:  # it went along with another, or runs
+        for transit, hop in self._affected(drain):  # one that went along with another is on no more
+            if transit.request.start <= now:
                 continue
             together = [transit, *self._active.pairs.mates(transit)]
-            moves = self._admission.elsewhere(together, link[0], now)
+            moves = self._admission.elsewhere(together, hop, now)
             if moves:
                 self._lifecycle.move(moves, reason, now)
                 continue
