@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from network_provisioner.base.daemon_log import LEVELS, log_to
 from network_provisioner.base.database_url import place
 from network_provisioner.base.suggestions import did_you_mean, meant
 
@@ -26,6 +25,7 @@ Nouns = argparse._SubParsersAction  # argparse has no public name for what add_s
 _NOW = f"ADON_BROKER, else {DEFAULT_BROKER}"
 _TOKEN = "file with the token for the broker (default: ADON_TOKEN_FILE)"
 WORKFLOW = "abstract workflow (Pegasus 5 YAML)"
+_LEVELS = ("debug", "info", "warning", "error")
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -227,7 +227,7 @@ TEMPLATE = option("--template", "name of the template", "NAME", default="default
 def logging_options(parser: CommandParser) -> None:
     """``--log-level`` and ``--log-file`` of a daemon, for :func:`log_as`."""
     parser.add_argument(
-        "--log-level", choices=LEVELS, default="info", help="what to log (default: %(default)s)"
+        "--log-level", choices=_LEVELS, default="info", help="what to log (default: %(default)s)"
     )
     parser.add_argument(
         "--log-file", type=Path, metavar="FILE",
@@ -237,6 +237,8 @@ def logging_options(parser: CommandParser) -> None:
 
 def log_as(args: argparse.Namespace) -> None:
     """Log as the options say. Raises InputError."""
+    from network_provisioner.base.daemon_log import log_to  # other commands start sooner without
+
     log_to(args.log_file, args.log_level)
 
 

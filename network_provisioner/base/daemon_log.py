@@ -13,7 +13,6 @@ from pathlib import Path
 
 from network_provisioner.base.errors import InputError, printable
 
-LEVELS = ("debug", "info", "warning", "error")
 MOST_BYTES = 10_000_000  # of a file, and of the one before it
 _OURS = ("adon", "condor_plugins", "monitors", "network_provisioner", "pegasus_hooks",
          "site_selector")  # fmt: skip
@@ -62,8 +61,8 @@ class _File(RotatingFileHandler):
 
 
 def log_to(file: Path | None = None, level: str = "info") -> None:
-    """Have this process log into a file, or to standard error, unless it logs already. Libraries
-    log what is a warning.
+    """Have this process log into a file, or to standard error, unless it logs already. ``level`` is
+    a name of :mod:`logging`, in small letters; libraries log what is a warning.
 
     Raises InputError for a file that cannot be written.
     """
