@@ -198,8 +198,8 @@ def _choose(args: argparse.Namespace, facts: Facts) -> tuple[Choices, list[FileE
         number, equal, name = text.partition("=")
         dpid = read_dpid(number, "--switch")
         if not equal or dpid not in names:
-            there = ", ".join(map(format_dpid, names))
-            raise InputError(f"--switch: found {text!r}, expected DPID=NAME with one of {there}")
+            dpids = ", ".join(map(format_dpid, names))
+            raise InputError(f"--switch: found {text!r}, expected DPID=NAME with one of {dpids}")
         names[dpid] = name
     given = {text.partition("=")[0] for text in args.switch}
     for dpid in names:

@@ -34,10 +34,10 @@ class Facts:
         site has one link."""
         sites = {}
         for site, dtns in self.sites.items():
-            there = [dtn for dtn in dtns if dtn.address in self.hosts]
-            if there:
-                end = self.hosts[there[0].address].end
-                sites[site] = [dtn for dtn in there if self.hosts[dtn.address].end == end]
+            answering = [dtn for dtn in dtns if dtn.address in self.hosts]
+            if answering:
+                end = self.hosts[answering[0].address].end
+                sites[site] = [dtn for dtn in answering if self.hosts[dtn.address].end == end]
         return sites
 
 
@@ -76,7 +76,7 @@ def default_names(network: Discovered, before: Mapping[str, Any]) -> dict[int, s
 def topology_section(facts: Facts, choices: Choices) -> tuple[dict[str, Any], list[str]]:
     """Nodes and links as ``topology`` in adon.yml has them, and in words what was assumed."""
     ports = facts.network.ports
-    found = {
+    network = {
         "switches": [
             {
                 "dpid": dpid,
@@ -90,7 +90,7 @@ def topology_section(facts: Facts, choices: Choices) -> tuple[dict[str, Any], li
             for (a, m), (b, n) in sorted(facts.network.links)
         ],
     }
-    section, notes = section_of(found)
+    section, notes = section_of(network)
     dpids = {name: dpid for dpid, name in choices.names.items()}
     for link in section["links"]:
         if link_name(link) in choices.shared:

@@ -91,7 +91,7 @@ def pool_sites() -> set[str]:
 def resolved(
     hosts: Mapping[str, Sequence[str]], note: Callable[[str], object]
 ) -> dict[str, list[Dtn]]:
-    """The nodes of each site that have an IPv4 address; ``note`` is told of the others."""
+    """The nodes of each site that have an IPv4 address; ``note`` gets a line for each other."""
     sites: dict[str, list[Dtn]] = {}
     used: dict[str, str] = {}
     for site, names in hosts.items():
@@ -128,11 +128,11 @@ def connect_s(address: str, port: int) -> float | None:
 
 def round_trips(addresses: Sequence[str]) -> dict[str, float]:
     """Seconds to the addresses that answer at one of some usual ports, all asked at once."""
-    asked = [(address, port) for address in addresses for port in _PORTS]
-    if not asked:
+    ends = [(address, port) for address in addresses for port in _PORTS]
+    if not ends:
         return {}
-    with ThreadPoolExecutor(min(len(asked), _AT_ONCE)) as threads:
-        answers = list(zip(asked, threads.map(lambda pair: connect_s(*pair), asked), strict=True))
+    with ThreadPoolExecutor(min(len(ends), _AT_ONCE)) as threads:
+        answers = list(zip(ends, threads.map(lambda pair: connect_s(*pair), ends), strict=True))
     seconds: dict[str, float] = {}
     for (address, _), rtt_s in answers:
         if rtt_s is not None:

@@ -53,8 +53,8 @@ def _try(file: Path, used: Path, config: Config) -> Transit:
         token, ca = read_token(file.parent / ENGINEER), secure.certificate
     client = BrokerClient(config.broker_url, _ANSWER_S, token, Tls(ca))
     with _broker(used, client):
-        asked = TransitRequest(f"init-{time.time_ns()}", src, dst, lease_s=_ANSWER_S)
-        transit = client.request(asked)
+        request = TransitRequest(f"init-{time.time_ns()}", src, dst, lease_s=_ANSWER_S)
+        transit = client.request(request)
         client.release(transit.id)
     if transit.state not in ON_SWITCHES:
         raise AdonError(f"transit {src} to {dst}: {transit.state}: {transit.reason}")

@@ -49,7 +49,7 @@ _KEPT_SOCKET = "ADON_KEPT_SOCKET"  # its descriptor and address, from before a r
 
 def listening_socket(address: str) -> socket.socket:
     """A bound socket, so that a port in use is one clear line and not a traceback. After a reload
-    it is the one from before: whoever connects meanwhile waits and is not refused.
+    it is the one from before, so that clients that connect meanwhile wait and are not refused.
 
     Raises InputError naming the address.
     """

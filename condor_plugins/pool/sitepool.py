@@ -19,10 +19,7 @@ from network_provisioner.base.errors import AdonError
 SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
 _SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
-_CLOSED = (
-    "Owner",
-    "Drained",
-)  # states of slots that start no job: their machine is kept for others
+_CLOSED = ("Owner", "Drained")  # states of slots that start no job
 _STALE_S = 900.0  # three of the updates that a startd sends every 5 minutes
 
 

@@ -1,4 +1,4 @@
-"""Measurement tasks that were added, in the store that brokers share: whoever leads has them."""
+"""Measurement tasks that were added, in the store that brokers share, for each new leader."""
 
 from __future__ import annotations
 

@@ -192,8 +192,8 @@ def missed(path: Path, known: PathMetrics, template: Template, low: float) -> st
             f"{format_rate(low)} needed, and {known.not_guaranteed}"
         )
     for name, said in declared(path).items():
-        found = known.get(name, template.max_age_s)
-        words = _too_much(name, found, template) or _too_much(name, said, template)
+        metric = known.get(name, template.max_age_s)
+        words = _too_much(name, metric, template) or _too_much(name, said, template)
         if words:
             return words
     return ""

@@ -78,7 +78,7 @@ class Scan(OpenFlowSwitches):
         monotonic second ``until``."""
         seen, since = self.connected(), time.monotonic()
         while (now := time.monotonic()) < until and not (seen and now - since >= quiet_s):
-            threading.Event().wait(_LOOK_S)
+            time.sleep(_LOOK_S)
             if (there := self.connected()) != seen:
                 seen, since = there, time.monotonic()
         return seen
@@ -129,10 +129,10 @@ class Scan(OpenFlowSwitches):
 
 def request(sender: bytes, address: str) -> bytes:
     """An Ethernet frame that asks who has an IPv4 address, and tells nobody ours."""
-    wanted = IPv4Address(address).packed
+    target = IPv4Address(address).packed
     return _PACKET.pack(
         _EVERYBODY, sender, _ARP, _ETHERNET, _IPV4, 6, 4, _REQUEST,
-        sender, bytes(4), bytes(6), wanted,
+        sender, bytes(4), bytes(6), target,
     )  # fmt: skip
 
 
