@@ -147,6 +147,7 @@ def make(around: PartContext) -> MonitoringPart:
                 around.clock,
                 around.broker.report_connections,
                 DiskPeriods(around.broker.disks, around.outbox).take_in,
+                around.broker.report_sockets,
             ),
             measuring_api.router(
                 coordinator, around.rules, around.keyring.principals, around.clock
@@ -173,7 +174,7 @@ def described() -> list[APIRouter]:
 
     nothing: Any = None
     return [
-        agents.router(nothing, nothing, nothing, nothing),
+        agents.router(nothing, nothing, nothing, nothing, nothing),
         measuring_api.router(nothing, nothing, nothing, nothing),
     ]
 
