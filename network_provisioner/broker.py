@@ -76,6 +76,7 @@ from network_provisioner.transits.io_aware import DiskRateOf, IoAware
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
 from network_provisioner.transits.promises import Promises
+from network_provisioner.transits.reevaluation import Reevaluation
 from network_provisioner.transits.relaying import Relaying
 from network_provisioner.transits.reports import TransferReport
 from network_provisioner.transits.repository import Repository
@@ -236,6 +237,16 @@ class Broker(Queries):
             self._clock,
         )
         self.other_problems.append(lambda: self.promises.problem)
+        self._reevaluation = Reevaluation(
+            self._state,
+            templates,
+            self._active,
+            self._admission,
+            self._lifecycle,
+            self._changes,
+            self.promises,
+            self.promises.news.append,
+        )
         self._held = HeldPackets(
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
         )
@@ -398,6 +409,7 @@ class Broker(Queries):
             self._repository.retry()
             self._lifecycle.moved(moving, now)
             self.promises.follow(counted, now)
+            self._reevaluation.follow(now)
             self.io_aware.follow(now)
             self.relaying.follow(self._desired.update, self._desired.drop, now)
             self._waiting.serve(now)

@@ -45,6 +45,9 @@ class TemplateBody(Body):
     )
     when_queued: Text | None = Field(default=None, description="wait, defer or best_effort")
     small: Text | None = Field(default=None, description="best_effort or share")
+    triggers: dict[str, dict[str, Quantity | None]] | None = Field(
+        default=None, examples=[{"loss": {"limit": 0.02, "for": "10 s", "action": "move"}}]
+    )
     better_path: Text | None = Field(default=None, description="stay or move")
     io_aware: bool | None = None
     relay: Text | None = Field(default=None, description="never, auto or always")

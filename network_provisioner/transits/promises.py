@@ -4,8 +4,9 @@
     connections at senders, disks ───┴─► follow(): judge the last seconds ─► kept, less, broken,
                                          unknown ─► transit.usage.kept, News of a broken promise
 
-Only transits over links that all take promises are judged. A transfer that has just begun, or has
-just moved, is waited for.
+Every transit on one path with a rate of its own is judged; where a link of it takes no promises,
+that counts for :mod:`~.reevaluation` alone. A transfer that has just begun, or has just moved, is
+waited for.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Count = tuple[float, Sequence[tuple[str, int]]]
 class _Watched:
     """A transit whose promise is watched, on one path ``since`` a Unix second. ``granted_bps``: at
     each of the ``counts``, and what counts is the least. ``broken``: looks in a row at which it
-    was; ``news``: that it is, None while it is not."""
+    was; ``news``: that it is, None while it is not. ``verdict``: the last."""
 
     granted_bps: deque[float] = field(default_factory=deque)
     path: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class _Watched:
     since: float = 0.0
     broken: int = 0
     news: News | None = None
+    verdict: Verdict = field(default_factory=lambda: Verdict(UNKNOWN))
 
 
 @dataclass(eq=False)
@@ -88,7 +90,7 @@ class Promises:
 
     def follow(self, counted: Mapping[str, Count], now: float) -> None:
         """Take in what was counted, and say which promises are kept."""
-        live = {t.id: t for t in self._active.on_switches() if self._is_promised(t)}
+        live = {t.id: t for t in self._active.on_switches() if self._is_watched(t)}
         for name in self._watched.keys() - live.keys():
             del self._watched[name]
         for name in live.keys() - self._watched.keys():
@@ -115,10 +117,20 @@ class Promises:
         more = f", and {len(news) - 1} more" if len(news) > 1 else ""
         return f"{news[0]}{more}" if news else ""
 
-    def _is_promised(self, transit: Transit) -> bool:
+    def verdict(self, transit_id: str) -> Verdict:
+        """The last on a transit."""
+        watched = self._watched.get(transit_id)
+        return Verdict(UNKNOWN) if watched is None else watched.verdict
+
+    def is_reported(self, transit_id: str) -> bool:
+        """Whether it is known already that a promise is broken."""
+        return transit_id in self._watched and self._watched[transit_id].news is not None
+
+    def _is_watched(self, transit: Transit) -> bool:
         alone = not transit.relayed and not transit.grant.parts
-        if not alone or transit.request.min_bps <= 0 or not self._desired.counts:
-            return False
+        return alone and transit.request.min_bps > 0 and self._desired.counts
+
+    def _is_promised(self, transit: Transit) -> bool:
         (way,) = circuits.ways(transit, self._state.topology)
         return not self._state.not_guaranteed(way.path)
 
@@ -150,6 +162,11 @@ class Promises:
         watched.broken = watched.broken + 1 if verdict.state == BROKEN else 0
         if 0 < watched.broken < FEW:  # it may be that the counters are older than usual
             verdict = replace(verdict, state=UNKNOWN)
+        watched.verdict = verdict
+        if not self._is_promised(transit):
+            verdict = Verdict(UNKNOWN, "a link of its path takes no promises")
+            if transit.usage.kept is None:
+                return []
         was = transit.usage.kept or KeptPromise()
         transit.usage.kept = _after(was, verdict, at, min(seconds, WINDOW_S))
         self._report(watched, transit, verdict, at)
@@ -192,10 +209,8 @@ class Promises:
         """That a promise is broken, once, and that it is not any more."""
         if verdict.state == BROKEN and watched.news is None:
             where = f"link {verdict.link}" if verdict.link else f"path {'-'.join(watched.path)}"
-            words = f"does not carry what was promised: {verdict.why}"
-            watched.news = news = News(
-                f"{where} for transit {transit.id!r}", words, now, again="keeps its promise"
-            )
+            words = f"gets less than it was promised over {where}: {verdict.why}"
+            watched.news = news = News(f"transit {transit.id!r}", words, now, again="is served")
         elif watched.news is not None and not watched.broken:
             news, watched.news = replace(watched.news, at=now), None
         else:

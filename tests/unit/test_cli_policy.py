@@ -162,7 +162,7 @@ class TestUsage:
         text = said("policy", "usage", "--by", "project", "--since", "2026-11-21", "--csv")
         assert text == (
             "name,transits,bytes,byte_seconds,seconds,judged_s,broken_s\n"
-            "cms,1,2000000000,3000000000.0,10.0,0,0\n"
+            "cms,1,2000000000,3000000000.0,10.0,0.0,0.0\n"
             "ligo,1,1000000000,1000000000.0,10.0,10.0,1.0\n"
         )
         (only,) = as_json("policy", "usage", "--by", "user", "--until", f"{NOW - 3600:.0f}")
