@@ -103,6 +103,7 @@ def router(
         """All connections that the transfer servers of an agent's host have open now: by them the
         switches tell transfers apart whose client has two servers move the bytes."""
         need_own(caller, name)
+        coordinator.reported(name, "connections")
         connections(name, name.partition("/")[0], body.found())
         return answers.answer({"agent": name})
 
@@ -112,7 +113,7 @@ def router(
         since its last report."""
         received = clock()
         need_own(caller, name)
-        coordinator.heard(name)
+        coordinator.reported(name, "disks")
         disks(name, body.report(received))
         return answers.answer({"agent": name})
 
@@ -121,7 +122,7 @@ def router(
         """What the TCP connections of an agent's host sent since its last report, and what held
         them up: the broker tells a slow sender from a network that breaks its promise."""
         need_own(caller, name)
-        coordinator.heard(name)
+        coordinator.reported(name, "sockets")
         sockets(name, body.periods())
         return answers.answer({"agent": name})
 

@@ -1,8 +1,8 @@
 """P20: promises that are broken are told, slow senders are not accused, and a transfer whose path
 gets worse ends sooner on another.
 
-Real Open vSwitch switches with two paths of 200 and 100 Mb/s, 53 ms there and back; a transit of
-40 Mb/s, and an agent at its sender.
+Real Open vSwitch switches with two paths of 200 and 150 Mb/s, 53 ms there and back; a transit of
+60 Mb/s, and an agent at its sender.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from typing import Any
 
 from adon.machine import packages
 from examples.soykb.scenario import LAYOUT
-from examples.testbed import netns, traffic
-from examples.testbed.layout import SWITCH_NETNS
+from examples.testbed import traffic
 from examples.testbed.network import Network
 from network_provisioner.selection.promise import BROKEN, KEPT
 from network_provisioner.topology.data import topology_from_dict
@@ -33,16 +32,16 @@ from ovs_rig import in_netns
 from promised_rig import PORT, Promised
 
 MBPS = 1e6
-RATE_BPS = 40 * MBPS
+RATE_BPS = 60 * MBPS
 # The routed link is as large as the transit needs.
 WIDE = replace(
     LAYOUT,
-    links=tuple(replace(link, rate_bps=max(link.rate_bps, 100 * MBPS)) for link in LAYOUT.links),
+    links=tuple(replace(link, rate_bps=max(link.rate_bps, 150 * MBPS)) for link in LAYOUT.links),
 )
 L2 = WIDE.link("l2")
 STAYS = {"triggers": {"throughput": {"action": "ignore"}}}
 WATCH_S = 15.0
-FILE_BYTES = 350_000_000
+FILE_BYTES = 500_000_000
 STAGE_S = 25.0
 STAGES: tuple[Mapping[str, float], ...] = (
     {"loss": 0.02},
@@ -123,9 +122,6 @@ def broken(network: Network, folder: Path) -> None:
             lambda _: network.link("l2", rate_bps=RATE_BPS / 2),
             lambda _: network.link("l2", rate_bps=L2.rate_bps),
         ),
-        "a shaper that somebody added": (
-            lambda _: _police(10 * MBPS), lambda _: _police(None),
-        ),
         "a detour by somebody's rule": (
             lambda p: p.rig.network.switches.ofctl("s1", "add-flow", _detour()),
             lambda p: p.rig.network.switches.ofctl("s1", "--strict", "del-flows", _match()),
@@ -151,20 +147,6 @@ def broken(network: Network, folder: Path) -> None:
                 undo(promised)
     finally:
         promised.stop()
-
-
-def _police(rate_bps: float | None) -> None:
-    """Somebody drops what comes into s2 from the first path beyond a rate."""
-    device = WIDE.device(L2, "s2")
-    if rate_bps is None:
-        netns.traffic_control(SWITCH_NETNS, [f"qdisc del dev {device} clsact"])
-        return
-    police = f"police rate {rate_bps / MBPS:g}mbit burst 64k drop"
-    lines = [
-        f"qdisc add dev {device} clsact",
-        f"filter add dev {device} ingress protocol ip u32 match u32 0 0 {police}",
-    ]
-    netns.traffic_control(SWITCH_NETNS, lines)
 
 
 def _match() -> str:
