@@ -42,6 +42,8 @@ TRANSFORMATION_CATALOG = "transformationCatalog"
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
 _FETCHING = {"nonsharedfs": "nonsharedfs", "condorio": "condorio", "condor": "condorio"}
+CLEANS = ("inplace", "constraint")
+"""Pegasus's clean-up that removes files while the workflow runs; the others are leaf and none."""
 COMPUTE_SITE = "compute"
 """The one site of jobs, where a catalog has it and nobody says another (Pegasus 5.1)."""
 PROGRAM_DIRECTORY = "transformations"  # in the working directory, of stageable programs
@@ -62,7 +64,7 @@ class Inputs:
     ``estimated``: inputs whose size nobody tells, and how it was estimated. ``notes``: what a user
     should know of the files, a line each. ``by_level``: jobs start in Pegasus's own order, for no
     priority can be handed over. ``for_all_jobs``: the priority that properties give jobs without
-    one.
+    one. ``cleanup`` is Pegasus's.
     """
 
     workflow: Workflow
@@ -77,6 +79,7 @@ class Inputs:
     notes: tuple[str, ...] = ()
     by_level: bool = False
     for_all_jobs: Profiles = field(default_factory=dict)
+    cleanup: str = CLEANS[0]
 
     def configuration(self, job: str, site: str) -> str:
         """The data configuration of a job at one of its candidates, "" elsewhere."""

@@ -24,6 +24,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         "plan",
         _run,
         add_inputs,
+        lambda parser: parser.set_defaults(cleanup="leaf"),  # of both planners
         option("--dir", "folder of submit directories", "DIR", Path, default=Path("submit")),
         option("--hooks", "the hooks' configuration, JSON (default: no hooks)", "FILE", Path),
         option(

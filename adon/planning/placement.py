@@ -31,7 +31,7 @@ from site_selector.estimates.estimating import estimate_sites, estimate_world, s
 from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
 from site_selector.estimates.world import MeasurementSource, NoMeasurements, World
-from site_selector.inputs import Inputs, known_site, read_inputs, size_note
+from site_selector.inputs import CLEANS, Inputs, known_site, read_inputs, size_note
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
 
@@ -103,7 +103,8 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
     where its jobs may run and its results go, Pegasus's properties, directories of inputs, data
-    configuration and staging site, and the ``order`` that its jobs start in ("rank" or "pegasus");
+    configuration and staging site, the ``order`` that its jobs start in ("rank" or "pegasus"), and
+    Pegasus's ``cleanup``;
     ``archive``, ``config``, ``pool``, ``broker`` and ``holdings`` are whom :func:`sources` asks.
     Without a workflow, ``sites`` is what is meant."""
 
@@ -116,6 +117,7 @@ class PlacementInputs:
     data_configuration: str | None = None
     staging_site: str | None = None
     order: str = "rank"
+    cleanup: str = CLEANS[0]
     conf: Path | None = None
     input_dirs: Sequence[Path] = ()
     archive: str | Path | None = None
@@ -147,7 +149,7 @@ class PlacementInputs:
         read = read_inputs(self.sources(), self.execution_sites, default)
         for line in read.notes:
             (say or _ignore)(line)
-        return replace(read, by_level=self.order == "pegasus")
+        return replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()

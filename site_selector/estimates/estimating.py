@@ -10,6 +10,7 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            or, without measurements and hints, than DAGMan takes between two jobs; for a
            transformation longer or shorter by as much as it waited there, where that was measured
            three times
+    space  archive free_space ─► site catalog adon.space ─► freeSize of its sharedScratch
     Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
 How the age and spread of a measurement are taken into account: :mod:`~.world`.
@@ -189,8 +190,27 @@ def _sites(
         name: _site(site, measured, now, live.pool, latency) for name, site in sites.items()
     }
     least = _BETWEEN if typical is None else archived(typical[0], f"measured at {typical[1]}")
-    sites_known = {name: _at_least(belief, least) for name, belief in sites_known.items()}
-    return {name: what_is_left(belief, name, live) for name, belief in sites_known.items()}
+    return {
+        name: replace(
+            what_is_left(_at_least(belief, least), name, live),
+            space=_space(sites[name], measured, now),
+        )
+        for name, belief in sites_known.items()
+    }
+
+
+def _space(site: Site, measured: MeasurementSource, now: float) -> Belief | None:
+    known = measured.estimate("free_space", site.name, now)
+    if known is not None:
+        return archived(known)
+    if site.hints.space_bytes is not None:
+        return Belief(float(site.hints.space_bytes), "catalog")
+    for directory in site.directories:
+        if directory.kind == "sharedScratch" and directory.free_bytes is not None:
+            return Belief(
+                float(directory.free_bytes), "catalog", note=f"freeSize of {directory.path}"
+            )
+    return None
 
 
 def _at_least(belief: SiteBelief, least: Belief) -> SiteBelief:

@@ -162,11 +162,13 @@ class ComputeBelief:
 @dataclass(frozen=True, slots=True)
 class SiteBelief:
     """N and T_q of a site. T_q is infinite where N is zero. ``lacks`` says of what nothing is left
-    now, and who holds it; empty where there is."""
+    now, and who holds it; empty where there is. ``space``: bytes free for the files that its jobs
+    share; None where nobody knows."""
 
     workers: Belief
     queue_wait: Belief
     lacks: str = ""
+    space: Belief | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,11 @@ def estimates_dict(world: World, places: Collection[str] | None = None) -> dict[
     return {
         "now": now,
         "sites": {
-            name: {"n": b.workers.as_dict(now), "t_q": b.queue_wait.as_dict(now)}
+            name: {
+                "n": b.workers.as_dict(now),
+                "t_q": b.queue_wait.as_dict(now),
+                **({} if b.space is None else {"space": b.space.as_dict(now)}),
+            }
             for name, b in world.sites.items()
         },
         "paths": {
