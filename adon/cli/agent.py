@@ -83,26 +83,26 @@ def _run(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "probe",
     option("tool", "tcp, udp, echo, ping, trace or host", "TOOL"),
-    option("--to", "the other end's IP address", "ADDRESS", default=""),
+    option("--peer", "the other end's IP address", "ADDRESS", default=""),
     option("--port", "port of the server", "PORT", int, default=5201),
     flag("--serve", "act as the server of a tool with two ends"),
     option("--bind", "local address to use", "ADDRESS", default=""),
-    option("--for", "duration", "TIME", dest="duration", default="10 s"),
+    option("--for", "duration", "TIME", dest="lasts", default="10 s"),
     SETTINGS,
     add_output,
 )
 def _probe(args: argparse.Namespace) -> int:
     """Measure once, by hand, without a broker.
 
-    A tool with two ends needs --serve on one side. Both sides name the other with --to, and use
+    A tool with two ends needs --serve on one side. Both sides name the other with --peer, and use
     the same port and about the same duration.
 
     Examples:
       adon agent probe host --for 5s
-      adon agent probe trace --to 192.0.2.20
-      adon agent probe echo --serve --to 192.0.2.10 --port 5201 --for 30s     on one machine
-      adon agent probe echo --to 192.0.2.20 --port 5201 --for 10s             on the other
-      adon agent probe udp --to 192.0.2.20 --set rate='50 Mb/s' --for 12s
+      adon agent probe trace --peer 192.0.2.20
+      adon agent probe echo --serve --peer 192.0.2.10 --port 5201 --for 30s     on one machine
+      adon agent probe echo --peer 192.0.2.20 --port 5201 --for 10s             on the other
+      adon agent probe udp --peer 192.0.2.20 --set rate='50 Mb/s' --for 12s
 
     Exit codes: 0 measured; 1 nothing measured; 2 bad arguments.
     """
@@ -132,23 +132,23 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
     tool = tool_of(args.tool, "TOOL")
     if tool.name == "command":
         raise InputError("TOOL: found command, expected another: run the program itself")
-    for what, value in (("--to", args.to), ("--bind", args.bind)):
+    for what, value in (("--peer", args.peer), ("--bind", args.bind)):
         try:
             _ = value and ip_address(value)
         except ValueError:
             raise InputError(f"{what}: found {value!r}, expected an IP address") from None
-    if tool.ends and not args.to:
-        raise InputError(f"--to: found nothing, expected the address of {tool.name}'s other end")
+    if tool.ends and not args.peer:
+        raise InputError(f"--peer: found nothing, expected the address of {tool.name}'s other end")
     if args.serve and tool.ends != 2:
         raise InputError(f"--serve: found it with {tool.name}, which needs no server")
     if not 1 <= args.port <= 65535:
         raise InputError(f"--port: found {args.port}, expected 1 to 65535")
     options = tool.checked(tool_options(args.set), "--set")
-    duration_s = parse_duration(args.duration, "--for")
+    duration_s = parse_duration(args.lasts, "--for")
     role: Role = "alone" if tool.ends != 2 else "server" if args.serve else "client"
     # Both ends know each other by this: by hand there is nobody who could draw a key for them.
     key = f"by hand:{args.port}"
-    peer = str(ip_address(args.to)) if args.to else ""
+    peer = str(ip_address(args.peer)) if args.peer else ""
     assignment = Assignment(
         key, "", tool.name, role, "", time.time(), duration_s, peer, args.port, options
     )

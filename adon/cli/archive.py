@@ -199,7 +199,7 @@ def _known(
     "rollups",
     option("metric", "metric, such as throughput", "METRIC"),
     _SUBJECT,
-    option("--by", "length of a roll-up", choices=("hour", "day"), default="day"),
+    option("--resolution", "length of a roll-up", choices=("hour", "day"), default="day"),
     SINCE,
     UNTIL,
     ARCHIVE,
@@ -210,7 +210,7 @@ def _rollups(args: argparse.Namespace) -> int:
     from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
     from monitors.archive.retention.rollups import as_dict, roll_ups
 
-    width = HOUR_S if args.by == "hour" else DAY_S
+    width = HOUR_S if args.resolution == "hour" else DAY_S
     until = _moment(args.until, "--until")
     until = time.time() if until is None else until
     since = _moment(args.since, "--since") or 0.0

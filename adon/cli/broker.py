@@ -69,7 +69,7 @@ def _clear(args: argparse.Namespace) -> int:
 
 @_TOKEN.verb(
     "new",
-    option("--name", "owner of the token; for a researcher the user name", "NAME", required=True),
+    option("--owner", "owner of the token; for a researcher the user name", "NAME", required=True),
     option("--role", "role, see above", required=True, choices=[str(role) for role in Role]),
     option("--expires", "end of its validity, such as 2027-01-01 (default: never)", "TIME"),
     option(
@@ -92,8 +92,8 @@ def _new_token(args: argparse.Namespace) -> int:
       agent        measures at one end of paths, as scheduled
 
     Examples:
-      adon broker token new --name ada --role researcher --output ada.token
-      adon broker token new --name prometheus --role measurement --expires 2027-01-01
+      adon broker token new --owner ada --role researcher --output ada.token
+      adon broker token new --owner prometheus --role measurement --expires 2027-01-01
     """
     import yaml
 
@@ -101,7 +101,7 @@ def _new_token(args: argparse.Namespace) -> int:
     from network_provisioner.base.schema import read
 
     token = new_token()
-    entry = {"name": args.name, "role": args.role, "sha256": hash_of(token)}
+    entry = {"name": args.owner, "role": args.role, "sha256": hash_of(token)}
     if args.expires is not None:
         entry["expires"] = args.expires
     read(TokenConfig, entry, "token")

@@ -252,7 +252,7 @@ def _followed(config: Config) -> Iterator[CheckResult]:
     yield CheckResult(
         f"workflows of all users, for {user}",
         cannot_read(closed) if closed else "all homes can be read", not closed, False,
-        "let each of them run 'adon monitor run --me --keep --broker', or give the broker's "
+        "let each of them run 'adon monitor run --mine --keep --broker', or give the broker's "
         "service the capability CAP_DAC_READ_SEARCH",
     )  # fmt: skip
 

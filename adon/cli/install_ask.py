@@ -30,7 +30,7 @@ def hooks_token(who: str) -> Option:
     """``--token-file`` of programs that run as others."""
     return option(
         "--token-file", f"file with the token for the broker, for {who}; ~ is each user's home",
-        "FILE",
+        "FILE", Path,
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _PARTS = ("selector", "hooks")
 _UNREAD = (
     "before 5.1.3 Pegasus reads no ~/.pegasusrc where there is a pegasus.properties or --conf: "
-    "install --me --only selector, and the hooks into that file by --conf FILE"
+    "install --me --only selector, and the hooks into that file by --properties FILE"
 )
 # Every user's own, made when the first workflow runs.
 WATCH_FOLDER = "~/.local/state/adon/watch"
@@ -62,7 +62,7 @@ OPTIONS = (
         "FILE", Path,
     ),
     option(
-        "--conf", "only the hooks, in this property file of pegasus-plan --conf", "FILE", Path
+        "--properties", "only the hooks, in this property file of pegasus-plan --conf", "FILE", Path
     ),
     option("--only", "only this part; the other does not change (default: both)", choices=_PARTS),
     flag(
@@ -96,7 +96,7 @@ def pegasus(args: argparse.Namespace) -> int:
       adon install pegasus --home /opt/pegasus --config /etc/adon.yml
       adon install pegasus --only hooks                      paths for transfers; sites as before
       adon install pegasus --me                              for yourself, in your own files
-      adon install pegasus --conf pegasus.properties         hooks for plans with this file
+      adon install pegasus --properties pegasus.properties   hooks for plans with this file
       adon install pegasus --catalog transformations.yml     the same, with this catalog
       adon install pegasus --home /opt/pegasus --callout     if no jar may be added: 5 s per job
       adon install pegasus --home /opt/pegasus --undo        remove it
@@ -106,7 +106,7 @@ def pegasus(args: argparse.Namespace) -> int:
     """
     from pegasus_hooks.install.edits import locked
 
-    if args.catalog is not None or args.conf is not None:
+    if args.catalog is not None or args.properties is not None:
         return _run_file(args)
     home = _home(args)
     places = _places(args, home)
@@ -125,7 +125,7 @@ def _home(args: argparse.Namespace) -> PegasusHome | None:
     try:
         return home_on_path()
     except InputError:
-        if args.undo and (args.me or args.catalog or args.conf):
+        if args.undo and (args.me or args.catalog or args.properties):
             return None
         if args.me and args.only == "selector":
             return None
@@ -296,7 +296,7 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
         broker, archive = broker or loaded.broker_url, loaded.broker.archive
     broker = broker or DEFAULT_BROKER
     BrokerClient(broker)
-    token = args.token_file
+    token = args.token_file and str(args.token_file)
     if token is not None and not token.startswith("~"):
         token = str(Path(token).absolute())
     return HookConfig(
@@ -329,16 +329,16 @@ def _run_file(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.edits import locked
     from pegasus_hooks.install.home import place_for_file
 
-    option = "--conf" if args.catalog is None else "--catalog"
+    option = "--properties" if args.catalog is None else "--catalog"
     for name, given in (
-        ("--conf", args.conf and args.catalog), ("--me", args.me),
+        ("--properties", args.properties and args.catalog), ("--me", args.me),
         ("--callout", args.callout), ("--timeout", args.timeout),
         ("--only selector", args.only == "selector"),
     ):  # fmt: skip
         if given:
             raise InputError(f"{option}: found with {name}, expected one of them")
     home = _home(args)
-    place = place_for_file(args.catalog or args.conf)
+    place = place_for_file(args.catalog or args.properties)
     with locked(place.lock):
         if args.undo:
             return undo(args, [place], {"selector"})

@@ -163,7 +163,7 @@ def _list(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "schedule",
     option("--task", "only this task", "NAME"),
-    option("--for", "time to show before and after now", "TIME", dest="span", default="10 min"),
+    option("--around", "time to show before and after now", "TIME", default="10 min"),
     add_broker,
     add_output,
 )
@@ -174,11 +174,11 @@ def _schedule(args: argparse.Namespace) -> int:
 
     Examples:
       adon measure schedule
-      adon measure schedule --task mu-tacc --for '2 h'
+      adon measure schedule --task mu-tacc --around '2 h'
     """
     from network_provisioner.client.http1 import quoted
 
-    span_s, broker, now = parse_duration(args.span, "--for"), client(args), time.time()
+    span_s, broker, now = parse_duration(args.around, "--around"), client(args), time.time()
     query = f"since={max(0.0, now - span_s):.3f}&until={now + span_s:.3f}"
     if args.task is not None:
         query += f"&task={quoted(args.task)}"
@@ -223,7 +223,7 @@ def _agents(args: argparse.Namespace) -> int:
     "run",
     option("task", "name of a task", "TASK", nargs="?"),
     _add_what,
-    option("--within", "latest end, from now; at most 1 h", "TIME", default="10 min"),
+    option("--within", "deadline, from now; at most 1 h", "TIME", default="10 min"),
     flag("--no-wait", "print the time of the run, and do not wait for it"),
     add_broker,
     add_json,
@@ -310,7 +310,7 @@ def _named(broker: Any, wanted: str) -> Iterator[None]:
     _NAME,
     _add_what,
     option("--every", "period", "TIME", required=True),
-    option("--within", "deadline of each run (default: the period)", "TIME"),
+    option("--within", "deadline, from the start of each period (default: its end)", "TIME"),
     add_broker,
     add_output,
 )
@@ -340,12 +340,12 @@ def _add(args: argparse.Namespace) -> int:
     )
 
 
-@NOUN.verb("remove", _NAME, add_broker, add_json)
-def _remove(args: argparse.Namespace) -> int:
-    """Remove a regular measurement. Its results stay in the archive.
+@NOUN.verb("delete", _NAME, add_broker, add_json)
+def _delete(args: argparse.Namespace) -> int:
+    """Delete a regular measurement. Its results stay in the archive.
 
     Examples:
-      adon measure remove mu-tacc
+      adon measure delete mu-tacc
     """
     from network_provisioner.client.http1 import quoted
 

@@ -38,11 +38,11 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
 @NOUN.verb(
     "run",
     option("dirs", "submit directory or .dag file", "DIR", Path, nargs="*"),
-    flag("--me", "all your workflows"),
+    flag("--mine", "all your workflows"),
     flag("--all-users", "workflows of all users, as far as they are readable"),
     *SOURCE,
     option(
-        "--since", "with --me and --all-users: ignore workflows that ended before this time, or "
+        "--since", "with --mine and --all-users: ignore workflows that ended before this time, or "
         "longer ago", "TIME", default="30 d",
     ),
     option(
@@ -64,14 +64,14 @@ def _run(args: argparse.Namespace) -> int:
     transfers, run times and queue waits for later placements. Following a workflow twice records
     nothing twice.
 
-    --me and --all-users find workflows in the hooks' registry, in Pegasus's database and in
+    --mine and --all-users find workflows in the hooks' registry, in Pegasus's database and in
     HTCondor's queue, including those that start later. If a workflow's files make no sense, ADON
     asks pegasus-status; if DAGMan has been silent for long, it asks HTCondor.
 
     Examples:
       adon monitor run submit/me/pegasus/soykb/run0001
       adon monitor run run0001 run0002 --archive .adon/archive.sqlite
-      adon monitor run --me --keep --broker https://broker.example:8470 --token-file ~/.adon-token
+      adon monitor run --mine --keep --broker https://broker.example:8470 --token-file ~/.adon-token
 
     Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or archive is unusable.
     """
@@ -82,14 +82,14 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.workflows.planned.submit_dir import is_file, submit_dir_of
     from monitors.workflows.workflow_tree import ended_well
 
-    if not (args.dirs or args.me or args.all_users):
-        raise InputError("found no DIR, expected submit directories, --me or --all-users")
+    if not (args.dirs or args.mine or args.all_users):
+        raise InputError("found no DIR, expected submit directories, --mine or --all-users")
     since = _since(args.since)
     give_up_s = math.inf
     if args.give_up_after is not None:
         give_up_s = parse_duration(args.give_up_after, "--give-up-after")
     log_as(args)
-    sources = of_all(since) if args.all_users else of_user(since) if args.me else []
+    sources = of_all(since) if args.all_users else of_user(since) if args.mine else []
     for submit_dir in args.dirs:
         submit_dir_of(submit_dir)  # refused before an archive is made
     with (

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import Column, Record, note, print_json, rendered
+from network_provisioner.base.database_url import place
 from network_provisioner.base.errors import InputError, printable_values
 from network_provisioner.base.units import parse_duration
 
@@ -179,4 +180,5 @@ def placement_inputs(args: argparse.Namespace) -> PlacementInputs:
     from adon.planning.placement import PlacementInputs
 
     given = {field.name: getattr(args, field.name) for field in fields(PlacementInputs)}
+    given["archive"] = args.archive and place(args.archive)
     return PlacementInputs(**{**given, "output_site": args.output_site or OUTPUT_SITE})

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from network_provisioner.base.database_url import place
 from network_provisioner.base.suggestions import did_you_mean, meant
 
 DEFAULT_BROKER = "http://127.0.0.1:8470"
@@ -249,7 +248,7 @@ def limit(most: int, default: int | None = None) -> Option:
 
 def add_plot(parser: CommandParser, what: str = "draw it in this HTML file") -> None:
     """``--plot FILE.html``."""
-    parser.add_argument("--plot", type=page_file, metavar="FILE.html", help=what)
+    parser.add_argument("--plot", type=page_file, metavar="FILE", help=what)
 
 
 def page_file(text: str) -> Path:
@@ -338,7 +337,7 @@ _INPUTS = (
     # Whom to ask beside the catalogs.
     option(
         "--archive", "measurements of earlier runs (default: that of --config, else none)",
-        "FILE_OR_URL", place,
+        "FILE_OR_URL",
     ),
     config("adon.yml: archive, network, broker and pool (default: none)", None),
     option(

@@ -147,16 +147,20 @@ def _modify(args: argparse.Namespace) -> int:
     return _print_one(args, broker.put_policy(terms | {"action": "modify"}))
 
 
-@NOUN.verb("stop", _NAME, flag("--delete", "also delete it"), add_broker, add_output)
+@NOUN.verb("stop", _NAME, add_broker, add_output)
 def _stop(args: argparse.Namespace) -> int:
-    """End a policy now. 'adon policy list --all' still shows it, unless it is deleted."""
+    """End a policy now. 'adon policy list --all' still shows it."""
     broker = client(args)
-    if args.delete:
-        return _print_one(args, broker.delete_policy(args.name))
     known = broker.policy(args.name)
     with bad_answer(args, "policy"):
         name = known["name"]
     return _print_one(args, broker.put_policy({"name": name, "action": "stop"}))
+
+
+@NOUN.verb("delete", _NAME, add_broker, add_output)
+def _delete(args: argparse.Namespace) -> int:
+    """End a policy now and delete it. Accounts of its transfers stay."""
+    return _print_one(args, client(args).delete_policy(args.name))
 
 
 def _terms(args: argparse.Namespace, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _COLUMNS = (
 
 @NOUN.verb(
     "run",
-    option("--name", "name of its node in the topology", "NAME", required=True),
+    option("--node", "name of its node in the topology", "NODE", required=True),
     option("--address", "its address on the data plane", "IP", required=True),
     option("--broker", "the broker's address", "URL", required=True),
     logging_options,
@@ -40,7 +40,7 @@ def _run(args: argparse.Namespace) -> int:
     Ctrl-C or SIGTERM ends it and resets its connections.
 
     Examples:
-      adon relay run --name relay-mu --address 192.0.2.7 --broker https://broker:8470
+      adon relay run --node relay-mu --address 192.0.2.7 --broker https://broker:8470
 
     Exit codes: 0 stopped; 2 bad arguments or files.
     """
@@ -65,8 +65,8 @@ def _run(args: argparse.Namespace) -> int:
     log_as(args)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    print(f"relay {args.name} at {address}; asks {args.broker}", flush=True)
-    run(args.name, address, broker, contexts)
+    print(f"relay {args.node} at {address}; asks {args.broker}", flush=True)
+    run(args.node, address, broker, contexts)
     return 0
 
 

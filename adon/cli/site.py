@@ -172,7 +172,7 @@ def _estimates(estimates: Record[str, Any]) -> Iterator[dict[str, Any]]:
     ),
     option("--remote", "remote sites (default: all others that can)", "SITE,...", names),
     option("--save", "write the holdings, with this workflow added", "FILE", Path),
-    option("--name", "name of the application (default: that of the workflow)", "NAME"),
+    option("--application", "name of the application (default: that of the workflow)", "NAME"),
     TEMPLATE,
     option(
         "--priority", "higher is first (default: that of the template)", "N", whole(0, 10**6)
@@ -224,7 +224,7 @@ def _edge(args: argparse.Namespace) -> int:
     held = Holdings()
     if args.holdings is not None:
         held = read_holdings(args.holdings, inputs.sites, live.topology)
-    name = args.name or inputs.workflow.name
+    name = args.application or inputs.workflow.name
     _check_new(name, held, args)
     needs = _needs(name, template, edge, args)
     running = (*held.running, *_reserved(live.in_use_bps, live.topology), *live.in_pool())
@@ -310,7 +310,7 @@ def _check_new(name: str, held: Holdings, args: argparse.Namespace) -> None:
     if any(h.application == name for h in held.running):
         raise InputError(
             f"{args.holdings}: application {name!r} runs already, expected a new one "
-            "(--name gives another name)"
+            "(--application gives another name)"
         )
 
 

@@ -25,8 +25,8 @@ _MEANWHILE = {
 _SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
 
 
-def _version(meaning: str) -> Any:
-    return option("--version", meaning, "N", whole(1, 2**31 - 1))
+def _revision(meaning: str) -> Any:
+    return option("--revision", meaning, "N", whole(1, 2**31 - 1))
 
 
 @NOUN.verb("list", add_broker, add_output)
@@ -42,16 +42,16 @@ def _list(args: argparse.Namespace) -> int:
 
 
 @NOUN.verb(
-    "show", _NAME, _version("an older version (default: the newest)"), add_broker, add_output
+    "show", _NAME, _revision("an older version (default: the newest)"), add_broker, add_output
 )
 def _show(args: argparse.Namespace) -> int:
     """Show a template: its values, where they come from, and what ADON learned from transfers.
 
     Example:
       adon template show soykb
-      adon template show soykb --version 1 --json
+      adon template show soykb --revision 1 --json
     """
-    return _print_one(args, client(args).template(args.name, args.version))
+    return _print_one(args, client(args).template(args.name, args.revision))
 
 
 @NOUN.verb(
@@ -60,7 +60,7 @@ def _show(args: argparse.Namespace) -> int:
     one_of(
         option("--transit", "id of a successful transit", "ID"),
         option("--file", "a template in YAML or JSON", "FILE", Path),
-        _version("version of its history"),
+        _revision("version of its history"),
         required=True,
     ),
     add_broker,
@@ -75,13 +75,13 @@ def _save(args: argparse.Namespace) -> int:
     Examples:
       adon template save neuro --transit cli:my-transfer     its rates, tuning and goodput
       adon template save neuro --file neuro.yml              keys as in adon.yml
-      adon template save neuro --version 2                   restore version 2
+      adon template save neuro --revision 2                   restore version 2
     """
     broker = client(args)
     if args.transit is not None:
         template = broker.save_template_from(args.name, args.transit)
-    elif args.version is not None:
-        template = broker.restore_template(args.name, args.version)
+    elif args.revision is not None:
+        template = broker.restore_template(args.name, args.revision)
     else:
         template = broker.save_template(args.name, _read(args.file))
     return _print_one(args, template)

@@ -14,6 +14,7 @@ from typing import Any
 from adon.cli.options import bad_answer, client, instant_of
 from adon.cli.output import Column, duration, print_json, print_records, rendered
 from adon.cli.parsing import (
+    START,
     Nouns,
     add_broker,
     add_command,
@@ -21,6 +22,7 @@ from adon.cli.parsing import (
     add_noun,
     add_output,
     add_plot,
+    flag,
 )
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.instants import local_time
@@ -37,7 +39,7 @@ Examples:
   adon topology show
   adon topology show --plot network.html           a drawing
   adon topology show --at +2h                      present reservations for that time
-  adon topology show --at +1h --until +3h          who holds what during these two hours
+  adon topology show --at +1h --end +3h            who holds what during these two hours
   adon topology show --routes mu                   which paths mu's packets take, and why
   adon topology show --discovered                  differences from the real network
 """
@@ -62,10 +64,10 @@ are not reported. Without ELEMENT, the drains are listed.
 """
 _DRAIN_MORE = """
 Examples:
-  adon topology drain s1-s2 --at 2026-12-01T22:00Z --until 2026-12-02T02:00Z --note 'new optics'
-  adon topology drain s2                           now, until it is cancelled
+  adon topology drain s1-s2 --start 2026-12-01T22:00Z --end 2026-12-02T02:00Z --note 'new optics'
+  adon topology drain s2                           now, until --undo
   adon topology drain                              which drains there are, and what is still there
-  adon topology drain --cancel s2                  back into service
+  adon topology drain s2 --undo                    back into service
 """
 _CHECK = """Check whether the broker would accept a network, and print its messages.
 
@@ -89,9 +91,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         help="time to show: '+2 h', ISO 8601 such as 2026-11-21T14:00Z, or Unix seconds "
         "(default: now)",
     )  # fmt: skip
-    show.add_argument(
-        "--until", metavar="TIME", help="show who holds what from --at until this time"
-    )
+    show.add_argument("--end", metavar="TIME", help="show who holds what from --at until this time")
     show.add_argument(
         "--discovered", action="store_true",
         help="let the controller discover links (takes seconds), and show differences from "
@@ -109,10 +109,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     drain.add_argument(
         "element", nargs="?", metavar="ELEMENT", help="a switch, or a link such as s1-s2"
     )
-    drain.add_argument("--at", metavar="TIME", help="start (default: now); TIME as in 'show'")
-    drain.add_argument("--until", metavar="TIME", help="end (default: until it is cancelled)")
+    START(drain)
+    drain.add_argument("--end", metavar="TIME", help="end (default: when it is undone)")
     drain.add_argument("--note", default="", metavar="TEXT", help="the reason, for users to read")
-    drain.add_argument("--cancel", action="store_true", help="put ELEMENT back into service")
+    flag("--undo", "put ELEMENT back into service")(drain)
     add_broker(drain)
     add_output(drain)
     check = add_command(verbs, "check", _CHECK, _check, _CHECK_MORE)
@@ -143,7 +143,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.routes is not None:
         return _routes(args)
     now = time.time()
-    at, until = instant_of(args.at, "--at", now), instant_of(args.until, "--until", now)
+    at, until = instant_of(args.at, "--at", now), instant_of(args.end, "--end", now)
     broker = client(args)
     data = broker.topology(at, until)
     with bad_answer(args, "health"):
@@ -151,7 +151,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.plot:
         _plot(args, data)
     with bad_answer(args, "topology"):
-        print((_held if args.until else _loads)(args, data))
+        print((_held if args.end else _loads)(args, data))
     return 0
 
 
@@ -184,19 +184,19 @@ def _routes(args: argparse.Namespace) -> int:
 
 
 def _drain(args: argparse.Namespace) -> int:
-    given = args.at or args.until or args.note
-    if args.element is None and (given or args.cancel):
+    given = args.start or args.end or args.note
+    if args.element is None and (given or args.undo):
         raise InputError("a drain needs ELEMENT: a switch, or a link such as s1-s2")
-    if args.cancel and given:
-        raise InputError("--cancel takes no other options of a drain")
+    if args.undo and given:
+        raise InputError("--undo takes no other options of a drain")
     broker, now = client(args), time.time()
     if args.element is None:
         drains = broker.drains()
-    elif args.cancel:
+    elif args.undo:
         drains = [broker.cancel_drain(args.element)]
     else:
-        at, until = instant_of(args.at, "--at", now), instant_of(args.until, "--until", now)
-        drains = [broker.drain(args.element, at or 0.0, until or 0.0, args.note)]
+        start, end = instant_of(args.start, "--start", now), instant_of(args.end, "--end", now)
+        drains = [broker.drain(args.element, start or 0.0, end or 0.0, args.note)]
     columns = (
         Column("element"),
         Column("at", "from", local_time),

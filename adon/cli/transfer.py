@@ -177,7 +177,7 @@ def rounds(times: int) -> list[str]:
         "--size", "size of one transfer, such as '1 GB'; without it, times are compared", "SIZE"
     ),
     TEMPLATE,
-    option("--plot", "draw a plot into this file", "FILE.svg", Path),
+    option("--plot", "draw it in this SVG file", "FILE", Path),
     add_broker,
     add_output,
 )

@@ -73,7 +73,7 @@ _BLOCKING = (
         for name in ("project", "experiment", "workflow", "job")
     ),
     option(
-        "--port", "only packets of this port or FIRST-LAST; may be repeated (default: all)", "PORT",
+        "--flow", "only packets of this port or FIRST-LAST; may be repeated (default: all)", "PORT",
         action="append", default=[],
     ),
     add_broker,
@@ -93,7 +93,7 @@ def _request(args: argparse.Namespace) -> int:
       adon transit request mu tacc --size '25 GB'
       adon transit request mu tacc --min '100 Mb/s' --lease '10 min' --id my-transfer
       adon transit request mu tacc --min '100 Mb/s' --start '+1 h' --end '+3 h' --priority 5
-      adon transit request mu tacc --project soykb --port 50000-50063 --port src:2811
+      adon transit request mu tacc --project soykb --flow 50000-50063 --flow src:2811
 
     Exit codes: 0 installed or held; 1 no path now (queued, best_effort, failed); 2 refused or no
     broker.
@@ -115,7 +115,7 @@ def _request(args: argparse.Namespace) -> int:
             "lease_s": above_0(parse_duration, args.lease, "--lease"),
             "start": instant_of(args.start, "--start", now),
             "end": instant_of(args.end, "--end", now),
-            "flows": ports(args.port, "--port"),
+            "flows": ports(args.flow, "--flow"),
         }
     )
     transit = client(args).request(request)

@@ -24,7 +24,6 @@ from adon.cli.parsing import (
     add_json,
     add_output,
     config,
-    flag,
     option,
     whole,
 )
@@ -57,10 +56,7 @@ add = NOUN.add
         "--min-width", "number of jobs that makes a level wide", "N", whole(2, 10**9), default=8
     ),
     EXECUTION_SITES,
-    option(
-        "--staging-site", "site of files between jobs, as pegasus-plan's --staging-site",
-        "SITE", default="local",
-    ),
+    option("--between", "site that keeps files between jobs", "SITE", default="local"),
     REPLICAS,
     CONF,
     option(
@@ -139,7 +135,7 @@ def _options(args: argparse.Namespace) -> ProvisioningOptions:
         "" if args.config is None else str(args.config.absolute()),
         max(1, round(lease_s)),
         tuple(args.execution_sites or ()),
-        args.staging_site,
+        args.between,
     )
 
 
@@ -200,21 +196,25 @@ def _as_json(provisioned: ProvisionedWorkflow, written: str) -> dict[str, Any]:
     }
 
 
-@NOUN.verb(
-    "reserve",
+_PLANNED = (
     option("submit_dir", "submit directory of pegasus-plan", "SUBMIT_DIR", Path),
     option(
         "--hooks", "the hooks' configuration, JSON (default: that of the planned workflow)",
         "FILE", Path,
     ),
     config("adon.yml: broker, archive and network (default: the catalogs alone)", None),
+)  # fmt: skip
+
+
+@NOUN.verb(
+    "reserve",
+    *_PLANNED,
     START,
     option(
         "--horizon", "reserve transfers that begin within this time after the start", "TIME",
         default="1 h",
     ),
     DRY_RUN,
-    flag("--release", "release reservations that have not begun"),
     add_output,
 )  # fmt: skip
 def _reserve(args: argparse.Namespace) -> int:
@@ -231,7 +231,6 @@ def _reserve(args: argparse.Namespace) -> int:
       adon workflow reserve submit/run0001 --dry-run             the demand, as a table
       adon workflow reserve submit/run0001                       reserve it
       adon workflow reserve submit/run0001 --start '+10 min'     for a run that starts then
-      adon workflow reserve submit/run0001 --release             release all of it
 
     Exit codes: 0 done; 1 something waits for room; 2 refused, or no broker.
     """
@@ -241,10 +240,8 @@ def _reserve(args: argparse.Namespace) -> int:
     now = time.time()
     start = max(instant_of(args.start, "--start", now) or now, now)
     rules = CorrectionRules(horizon_s=start - now + parse_duration(args.horizon, "--horizon"))
-    ahead = _ahead(args)
+    ahead = _ahead(args, needs_hooks=not args.dry_run)
     booking = ahead.booking
-    if args.release:
-        return _release(booking, now, args.json)
     beliefs = ahead.beliefs_of(now)
     prediction = predict(ahead.dag, beliefs, {}, start)
     if not args.dry_run:
@@ -280,7 +277,25 @@ def _reserve(args: argparse.Namespace) -> int:
     return 1 if any(held.waits for held in booking.held.values()) else 0
 
 
-def _ahead(args: argparse.Namespace) -> AdvanceReservations:
+@NOUN.verb("release", *_PLANNED, add_output)
+def _release(args: argparse.Namespace) -> int:
+    """Release the reservations of a planned workflow that have not begun.
+
+    Example:
+      adon workflow release submit/run0001
+    """
+    from pegasus_hooks.advance.booking import Corrections
+
+    booking = _ahead(args, needs_hooks=True).booking
+    booking.look()
+    back = list(booking.held.values())
+    released = booking.carry_out(Corrections(back=back), time.time()).back
+    text = f"{released} released" if released else "nothing is reserved that has not begun"
+    answer = {"released": released}
+    return print_records(args, [Column("released")], [answer], document=answer, text=lambda _: text)
+
+
+def _ahead(args: argparse.Namespace, needs_hooks: bool) -> AdvanceReservations:
     """Raises InputError."""
     from adon.config.adon_yml import load_config
     from monitors.archive.estimate_sources import LEFT_OUT, AskedEstimates
@@ -291,9 +306,10 @@ def _ahead(args: argparse.Namespace) -> AdvanceReservations:
     from pegasus_hooks.advance.listening import ahead_of
 
     args.hooks = args.hooks or _planned_hooks(args.submit_dir)
-    if args.hooks is None and not args.dry_run:
+    if args.hooks is None and needs_hooks:
         raise InputError(
-            f"{args.submit_dir}: planned without hooks, expected --hooks FILE or --dry-run"
+            f"{args.submit_dir}: planned without hooks, expected --hooks FILE, or 'adon workflow "
+            "reserve' with --dry-run"
         )
     loaded = None if args.config is None else load_config(args.config)
     topology = None if loaded is None else topology_from_dict(loaded.topology)
@@ -317,19 +333,6 @@ def _planned_hooks(folder: Path) -> Path | None:
     plan = SubmitDir(folder)
     config = planned_config(plan.dag) if plan.owner == os.geteuid() else None
     return config if config is not None and config.exists() else None
-
-
-def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:
-    from pegasus_hooks.advance.booking import Corrections
-
-    booking.look()
-    back = list(booking.held.values())
-    done = booking.carry_out(Corrections(back=back), now)
-    if as_json:
-        print_json({"given_back": done.back})
-    else:
-        print(f"{done.back} given back" if done.back else "nothing is reserved that has not begun")
-    return 0
 
 
 def _reserved_json(

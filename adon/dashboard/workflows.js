@@ -114,7 +114,7 @@ export const workflows = {
               "Nobody has followed a workflow yet. ",
               code(`adon monitor run SUBMIT_DIR --broker ${location.origin}`),
               " follows one and tells this broker, with ",
-              code("--me --keep"),
+              code("--mine --keep"),
               " instead of a directory all of yours. What ",
               code("monitoring.workflows"),
               " in adon.yml names, the broker follows by itself.",

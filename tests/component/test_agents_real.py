@@ -301,12 +301,12 @@ else:
         world.line(rate_bps=RATE_BPS, delay_s=DELAY_S, loss=0.0, up=True)
         bare = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
         netns.sysctl(A, {"net.ipv4.ping_group_range": "0 0"})
-        words = ("agent", "probe", "ping", "--to", ADDRESS[B], "--for", "4s", "--json")
+        words = ("agent", "probe", "ping", "--peer", ADDRESS[B], "--for", "4s", "--json")
         by_socket = {f["metric"]: f for f in json.loads(world.adon(A, *words, under=bare))}
         netns.sysctl(A, {"net.ipv4.ping_group_range": "1 0"})
         assert by_socket["loss"]["value"] == 0
         assert 2 * DELAY_S <= by_socket["rtt"]["value"] < 3 * DELAY_S
-        tracing = ("agent", "probe", "trace", "--to", ADDRESS[B], "--set", "wait=10s", "--json")
+        tracing = ("agent", "probe", "trace", "--peer", ADDRESS[B], "--set", "wait=10s", "--json")
         (trace,) = json.loads(world.adon(A, *tracing, under=bare))
         assert [hop["address"] for hop in trace["details"]["route"]] == list(ROUTE)
         # Neither is allowed now, and the private copy of ping has no privileges either.

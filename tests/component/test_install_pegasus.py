@@ -168,7 +168,7 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
         with pytest.raises(AssertionError, match=r"is not ADON's; before 5.1.3 Pegasus reads no "):
             pegasus.adon("install", "pegasus", "--me", "--yes")
         pegasus.adon("install", "pegasus", "--me", "--only", "selector", "--yes")
-        out = pegasus.adon("install", "pegasus", "--conf", "pegasus.properties", "--yes")
+        out = pegasus.adon("install", "pegasus", "--properties", "pegasus.properties", "--yes")
         assert "verified: PRE and POST around its" in out
         sites, selector, _ = pegasus.plan(". ~/.bashrc")
         assert selector == "org.adon.pegasus.AdonSiteSelector"

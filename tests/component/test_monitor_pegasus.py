@@ -167,7 +167,7 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
     submit = Path(json.loads(planned)["submit_dir"])
     database = tmp_path / "archive.sqlite"
     env = pool.env() | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-m", "adon", "monitor", "run", "--me", "--keep", "--json",
+    command = [sys.executable, "-m", "adon", "monitor", "run", "--mine", "--keep", "--json",
                "--archive", str(database), "--since", "1 s"]  # fmt: skip
     with subprocess.Popen(
         pool.command(command), env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True,

@@ -99,7 +99,7 @@ def test_from_nothing_to_a_transit_then_an_upgrade_then_nothing(machine: Machine
         port = f"{5000 + number}"
         machine.run(
             *ask, "--min", "10 Mb/s", "--lease", "1 h",
-            "--id", f"t{number}", "--port", port,
+            "--id", f"t{number}", "--flow", port,
         )  # fmt: skip
     assert live(machine) == 100
     before, pid = rules(machine), machine.run("pgrep", "-f", "adon broker")

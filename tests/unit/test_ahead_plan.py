@@ -315,7 +315,7 @@ def test_the_command_shows_the_demand(planned: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ([], "planned without hooks, expected --hooks FILE or --dry-run"),
+        ([], "planned without hooks, expected --hooks FILE, or"),
         (["--dry-run", "--start", "soon"], "--start"),
         (["--dry-run", "--horizon", "-1"], "--horizon"),
         (["--hooks", "nothing.json"], "nothing.json: cannot be read"),

@@ -149,7 +149,7 @@ def test_what_is_slower_than_it_could_be_is_said(
     with serving(application(rig)) as port:
         monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
         assert f"warning: {small}" in adon("transit", "explain", "t").out
-        asked = ("transit", "request", "oak", "elm", "--template", "bulk", "--port", "9")
+        asked = ("transit", "request", "oak", "elm", "--template", "bulk", "--flow", "9")
         assert f"warning: {small}" in adon(*asked).out
         assert f"warning: {small}" in adon("doctor", "--config", "adon.yml").out
 

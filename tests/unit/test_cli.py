@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,12 +30,12 @@ from network_provisioner.stores.sqlite import SqliteStore
 VERBS = {
     "site": ("map", "explain", "show", "replicas"),
     "transit": ("request", "renew", "change", "flows", "release", "list", "explain"),
-    "policy": ("list", "show", "start", "modify", "stop", "usage"),
+    "policy": ("list", "show", "start", "modify", "stop", "delete", "usage"),
     "topology": ("show", "export"),
     "template": ("list", "show", "save", "match", "history", "delete"),
     "measure": ("plan",),
     "monitor": ("run", "list", "status", "show", "anomalies"),
-    "workflow": ("provision", "reserve"),
+    "workflow": ("provision", "reserve", "release"),
     "pool": ("enlarge", "shrink", "show", "waiting"),
     "transfer": ("advise",),
 }
@@ -81,15 +82,23 @@ def test_every_option_has_help() -> None:
     assert not list(silent(build_parser()))
 
 
-def test_an_option_takes_the_same_kind_of_value_everywhere() -> None:
-    kinds: dict[str, set[object]] = {}
+def value_of(kind: Callable[[str], object] | None) -> str:
+    """The type that an argument's text becomes."""
+    if kind is None or isinstance(kind, type):
+        return (kind or str).__name__
+    return str(inspect.signature(kind).return_annotation)
+
+
+def test_an_option_name_has_one_meaning() -> None:
+    """The same kind of value under the same name, in each command that has the option."""
+    meanings: dict[str, dict[object, list[str]]] = {}
     for leaf in leaves(build_parser()):
         for action in leaf._actions:
+            meaning = (type(action), action.metavar, action.dest, value_of(action.type))
             for name in action.option_strings:
-                kinds.setdefault(name, set()).add((action.nargs == 0, action.metavar))
-    several = {name for name, found in kinds.items() if len(found) > 1}
-    # An end of a path by address or by name; two formats; one site, or one for each other.
-    assert several == {"--to", "--plot", "--staging-site"}
+                meanings.setdefault(name, {}).setdefault(meaning, []).append(leaf.prog)
+    assert len(meanings) > 100
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
 
 
 def test_help_and_refusals_import_no_library() -> None:

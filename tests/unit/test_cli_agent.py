@@ -26,13 +26,13 @@ TOKEN = "a-token-of-some-length"
     [
         (["tpc"], "TOOL: found 'tpc', did you mean 'tcp'?"),
         (["command"], "run the program itself"),
-        (["ping"], "--to: found nothing, expected the address of ping's other end"),
-        (["ping", "--to", "tacc"], "--to: found 'tacc', expected an IP address"),
-        (["echo", "--to", "::1", "--bind", "x"], "--bind: found 'x', expected an IP address"),
+        (["ping"], "--peer: found nothing, expected the address of ping's other end"),
+        (["ping", "--peer", "tacc"], "--peer: found 'tacc', expected an IP address"),
+        (["echo", "--peer", "::1", "--bind", "x"], "--bind: found 'x', expected an IP address"),
         (["host", "--serve"], "--serve: found it with host, which needs no server"),
-        (["echo", "--to", "::1", "--port", "0"], "--port: found 0, expected 1 to 65535"),
-        (["echo", "--to", "::1", "--set", "count"], "expected OPTION=VALUE"),
-        (["echo", "--to", "::1", "--set", "cont=5"], "did you mean 'count'?"),
+        (["echo", "--peer", "::1", "--port", "0"], "--port: found 0, expected 1 to 65535"),
+        (["echo", "--peer", "::1", "--set", "count"], "expected OPTION=VALUE"),
+        (["echo", "--peer", "::1", "--set", "cont=5"], "did you mean 'count'?"),
         (["host", "--for", "soon"], "--for: found 'soon'"),
     ],
 )
@@ -50,14 +50,14 @@ def test_a_probe_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent", "probe", "host", "--for", "0.3 s", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [f["metric"] for f in found] == ["cpu_use", "memory_use", "io_wait"]
-    assert main(["agent", "probe", "trace", "--to", "127.0.0.1"]) == 0
+    assert main(["agent", "probe", "trace", "--peer", "127.0.0.1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["hops", "1"]
     assert lines[1].split()[:2] == ["1", "127.0.0.1"]
 
 
 def test_a_probe_that_measures_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["agent", "probe", "echo", "--to", "127.0.0.1", "--port", "1", "--for", "1 s"]
+    words = ["agent", "probe", "echo", "--peer", "127.0.0.1", "--port", "1", "--for", "1 s"]
     assert main(words) == 1
     assert "127.0.0.1 port 1 does not answer" in capsys.readouterr().err
 

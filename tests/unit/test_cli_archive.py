@@ -113,7 +113,7 @@ def test_estimate(run: Run) -> None:
 
 
 def test_rollups(run: Run) -> None:
-    code, out, _ = run("rollups", "throughput", "mu>tacc", "--by", "hour", "--since", "3 h")
+    code, out, _ = run("rollups", "throughput", "mu>tacc", "--resolution", "hour", "--since", "3 h")
     assert code == 0 and len(out.splitlines()) in (4, 5)
     days = json.loads(run("rollups", "throughput", "mu>tacc", "--json")[1])["rollups"]
     assert sum(day["count"] for day in days) == 100

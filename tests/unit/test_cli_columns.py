@@ -70,17 +70,18 @@ LISTS = {
     "template show default": 1,
     "topology drain": 1,
     "topology show": None,
-    "topology show --until +1h": None,
+    "topology show --end +1h": None,
     "transit list --all": 3,
 }
 # They print what they change as the list of their noun does, or measure.
 LIKE = {
     *(f"transit {verb}" for verb in ("request", "renew", "change", "flows", "release")),
-    *(f"policy {verb}" for verb in ("start", "modify", "stop")),
+    *(f"policy {verb}" for verb in ("start", "modify", "stop", "delete")),
     *(f"template {verb}" for verb in ("save", "reset", "delete")),
     "measure add",
     "transfer compare",
     "workflow reserve",
+    "workflow release",
 }
 BY_NAME = ("state show", "site show")  # JSON has records by name, in objects
 VARY = ("agent probe", "doctor")  # each time other values
@@ -131,7 +132,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
                 "*",
             ),
             ("template", "save", "mine", "--file", written(folder)),
-            ("topology", "drain", "s1-s2", "--at", "+48 h", "--note", "new optics"),
+            ("topology", "drain", "s1-s2", "--start", "+48 h", "--note", "new optics"),
         ):
             adon(*words)
         (folder / "grow.py").write_text(GROW)

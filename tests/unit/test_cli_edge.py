@@ -39,7 +39,7 @@ def test_a_workflow_gets_its_resources_and_the_next_finds_less(
     assert (taken["site"], taken["local"], taken["workers"]) == ("mu", True, 3)
     held = yaml.safe_load(Path("held.yml").read_text())
     assert held["running"][0]["workers"] == {"mu": 3}
-    again = adon(*asked, "--workers", 3, "--holdings", "held.yml", "--name", "two")
+    again = adon(*asked, "--workers", 3, "--holdings", "held.yml", "--application", "two")
     assert json.loads(again.out)["taken"]["site"] == "tacc"
 
 

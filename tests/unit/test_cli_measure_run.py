@@ -71,12 +71,12 @@ def test_agents_and_schedule(world: tuple[CoordinatorRig, str]) -> None:
     code, out, _ = measure(url, "agents")
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert code == 0 and "there" in lines["mu"] and "away" in lines["tacc"]
-    code, out, _ = measure(url, "schedule", "--for", "5 min")
+    code, out, _ = measure(url, "schedule", "--around", "5 min")
     assert code == 0 and out.startswith("3 tasks, 9 runs in 60 s, then again")
     assert "mu-s1" in out and "done" in out and "planned" in out
     code, out, _ = measure(url, "schedule", "--task", "tcp", "--json")
     assert {r["task"] for r in json.loads(out)["runs"]} == {"tcp"}
-    assert measure(url, "schedule", "--for", "soon")[0] == 2
+    assert measure(url, "schedule", "--around", "soon")[0] == 2
 
 
 def test_what_agents_say_is_text_and_when_is_said() -> None:
@@ -146,9 +146,9 @@ def test_a_run_that_comes_to_nothing(
         (("run", "tcp", "--within", "2 h"), "within: found '2 h'"),
         (("run", "none"), "there is no measurement task 'none'"),
         (("run", "tpc"), "did you mean 'tcp'?"),
-        (("remove", "none"), "'adon measure list' has all"),
+        (("delete", "none"), "'adon measure list' has all"),
         (("schedule", "--task", "ecko"), "did you mean 'echo'?"),
-        (("remove", "tcp"), "stands in adon.yml"),
+        (("delete", "tcp"), "stands in adon.yml"),
         (("add", "x", "--tool", "host", "--from", "mars", "--every", "1 min"), "found 'mars'"),
         (("add", "x", "--tool", "host", "--every", "1 min"), "from"),
     ],
@@ -168,7 +168,7 @@ def test_tasks_are_added_and_removed(world: tuple[CoordinatorRig, str]) -> None:
     assert code == 0 and "mine" in out and "local>iplant" in out
     assert coordinator.registry.get("mine").definition.options["count"] == 5
     assert coordinator.registry.get("mine").task.deadline_ms == 20_000
-    assert measure(url, "remove", "mine")[1] == "mine is measured no longer\n"
+    assert measure(url, "delete", "mine")[1] == "mine is measured no longer\n"
     assert coordinator.registry.find("mine") is None
 
 
@@ -205,7 +205,7 @@ def test_who_may(world: tuple[CoordinatorRig, str], tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_not_there() -> None:
-    for words in (("list",), ("agents",), ("schedule",), ("run", "x"), ("remove", "x"),
+    for words in (("list",), ("agents",), ("schedule",), ("run", "x"), ("delete", "x"),
                   ("who", "--from", "mu")):  # fmt: skip
         code, out, err = measure(f"http://{NOBODY}", *words)
         assert (code, out) == (2, "") and "cannot be reached" in err

@@ -42,7 +42,7 @@ def test_all_workflows_of_a_user(tmp_path: Path) -> None:
     one, two = registered(tmp_path / "one", "uuid-1"), registered(tmp_path / "two", "uuid-2")
     one.out.write_text(whole_run())
     two.out.write_text(starting() + table(START, fail=2) + exiting(START + 1, 1))
-    ran = adon("monitor", "run", "--me", "--json")
+    ran = adon("monitor", "run", "--mine", "--json")
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert {line["id"]: line["state"] for line in lines} == {"uuid-1": "done", "uuid-2": "failed"}
     assert (ran.code, ran.err) == (1, "")
@@ -51,7 +51,7 @@ def test_all_workflows_of_a_user(tmp_path: Path) -> None:
 
 
 def test_nobody_has_a_workflow() -> None:
-    ran = adon("monitor", "run", "--me", "--since", "2026-01-01")
+    ran = adon("monitor", "run", "--mine", "--since", "2026-01-01")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.startswith("adon: no workflows found in the hooks' registry, ")
 
@@ -132,15 +132,15 @@ def test_a_directory_with_several_dags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "found no DIR, expected submit directories, --me or --all-users"),
-        (["--me", "--since", "soon"],
+        ([], "found no DIR, expected submit directories, --mine or --all-users"),
+        (["--mine", "--since", "soon"],
          "--since is 'soon', expected ISO 8601 such as '2026-11-21T14:00:00Z', or Unix seconds,"
          " or how long ago such as '2 h'"),
-        (["--me", "--broker", "nowhere"],
+        (["--mine", "--broker", "nowhere"],
          "broker URL 'nowhere', expected one like 'http://127.0.0.1:8470'"),
-        (["--me", "--broker", "--token-file", "none"],
+        (["--mine", "--broker", "--token-file", "none"],
          "none: cannot be read: No such file or directory, expected a token"),
-        (["--me", "--broker", "--archive", "a.sqlite"],
+        (["--mine", "--broker", "--archive", "a.sqlite"],
          "argument --archive: not allowed with argument --broker (see 'adon monitor run --help')"),
     ],
 )  # fmt: skip

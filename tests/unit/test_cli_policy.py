@@ -70,7 +70,7 @@ class TestPolicies:
         assert "stopped" in said("policy", "stop", "cms first")
         assert said("policy", "list") == "no policy runs or will\n"
         assert "stopped" in said("policy", "list", "--all")
-        said("policy", "stop", made["id"], "--delete")
+        said("policy", "delete", made["id"])
         assert said("policy", "list", "--all") == "no policies\n"
 
     def test_listing_1_from_a_file(self, tmp_path: Path) -> None:

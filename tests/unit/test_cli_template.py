@@ -50,7 +50,7 @@ def test_one_template_in_full(service: Rig) -> None:
     assert refusal("template", "show", "nope") == (
         "unknown template 'nope', expected one of default, montage, soykb"
     )
-    assert "has no version 9" in refusal("template", "show", "soykb", "--version", "9")
+    assert "has no version 9" in refusal("template", "show", "soykb", "--revision", "9")
 
 
 def test_saved_from_a_file_restored_and_deleted(service: Rig, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_saved_from_a_file_restored_and_deleted(service: Rig, tmp_path: Path) ->
     assert shown[0].split(maxsplit=1)[1] == "own, version 1, saved"
     text = FIGURES.replace("50 Mb/s}", "60 Mb/s}", 1)
     lines("template", "save", "own", "--file", written(tmp_path, text))
-    lines("template", "save", "own", "--version", "1")
+    lines("template", "save", "own", "--revision", "1")
     head, *rows = lines("template", "history", "own")
     assert head.split() == ["version", "at", "origin", "made", "of", "needs", "may", "have"]
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
@@ -110,11 +110,11 @@ REFUSED = [
     (("save", "a b", "--file", "own.yml"), "expected letters, digits and . _ -"),
     (("save", "x", "--file", "none.yml"), "none.yml: cannot be read"),
     (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad' has no 'qspec'"),
-    (("save", "x"), "one of the arguments --transit --file --version is required"),
-    (("save", "x", "--version", "1"), "unknown template 'x'"),
+    (("save", "x"), "one of the arguments --transit --file --revision is required"),
+    (("save", "x", "--revision", "1"), "unknown template 'x'"),
     (("history", "x"), "unknown template 'x'"),
     (("delete", "x"), "unknown template 'x'"),
-    (("show", "soykb", "--version", "0"), "expected a whole number from 1"),
+    (("show", "soykb", "--revision", "0"), "expected a whole number from 1"),
 ]
 
 

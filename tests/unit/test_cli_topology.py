@@ -100,10 +100,10 @@ def test_load_now_and_later(service: Rig) -> None:
     expected = "l2|200 Mb/s|90 Mb/s|45 %|90 Mb/s|0 b/s|26.5 ms|a"
     assert "|".join(later["s1", "s2"]) == expected
     assert later["s2", "s1"][2] == "0 b/s"
-    held = rows_of("--at", str(start - 60), "--until", str(start + 60))
+    held = rows_of("--at", str(start - 60), "--end", str(start + 60))
     assert set(held) == {("mu", "s1"), ("s1", "s2"), ("s2", "tacc")}
     assert {row[-1].strip() for row in held.values()} == {"a"}
-    ran = adon("topology", "show", "--until", str(start))
+    ran = adon("topology", "show", "--end", str(start))
     assert ran.out.startswith("nothing is reserved from")
 
 
@@ -111,7 +111,7 @@ def test_times_that_cannot_be(service: Rig) -> None:
     for words, said in (
         (("--at", "yesterday"), "--at is 'yesterday', expected ISO 8601"),
         (("--at", "5"), "expected Unix seconds that are not past"),
-        (("--until", "5"), "expected Unix seconds after"),
+        (("--end", "5"), "expected Unix seconds after"),
         (("--at", "+fast"), "expected a number with a unit"),
     ):
         assert said in refusal("topology", "show", *words)
@@ -121,7 +121,7 @@ def test_a_page_with_the_whole_answer(service: Rig, tmp_path: Path) -> None:
     ask()
     file = tmp_path / "a.html"
     start = round(service.clock.now)
-    assert adon("topology", "show", "--until", str(start + 60), "--plot", file).code == 0
+    assert adon("topology", "show", "--end", str(start + 60), "--plot", file).code == 0
     (network,) = values_of(file)["network"]
     told = network["topology"]
     assert len(told["links"]) == len(service.topology.links)

@@ -47,7 +47,7 @@ def test_everything_a_request_can_say(rig: Rig) -> None:
         "--id", "a", "--size", "1 GB", "--min", "20 Mb/s", "--max", "50 Mb/s", "--priority", "0",
         "--start", "1790000600", "--end", "2026-09-21T15:00:00Z", "--application", "soykb",
         "--user", "u", "--project", "p", "--experiment", "e", "--workflow", "w", "--job", "j",
-        "--port", "2811", "--port", "src:50000-50063", "--port", "udp/5000",
+        "--flow", "2811", "--flow", "src:50000-50063", "--flow", "udp/5000",
     )  # fmt: skip
     shown = {
         "id": "a", "state": "held", "size_bytes": 10**9, "requested_bps": 20e6, "max_bps": 50e6,
@@ -84,11 +84,11 @@ UNSAYABLE = [
     (["--min", "fast"], "--min: found 'fast', expected a number with a unit such as '200 Mb/s'"),
     (["--min", "0"], "--min: found '0', expected more than 0"),
     (["--size", "25 Gb"], "--size: found '25 Gb', expected bytes such as '1.5 GB'"),
-    (["--port", "x"], "--port: found 'x', expected a port such as 2811"),
-    (["--port", "99999"], "--port: dst_ports is 99999, expected a whole number"),
-    (["--port", "9-3"], "--port: dst_ports is [9, 3]"),
-    (["--port", "icmp/1"], "--port: protocol is 'icmp', expected tcp or udp"),
-    (["--port", "to:1"], "--port: found 'to:1', expected a port"),
+    (["--flow", "x"], "--flow: found 'x', expected a port such as 2811"),
+    (["--flow", "99999"], "--flow: dst_ports is 99999, expected a whole number"),
+    (["--flow", "9-3"], "--flow: dst_ports is [9, 3]"),
+    (["--flow", "icmp/1"], "--flow: protocol is 'icmp', expected tcp or udp"),
+    (["--flow", "to:1"], "--flow: found 'to:1', expected a port"),
     (["--start", "soon"], "--start is 'soon', expected ISO 8601"),
     (["--start", "+soon"], "--start: found 'soon', expected a number with a unit"),
     (["--priority", "-1"], "argument --priority: found '-1', expected a whole number"),
@@ -206,7 +206,7 @@ def test_without_a_token_or_with_one_of_the_wrong_role(
 
 
 def test_a_new_token_is_shown_once_with_its_entry() -> None:
-    ran = adon("broker", "token", "new", "--name", "ada", "--role", "researcher")
+    ran = adon("broker", "token", "new", "--owner", "ada", "--role", "researcher")
     assert (ran.code, ran.err) == (0, "")
     token = ran.out.splitlines()[0].removeprefix("token, shown this once: ")
     (entry,) = yaml.safe_load(ran.out.partition("for adon.yml:")[2])["security"]["tokens"]
@@ -216,7 +216,7 @@ def test_a_new_token_is_shown_once_with_its_entry() -> None:
 
 def test_a_token_goes_into_a_file_of_its_owners(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    words = ("broker", "token", "new", "--name", "x", "--role", "operator", "--output", file)
+    words = ("broker", "token", "new", "--owner", "x", "--role", "operator", "--output", file)
     made = json.loads(adon(*words, "--expires", "2030-01-01", "--json").out)
     assert made.keys() == {"entry"} and made["entry"]["expires"] == "2030-01-01"
     assert hash_of(file.read_text().strip()) == made["entry"]["sha256"]
@@ -229,13 +229,13 @@ def test_a_token_goes_into_a_file_of_its_owners(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--name", "x", "--role", "king"], "argument --role: found 'king', expected one of"),
+        (["--owner", "x", "--role", "king"], "argument --role: found 'king', expected one of"),
         (
-            ["--name", "", "--role", "operator"],
+            ["--owner", "", "--role", "operator"],
             "token: name: found '', expected 1 or more characters",
         ),
         (
-            ["--name", "x", "--role", "operator", "--expires", "soon"],
+            ["--owner", "x", "--role", "operator", "--expires", "soon"],
             "token: expires: found 'soon', expected ISO 8601",
         ),
     ],

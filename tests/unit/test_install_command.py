@@ -106,14 +106,14 @@ def test_before_6_a_user_is_told_what_works(run: Run, pegasus: FakePegasus, tmp_
         "not accepted: the planner planned, but PRE of stage_in_1 is not ADON's; before 5.1.3 "
         in out
     )
-    assert "--me --only selector, and the hooks into that file by --conf FILE" in out
+    assert "--me --only selector, and the hooks into that file by --properties FILE" in out
     file = tmp_path / "my.properties"
     file.write_text("a = b\n")
-    code, out, _ = run("--conf", str(file), "--yes")
+    code, out, _ = run("--properties", str(file), "--yes")
     assert (code, "\nverified: PRE and POST around its 1 transfer jobs\n" in out) == (0, True)
     assert properties.parse(file.read_text())["dagman.pre"] == f"{tmp_path}/my.adon/adon-pre"
-    assert run("--conf", str(file), "--yes")[1].startswith("nothing to do")
-    assert run("--conf", str(file), "--undo", "--yes", home=None)[0] == 0
+    assert run("--properties", str(file), "--yes")[1].startswith("nothing to do")
+    assert run("--properties", str(file), "--undo", "--yes", home=None)[0] == 0
     assert (file.read_text(), (tmp_path / "my.adon").exists()) == ("a = b\n", False)
 
 

@@ -98,7 +98,7 @@ class Relays:
         env = self._env | {"ADON_CA": str(self.authority.file), "ADON_CERTIFICATE": certificate}
         host = next(relay for relay in RELAYED.relays if relay.name == name)
         words = ["ip", "netns", "exec", str(host.netns), sys.executable, "-m", "adon", "relay"]
-        words += ["run", "--name", name, "--address", host.address, "--broker", URL]
+        words += ["run", "--node", name, "--address", host.address, "--broker", URL]
         agent = Daemon(words, self.folder / f"{name}.log", env=env | {"ADON_KEY": key})
         self._undo.callback(agent.stop)
         return agent
