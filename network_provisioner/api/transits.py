@@ -83,15 +83,25 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         since: Annotated[
             float | None, Query(ge=0, le=MOST, description="asked for at this Unix second or later")
         ] = None,
+        site: Annotated[Text | None, Query(description="from or to this site")] = None,
+        failed: Annotated[
+            bool | None,
+            Query(description="those that failed, expired or had no success; false: the others"),
+        ] = None,
+        text: Annotated[
+            Text | None,
+            Query(description="part of id, user, project, workflow, job, outcome or reason"),
+        ] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 10_000,
     ) -> Response:
         """The newest transits that are all of this, oldest first; a researcher's own."""
         caller.need(May.READ)
-        only = Only(user, project, since, caller.users)
+        words = text.lower() if text else None
+        only = Only(user, project, since, caller.users, site, words, failed)
 
         def listed() -> list[Transit]:
-            found = newest(broker.list, state, workflow, limit, only)
-            return discretion.transits(caller, found)
+            shown = partial(discretion.transits, caller)
+            return shown(newest(broker.list, state, workflow, limit, only, shown))
 
         return answers.transits(await turns.read(listed))
 
