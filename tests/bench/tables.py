@@ -1,7 +1,7 @@
 """``python -m tests.bench.tables [--check]``: docs/benchmarks.md has its tables from docs/results.
 
-A table stands between two markers, ``<!-- P7 status_lag -->`` and ``<!-- end -->``, and nobody
-types into it. With ``--check`` nothing is written, and the exit status is 1 where the page differs.
+The tables of an id stand between ``<!-- P7 -->`` and ``<!-- end -->``, and nobody types there. With
+``--check`` nothing is written, and the exit status is 1 where the page differs.
 """
 
 from __future__ import annotations
@@ -17,45 +17,56 @@ from typing import Any
 from tests.bench.results import FOLDER, ROOT, Run, load
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-_TABLE = re.compile(r"(?ms)^(<!-- (P\d+) (\w+) -->)\n.*?^<!-- end -->$")
+_TABLES = re.compile(r"(?ms)^(<!-- (P\d+) -->)\n.*?^<!-- end -->$")
 
 
 def rendered(page: str, folder: Path = FOLDER) -> str:
-    """The page with its tables from the results.
+    """The page with its tables from the results."""
 
-    :raises KeyError: for a marker of a bench that has no results.
-    """
+    def tables(match: re.Match[str]) -> str:
+        runs = load(match[2], folder).values()
+        return "\n".join([match[1], *lines(list(runs)), "<!-- end -->"])
 
-    def table(match: re.Match[str]) -> str:
-        run = load(match[2], folder)[match[3]]
-        return "\n".join([match[1], *lines(run), "<!-- end -->"])
-
-    return _TABLE.sub(table, page)
+    return _TABLES.sub(tables, page)
 
 
-def lines(run: Run) -> Iterator[str]:
-    """A run as a table in Markdown, and a line that says where it comes from."""
+def lines(runs: Sequence[Run]) -> Iterator[str]:
+    """Runs as tables in Markdown; below those that were measured together, where and when."""
+    for source, together in groupby(runs, _source):
+        loads: list[float] = []
+        inputs = ""
+        for run in together:
+            for header, rows in _tables(run):
+                yield from _grid(header, rows)
+                yield ""
+            loads += run.get("load", [])
+            inputs += "".join(
+                f", {name} `{digest}`" for name, digest in run.get("inputs", {}).items()
+            )
+        busy = f", load {min(loads):g} to {max(loads):g}" if loads else ""
+        yield f"*{source}{busy}{inputs}.*"
+        yield ""
+
+
+def _source(run: Run) -> str:
+    """What runs have to have in common for one line below their tables."""
     if "typed" in run:
-        yield from _grid(run["table"][0], run["table"][1:])
-        yield ""
-        yield f"*Typed from {run['typed']}.*"
-        return
-    for header, rows in _tables(run["figures"]):
-        yield from _grid(header, rows)
-        yield ""
-    low, high = sorted(run["load"])
-    load_words = f"load {low:g}" if low == high else f"load {low:g} to {high:g}"
-    inputs = "".join(f", {name} `{digest}`" for name, digest in run["inputs"].items())
-    yield f"*{run['date']}, `{run['commit']}`, {run['machine']}, {load_words}{inputs}.*"
+        return f"Typed from {run['typed']}"
+    return f"{run['date']}, `{run['commit']}`, {run['machine']}"
 
 
 Table = tuple[list[str], list[list[str]]]
 
 
-def _tables(figures: Sequence[dict[str, Any]]) -> Iterator[Table]:
-    """Figures next to each other that have the same peers are one table."""
-    for names, group in groupby(figures, lambda figure: tuple(figure.get("peers", {}))):
-        together = list(group)
+def _tables(run: Run) -> Iterator[Table]:
+    """One for all figures that have the same peers."""
+    if "typed" in run:
+        yield run["table"][0], run["table"][1:]
+        return
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for figure in run["figures"]:
+        alike.setdefault(tuple(figure.get("peers", {})), []).append(figure)
+    for names, together in alike.items():
         pivoted = None if names else _pivoted(together)
         if pivoted is not None:
             yield pivoted

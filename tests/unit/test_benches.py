@@ -27,14 +27,14 @@ def test_a_run_becomes_a_table(tmp_path: Path) -> None:
     assert whole
     save("P77", "lag", {**result, "machine": "2 cores", "load": [0.5, 0.2], "date": "2026-11-29",
                         "commit": "4d941962"}, tmp_path)  # fmt: skip
-    page = "Text.\n\n<!-- P77 lag -->\n<!-- end -->\n"
+    page = "Text.\n\n<!-- P77 -->\n<!-- end -->\n"
     assert rendered(page, tmp_path) == (
-        "Text.\n\n<!-- P77 lag -->\n"
+        "Text.\n\n<!-- P77 -->\n"
         "| | ADON | polling | goal |\n|---|---|---|---|\n"
         "| lag, median | 0.0214 s | 1,230 s | ≤ 0.02 s, **missed** |\n\n"
         "| | gap, s | lost (≤ 0 packets) |\n|---|---|---|\n"
         "| cable pulled | 1 | 3, **missed** |\n\n"
-        "*2026-11-29, `4d941962`, 2 cores, load 0.2 to 0.5, logs `sha256:12`.*\n<!-- end -->\n"
+        "*2026-11-29, `4d941962`, 2 cores, load 0.2 to 0.5, logs `sha256:12`.*\n\n<!-- end -->\n"
     )
 
 
