@@ -229,6 +229,7 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
             (f"scores of {metric}", _scores(metric, points))
             for metric, points in t["tables"].items()
         ),
+        ("scores learned", _scores("throughput", entry["reached"])),
         ("priority", str(t["priority"])),
         ("waits", duration(t["patience"])),
         ("smallest", _smallest(t)),

@@ -82,7 +82,8 @@ class MatchBody(Body):
 
 
 class TemplateAnswer(Answer):
-    """A version of a template. ``lowered`` says what the site's policy lowered."""
+    """A version of a template. ``reached``: scores by bandwidth (bit/s) that transfers taught;
+    ``lowered`` says what the site's policy lowered."""
 
     name: str
     version: int
@@ -92,6 +93,7 @@ class TemplateAnswer(Answer):
     template: dict[str, Any]
     source: dict[str, Any]
     learned: dict[str, Any]
+    reached: list[list[float]]
     lowered: list[str]
 
 
@@ -244,5 +246,6 @@ def _view(caller: Principal, entry: TemplateEntry, learned: Mapping[str, Any]) -
         "template": template_to_dict(entry.template) | {"peak": learned.get("peak", 0.0)},
         "source": source,
         "learned": learned,
+        "reached": [list(point) for point in entry.template.reached],
         "lowered": list(entry.capped),
     }

@@ -55,6 +55,7 @@ SLOW_SENDERS = {
     "paced": ("--bytes-per-s", "2000000"),
     "bursts": ("--bytes-per-s", "4000000", "--on", "1", "--off", "1"),
 }
+_THEIRS = "cookie=0x77"
 # A receiver that takes 2 MB a second, and a sender with a small buffer.
 _LAZY = """
 import socket, sys, time
@@ -124,7 +125,7 @@ def broken(network: Network, folder: Path) -> None:
         ),
         "a detour by somebody's rule": (
             lambda p: p.rig.network.switches.ofctl("s1", "add-flow", _detour()),
-            lambda p: p.rig.network.switches.ofctl("s1", "--strict", "del-flows", _match()),
+            lambda p: p.rig.network.switches.ofctl("s1", "del-flows", f"{_THEIRS}/-1"),
         ),
     }  # fmt: skip
     promised = Promised(network, folder, RATE_BPS, topology_from_dict(WIDE.topology()), STAYS)
@@ -149,12 +150,9 @@ def broken(network: Network, folder: Path) -> None:
         promised.stop()
 
 
-def _match() -> str:
-    return f"priority=60000,tcp,tp_dst={PORT}"
-
-
 def _detour() -> str:
-    return f"{_match()},actions=output:{WIDE.port(WIDE.link('l3'), 's1')}"
+    match = f"{_THEIRS},priority=60000,tcp,tp_dst={PORT}"
+    return f"{match},actions=output:{WIDE.port(WIDE.link('l3'), 's1')}"
 
 
 def accused(network: Network, folder: Path) -> None:
