@@ -201,7 +201,7 @@ const restored = (c, history) => ({
     },
   ],
   call: (body) => ({ method: "POST", path: path(c.id, "/restore"), body }),
-  command: (typed) => ["template", "save", c.id, ...given("--version", typed.version)],
+  command: (typed) => ["template", "save", c.id, ...given("--revision", typed.version)],
   done: (answer) => `version ${answer.version} is saved`,
 });
 
