@@ -32,9 +32,13 @@ from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
 from site_selector.estimates.world import MeasurementSource, NoMeasurements, World
 from site_selector.inputs import CLEANS, Inputs, known_site, read_inputs, size_note
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
+from site_selector.mapping.takes import plan_of
+from site_selector.problem import build_problem
 
+_TRIALS = 3  # to leave a plan while others do
 _ESTIMATES_TIMEOUT_S = 8.0  # a busy broker reads a large archive for a part of a second
 
 
@@ -267,6 +271,20 @@ def sources(
     if known.note and say is not None:
         say(known.note)
     return known, live
+
+
+def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
+    """Leave what a workflow that was planned into ``submit_dir`` will take. Raises InputError for a
+    configuration that is none."""
+    problem = build_problem(placed.inputs, placed.world, placed.mapping.output_site)
+    place = {name: number for number, name in enumerate(problem.places)}
+    sites = [place[placed.mapping.sites[job]] for job in problem.jobs]
+    run = Estimator(problem)(sites)
+    plans = plans_of(config, str(submit_dir.absolute()))
+    for _ in range(_TRIALS):
+        plans.read()
+        if plans.leave(plan_of("", problem, sites, run, time.time())):
+            return
 
 
 def saved(file: Path, files: PlacementInputs, say: Say | None = None) -> tuple[Inputs, SiteMapping]:

@@ -300,24 +300,30 @@ def _live_wait(
     Where slots are idle and nobody is ahead, what a job waits anyway: matchmaking and claiming,
     from the schedd's history, else as measured here or elsewhere in the pool. Else the k-th slot
     that falls free is the new job's, k being the jobs ahead plus one minus the idle slots: of N
-    slots that are held for a mean of r seconds and without memory, that takes k · r / N.
+    slots that are held for a mean of r seconds and without memory, that takes k · r / N
+    ± √k · r / N. Sooner comes a user whose share lets fewer jobs go before, though others keep
+    their slots for CLAIM_WORKLIFE.
     """
     if here.ahead is None:
         return None
-    first = here.ahead + 1 - here.idle_slots
-    start = here.start_s
-    if first <= 0 and start is None:
-        if own is not None:
-            return archived(own)
-        if latency is not None:
-            return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
-    if first <= 0:
-        note = f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle"
-        return Belief(start or 0.0, "schedd", here.at, note=note)
+    start_s = here.start_s
+    queue = f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle"
+    if here.ahead < here.idle_slots:
+        if start_s is None:
+            if own is not None:
+                return archived(own)
+            if latency is not None:
+                return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
+        return Belief(start_s or 0.0, "schedd", here.at, note=queue)
     if here.run_s is None:
         return None
-    note = (
-        f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle, each job holds "
-        f"one for {here.run_s:.3g} s"
-    )
-    return Belief(first * here.run_s / here.slots + (start or 0.0), "schedd", here.at, note=note)
+    count, each_s = here.ahead + 1 - here.idle_slots, here.run_s / here.slots
+    note = f"{queue}, each job holds one for {here.run_s:.3g} s"
+    if here.before is not None and here.claim_s >= 0:
+        fewer = here.before + 1 - here.idle_slots
+        kept_s = max(here.run_s, here.claim_s + here.run_s / 2) / here.slots
+        if fewer * kept_s < count * each_s:
+            count, each_s = max(fewer, 0.0), kept_s
+            note += f"; by users' priorities {here.before:g} of them start before"
+    wait_s = count * each_s + (start_s or 0.0)
+    return Belief(wait_s, "schedd", here.at, spread=count**0.5 * each_s, note=note)
