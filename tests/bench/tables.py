@@ -40,9 +40,9 @@ def lines(runs: Sequence[Run]) -> Iterator[str]:
                 yield from _grid(header, rows)
                 yield ""
             loads += run.get("load", [])
-            inputs += "".join(
-                f", {name} `{digest}`" for name, digest in run.get("inputs", {}).items()
-            )
+            read = run.get("inputs", {})
+            named = ", ".join(f"{name} `{digest}`" for name, digest in read.items())
+            inputs += "" if not read else f", {named if len(read) < 3 else f'{len(read)} inputs'}"
         busy = f", load {min(loads):g} to {max(loads):g}" if loads else ""
         yield f"*{source}{busy}{inputs}.*"
         yield ""
