@@ -174,10 +174,10 @@ function saved(entry) {
       const { min_throughput, max_delay, max_jitter, max_loss, max_throughput, io_aware, ...others } = v;
       const plain = Object.entries(others).filter(([key]) => !key.startsWith("weight_"));
       const given = filled({
-        ...(t && { tables: t.tables, tuning: t.tuning, relay_tls: t.relay_tls }),
+        ...(t && { tables: t.tables, tuning: t.tuning, relay_tls: t.relay_tls, triggers: t.triggers }),
         ...Object.fromEntries(plain),
         qspec: filled({ min_throughput, max_delay, max_jitter, max_loss }),
-        rspec: filled({ max_throughput }),
+        rspec: filled({ ...t?.rspec, max_throughput }),
         weights: filled(Object.fromEntries(METRICS.map((metric) => [metric, v[`weight_${metric}`]]))),
         io_aware: io_aware && io_aware === "yes",
       });

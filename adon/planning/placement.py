@@ -19,6 +19,8 @@ from network_provisioner.base.database_url import place as at
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.credentials import from_environment
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.templates.match import Specification, match
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks import pegasus_plan
@@ -153,7 +155,15 @@ class PlacementInputs:
         read = read_inputs(self.sources(), self.execution_sites, default)
         for line in read.notes:
             (say or _ignore)(line)
-        return replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
+        read = replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
+        if self.config is None:
+            return read
+        templates = templates_from_dict(load_config(self.config).templates).values()
+        found = match(templates, read.workflow.name, Specification())
+        within = read if found.template is None else read.within(found.template)
+        for line in within.notes[len(read.notes) :]:
+            (say or _ignore)(line)
+        return within
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()

@@ -63,7 +63,7 @@ def template_to_dict(template: Template) -> dict[str, Any]:
     out = plain(template)
     del out["name"]
     for spec in ("qspec", "rspec"):
-        out[spec] = {key: limit for key, limit in out[spec].items() if limit is not None}
+        out[spec] = {key: limit for key, limit in out[spec].items() if limit not in (None, [])}
     return out
 
 

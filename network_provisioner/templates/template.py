@@ -93,10 +93,15 @@ class QSpec:
 
 @dataclass(frozen=True, slots=True)
 class RSpec:
-    """The most the application may take; None for all that its path has."""
+    """The most the application may take; None for all that its path has. Of compute, for site
+    selection: the ``sites`` that may run its jobs (empty: all), how many ``cores`` of each, and the
+    ``memory`` that each of these takes in bytes (None: nobody says)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     max_bps: Annotated[Rate | None, Field(alias="max_throughput")] = None
+    sites: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    cores: Annotated[Whole | None, Field(ge=1)] = None
+    memory: Annotated[Size | None, Field(gt=0)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from operator import attrgetter
 from statistics import median
 
 from monitors.base.estimates import Estimate
+from network_provisioner.templates.template import RSpec
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
 from site_selector.estimates.plans import beside
 from site_selector.estimates.plausible import PlausibleMeasurements
@@ -56,6 +57,7 @@ DEFAULT_WORKERS = 4
 # at POST's end and at what is ready once each in three cycles (DAGMAN_USER_LOG_SCAN_INTERVAL, 5 s).
 DAGMAN_S = 15.0
 _BETWEEN = Belief(DAGMAN_S, "default", note="DAGMan's cycles")
+_ALL = RSpec()
 _LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
 _LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
@@ -86,7 +88,7 @@ def estimate_world(
         ratio = measured.estimate("output_ratio", name, now)
         if ratio is not None and ratio.value > 0:
             ratios[name] = archived(ratio)
-    sites = _sites(inputs.sites, measured, live, now)
+    sites = _sites(inputs.sites, measured, live, now, inputs.rspec)
     between = _between(sites)
     waits = _waits(sites, names, measured, now)
     errors = {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))}
@@ -183,6 +185,7 @@ def _sites(
     measured: MeasurementSource,
     live: Live,
     now: float,
+    rspec: RSpec = _ALL,
 ) -> dict[str, SiteBelief]:
     typical = _pool_latency(sites, measured, now)
     latency = None if live.pool is None else typical
@@ -192,11 +195,31 @@ def _sites(
     least = _BETWEEN if typical is None else archived(typical[0], f"measured at {typical[1]}")
     return {
         name: replace(
-            what_is_left(_at_least(belief, least), name, live),
+            _allowed(
+                what_is_left(_at_least(belief, least), name, live),
+                rspec,
+                (live.pool or {}).get(name),
+            ),
             space=_space(sites[name], measured, now),
         )
         for name, belief in sites_known.items()
     }
+
+
+def _allowed(belief: SiteBelief, rspec: RSpec, here: PoolSite | None) -> SiteBelief:
+    """With no more workers than a template allows, and than its pool has memory for."""
+    workers = belief.workers
+    limits = [(rspec.cores, "cores")]
+    if rspec.memory and here is not None and here.memory_bytes:
+        limits.append((here.memory_bytes // rspec.memory, "memory"))
+    for limit, what in limits:
+        if limit is not None and limit < workers.value:
+            note = f"{workers.value:g} less what the template allows of {what}"
+            workers = replace(workers, value=float(limit), note=note)
+    if workers.value <= 0:
+        wait = Belief(float("inf"), workers.source, workers.at, note=workers.note)
+        return replace(belief, workers=workers, queue_wait=wait)
+    return replace(belief, workers=workers)
 
 
 def _space(site: Site, measured: MeasurementSource, now: float) -> Belief | None:

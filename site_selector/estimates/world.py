@@ -63,6 +63,11 @@ class PoolSite(Protocol):
         ...
 
     @property
+    def memory_bytes(self) -> int:
+        """Of its slots together; 0 where nobody knows."""
+        ...
+
+    @property
     def idle_slots(self) -> int:
         """Those of them that could start a job now."""
         ...

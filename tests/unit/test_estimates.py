@@ -26,6 +26,7 @@ from site_world import (
 
 from condor_plugins.pool.sitepool import SitePool
 from monitors.base.estimates import Estimate
+from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from site_selector.estimates.estimating import (
@@ -320,6 +321,31 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
 
 def busy(site: str, slots: int, idle: int, **told: object) -> SitePool:
     return SitePool(site, NOW, slots, idle, ahead=0.0, **told)  # type: ignore[arg-type]
+
+
+def test_a_template_selects_sites_cores_and_memory() -> None:
+    template = template_from_dict(
+        "w",
+        {
+            "qspec": {"min_throughput": "1 Mb/s"},
+            "rspec": {"sites": ["mu"], "cores": 6, "memory": "4 GB"},
+        },
+    )
+    within = world_inputs().within(template)
+    assert set(within.candidates.values()) == {("mu",)}
+    assert within.notes == ("template 'w' has jobs run at mu alone",)
+    pool = pool_of(mu=busy("mu", 8, 8, memory_bytes=80 * 10**9), tacc=busy("tacc", 4, 4))
+    sites = estimate_world(within, now=NOW, live=Live(pool)).sites
+    assert (sites["mu"].workers.value, sites["tacc"].workers.value) == (6, 4)
+    pool = pool_of(mu=busy("mu", 8, 8, memory_bytes=16 * 10**9))
+    mu = estimate_world(within, now=NOW, live=Live(pool)).sites["mu"].workers
+    assert (mu.value, "of memory" in mu.note) == (4, True)
+    elsewhere = template_from_dict(
+        "w", {"qspec": {"min_throughput": 1e6}, "rspec": {"sites": ["mars"]}}
+    )
+    stays = world_inputs().within(elsewhere)
+    assert stays.candidates == world_inputs().candidates
+    assert within.configurations.keys() == world_inputs().configurations.keys()
 
 
 def test_what_running_applications_hold_is_taken_off_a_site() -> None:
