@@ -85,7 +85,7 @@ def described() -> list[APIRouter]:
     nobody: Any = None
     return [
         *archive_routers(nobody, nobody, time.time),
-        workflows.refresh_router(nobody, nobody),
+        workflows.refresh_router(nobody, nobody, nobody),
         workflows.router(nobody),
         *measuring.described(),
         anomalies.router(nobody, nobody, nobody),
@@ -131,6 +131,7 @@ def workflows_part(around: PartContext) -> MonitoringPart:
     """Workflows over HTTP, and those that the broker itself follows. Raises InputError."""
     from monitors.api import workflows
     from monitors.api.visible import Visible
+    from monitors.workflows.followers import Followers
     from monitors.workflows.service import FollowService, Refresher
 
     settings = around.settings
@@ -142,9 +143,12 @@ def workflows_part(around: PartContext) -> MonitoringPart:
         return around.broker.list(workflow=workflow)
 
     seen = Visible(around.archive, around.rules, around.workflows, transits_of)
+    followers = Followers(around.clock)
+    around.silent.append(followers.silent)
     # What ends in a word of its own before what takes any name.
     return MonitoringPart(
-        (workflows.refresh_router(seen, refresher), workflows.router(seen)), services=(follows,)
+        (workflows.refresh_router(seen, refresher, followers), workflows.router(seen)),
+        services=(follows,),
     )
 
 
