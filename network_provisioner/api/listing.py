@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from network_provisioner.base.model import Transit
 
-List = Callable[[str | None, str | None, int], list[Transit]]
-_MOST = 2**31 - 1
-_STEP = 8  # by which more are looked at as long as too few were found
+List = Callable[[int, str], list[Transit]]
+"""The newest transits, at most so many, before the one with this id ("": of all), oldest first."""
+_LEAST = 1000  # transits that are read at a time where not all are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class Only:
         )
 
 
-def newest(
-    listed: List, state: str | None, workflow: str | None, limit: int, only: Only
-) -> list[Transit]:
-    """The newest ``limit`` transits that are all of this, oldest first. Raises as ``listed``."""
-    look = limit if only == Only() else max(limit, 1000)
+def newest(listed: List, limit: int, only: Only, before: str = "") -> list[Transit]:
+    """The newest ``limit`` transits that are all of this, before the one with the id ``before``,
+    oldest first. Raises as ``listed``."""
+    look = limit if only == Only() else max(limit, _LEAST)
+    taken: list[Transit] = []
     while True:
-        found = listed(state, workflow, look)
-        taken = [transit for transit in found if only.takes(transit)]
+        found = listed(look, before)
+        taken = [transit for transit in found if only.takes(transit)] + taken
         early = only.since is not None and found and found[0].request.requested_at < only.since
         if len(taken) >= limit or len(found) < look or early:
             return taken[-limit:]
-        look = min(_STEP * look, _MOST)
+        before = found[0].id

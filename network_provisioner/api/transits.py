@@ -84,14 +84,22 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             float | None, Query(ge=0, le=MOST, description="asked for at this Unix second or later")
         ] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 10_000,
+        before: Annotated[
+            Text, Query(description="only those asked for before the transit with this id")
+        ] = "",
+        ended: Annotated[bool, Query(description="also those that have ended")] = True,
     ) -> Response:
-        """The newest transits that are all of this, oldest first; a researcher's own."""
+        """The newest transits that are all of this, oldest first; a researcher's own. For the
+        page before it, pass the id of the first as ``before``; a page of fewer than ``limit`` is
+        the last."""
         caller.need(May.READ)
         only = Only(user, project, since, caller.users)
+        if before:
+            await own(caller, May.READ, before)
 
         def listed() -> list[Transit]:
-            found = newest(broker.list, state, workflow, limit, only)
-            return discretion.transits(caller, found)
+            every = partial(broker.list, state, workflow, ended=ended)
+            return discretion.transits(caller, newest(every, limit, only, before))
 
         return answers.transits(await turns.read(listed))
 
