@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.options import OUTPUT_SITE, estimated_world, placed, placement_inputs
-from adon.cli.output import note, print_json
-from adon.cli.parsing import Nouns, add_handler, add_inputs, add_json, option, whole
+from adon.cli.output import note, print_fields
+from adon.cli.parsing import Nouns, add_handler, add_inputs, add_output, option, whole
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
             whole(1, 86_400),
         ),
         option("--mapping", "a saved mapping (default: map now)", "FILE", Path),
-        add_json,
+        add_output,
     )  # fmt: skip
 
 
@@ -68,24 +68,22 @@ def _run(args: argparse.Namespace) -> int:
     )
     if placement is not None and args.config is not None:
         leave_plan(args.config, planned.submit_dir, placement)
-    if args.json:
-        print_json(
-            {
-                "planner": planned.planner,
-                "submit_dir": str(planned.submit_dir),
-                "dag": str(planned.dag),
-                "wf_uuid": planned.wf_uuid,
-                "hooks": None if args.hooks is None else str(args.hooks),
-            }
-        )
-        return 0
-    print(summary_text(mapping))
-    print(planned.output)
-    if args.hooks is None:
-        print("without hooks: no paths are asked for, and no transfers are recorded")
-    print(f"to follow it: adon monitor run {planned.submit_dir}")
-    print(planned.submit_dir)
-    return 0
+    record = {
+        "planner": planned.planner,
+        "submit_dir": str(planned.submit_dir),
+        "dag": str(planned.dag),
+        "wf_uuid": planned.wf_uuid,
+        "hooks": None if args.hooks is None else str(args.hooks),
+    }
+    hooks = "without hooks: no paths are asked for, and no transfers are recorded"
+    lines = (
+        summary_text(mapping),
+        planned.output,
+        *([hooks] if args.hooks is None else ()),
+        f"to follow it: adon monitor run {planned.submit_dir}",
+        str(planned.submit_dir),
+    )
+    return print_fields(args, record, lambda: "\n".join(lines))
 
 
 def _check_hooks(file: Path) -> None:

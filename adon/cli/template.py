@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.options import answered_records, client
-from adon.cli.output import Column, duration, grid
+from adon.cli.output import Column, duration
 from adon.cli.parsing import Noun, add_broker, add_output, one_of, option, whole
+from adon.cli.terminal import grid
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size

@@ -23,7 +23,6 @@ from adon.cli.parsing import (
     TEMPLATE,
     Noun,
     add_broker,
-    add_json,
     add_output,
     flag,
     limit,
@@ -31,7 +30,13 @@ from adon.cli.parsing import (
     whole,
 )
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
+from network_provisioner.base.units import (
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from network_provisioner.base.flows import Flow
@@ -108,7 +113,7 @@ def _request(args: argparse.Namespace) -> int:
     request = TransitRequest(
         **given
         | {
-            "id": f"cli:{uuid.uuid4()}" if args.id is None else args.id,
+            "id": f"cli:{uuid.uuid4().hex[:12]}" if args.id is None else args.id,
             "size_bytes": None if args.size is None else parse_size(args.size, "--size"),
             "min_bps": above_0(parse_rate, args.min, "--min"),
             "max_bps": above_0(parse_rate, args.max, "--max"),
@@ -264,7 +269,7 @@ def _list(args: argparse.Namespace) -> int:
     )
 
 
-@NOUN.verb("explain", _ID, add_broker, add_json)
+@NOUN.verb("explain", _ID, add_broker, add_output)
 def _explain(args: argparse.Namespace) -> int:
     """Show why a transit has its path or waits, and all candidate paths with their scores.
 
@@ -296,7 +301,9 @@ def _columns() -> list[Column]:
         Column("state", "state", str),
         Column("src", "from"),
         Column("dst", "to"),
+        Column("size_bytes", "size>", lambda size: format_size(size) if size else "-"),
         Column("granted_bps", "granted>", granted, ("path", "state", "max_bps")),
+        Column("goodput_bps", "goodput>", lambda bps: format_rate(bps) if bps else "-"),
         Column("lease_until", "lease>", left, ("state",)),
         Column("path", "path", lambda p, on: f"{'-'.join(p)} ({on})" if p else "-", ("layer",)),
         Column("user", "for", lambda *of: "/".join(filter(None, of)) or "-", ("project",)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -126,7 +126,7 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         listed: list[ShownDecision] = []
         if kind in (None, "transit"):
             only = Only(since=since, users=caller.users)
-            taken = newest(broker.list, None, workflow, limit, only)
+            taken = newest(partial(broker.list, None, workflow), limit, only)
             taken = discretion.transits(caller, taken)
             listed += map(decisions.of_transit, taken)
             listed += (change for one in taken for change in decisions.of_changes(one))

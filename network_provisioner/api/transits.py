@@ -93,15 +93,23 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             Query(description="part of id, user, project, workflow, job, outcome or reason"),
         ] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 10_000,
+        before: Annotated[
+            Text, Query(description="only those asked for before the transit with this id")
+        ] = "",
+        ended: Annotated[bool, Query(description="also those that have ended")] = True,
     ) -> Response:
-        """The newest transits that are all of this, oldest first; a researcher's own."""
+        """The newest transits that are all of this, oldest first; a researcher's own. For the
+        page before it, pass the id of the first as ``before``; a page of fewer than ``limit`` is
+        the last."""
         caller.need(May.READ)
-        words = text.lower() if text else None
-        only = Only(user, project, since, caller.users, site, words, failed)
+        only = Only(user, project, since, caller.users, site, text and text.lower(), failed)
+        if before:
+            await own(caller, May.READ, before)
 
         def listed() -> list[Transit]:
+            every = partial(broker.list, state, workflow, ended=ended)
             shown = partial(discretion.transits, caller)
-            return shown(newest(broker.list, state, workflow, limit, only, shown))
+            return shown(newest(every, limit, only, before, shown))
 
         return answers.transits(await turns.read(listed))
 

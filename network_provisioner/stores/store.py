@@ -171,12 +171,26 @@ class Store:
         """How many transits there are in each state that any is in."""
         return dict(self._rows(f"SELECT state, count(*) FROM {self._transits_in} GROUP BY state"))
 
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        """The newest ``limit`` transits in a state, of a workflow (None: any), oldest first."""
+    def find(
+        self,
+        state: str | None,
+        workflow: str | None,
+        limit: int,
+        before: str = "",
+        ended: bool = True,
+    ) -> list[Transit]:
+        """The newest ``limit`` transits in a state, of a workflow (None: any), put before the one
+        with the id ``before`` ("": of all), without those that have ``ended`` or with them, oldest
+        first."""
         given = {"state": state, "workflow": workflow}
         values = {column: value for column, value in given.items() if value is not None}
-        where = " AND ".join(["1 = 1", *(f"{column} = :{column}" for column in values)])
-        clause = f"WHERE {where} ORDER BY number DESC LIMIT :limit"
+        where = ["1 = 1", *(f"{column} = :{column}" for column in values)]
+        if before:
+            values["before"] = before
+            where.append(f"number < (SELECT number FROM {self._transits_in} WHERE id = :before)")
+        if not ended:
+            where.append(f"state IN ({ACTIVE_STATES})")
+        clause = f"WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT :limit"
         return self._transits(clause, **values, limit=limit)[::-1]
 
     def each(self, state: str | None = None) -> Iterator[Transit]:

@@ -20,7 +20,8 @@ from typing import Any
 
 from adon.machine import packages
 from examples.soykb.scenario import LAYOUT
-from examples.testbed import traffic
+from examples.testbed import netns, traffic
+from examples.testbed.layout import SWITCH_NETNS
 from examples.testbed.network import Network
 from network_provisioner.selection.promise import BROKEN, KEPT
 from network_provisioner.topology.data import topology_from_dict
@@ -129,13 +130,13 @@ def broken(network: Network, folder: Path) -> None:
         ),
         "a rule that somebody deleted": (
             lambda p: p.rig.network.switches.ofctl("s1", "del-flows", f"tcp,tp_dst={PORT}"),
-            lambda _: None,
+            _nothing,
         ),
         "a shaper that somebody removed": (
             lambda _: netns.traffic_control(
                 SWITCH_NETNS, [f"qdisc del dev {WIDE.device(L2, 's1')} root"]
             ),
-            lambda _: None,
+            _nothing,
         ),
     }  # fmt: skip
     promised = Promised(network, folder, RATE_BPS, topology_from_dict(WIDE.topology()), STAYS)
@@ -159,6 +160,10 @@ def broken(network: Network, folder: Path) -> None:
                 undo(promised)
     finally:
         promised.stop()
+
+
+def _nothing(_: Promised) -> None:
+    """The broker puts it right."""
 
 
 def _repairs(promised: Promised) -> int:

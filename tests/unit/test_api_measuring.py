@@ -323,7 +323,7 @@ def test_an_agent_that_hangs_up_is_silent_before_its_time(
         until(lambda: coordinator.agent_registry._due["mu"] <= coordinator.clock.now, "its end")
         assert coordinator.coordinator.silent() == {}
         coordinator.clock.now += 2
-        assert list(coordinator.coordinator.silent()) == ["mu"]
+        assert list(coordinator.coordinator.silent()) == ["agent 'mu'"]
 
 
 def test_a_service_that_stops_does_not_wait_for_agents(
