@@ -94,7 +94,8 @@ def pool(
         if host != "local":
             words += ["--execute", "--interface", "lo"]
             (folder / "zz-often").write_text("STARTD_CRON_ADON_HOST_PERIOD = 2s\n")
-            own = f"STARTD_CRON_JOBLIST =\nLOCAL_CONFIG_DIR = {folder}\n{CARVED}{ONE_JOB}"
+            start = "START = $(START) && (AdonDataSeconds ?: 0) < 300\n" * (host == "mu")
+            own = f"STARTD_CRON_JOBLIST =\nLOCAL_CONFIG_DIR = {folder}\n{CARVED}{ONE_JOB}{start}"
             sites[host] = SiteSpec(1, settings=own)
         assert main(["install", "condor", *words]) == 0
     hub = f"LOCAL_CONFIG_DIR = {folder_of(place, 'local')}\n{HUB}"
@@ -173,6 +174,27 @@ def test_rank_goes_where_bandwidth_is_left_and_requirements_keep_away(
         folder = tmp_path / str(number)
         folder.mkdir()
         assert hosts(pool, ran(pool, folder, lines)) == ran_at, lines
+
+
+def test_rank_and_start_go_by_when_a_jobs_data_would_be_there(pool: Pool, tmp_path: Path) -> None:
+    for host in ("mu", "tacc"):
+        until_told(pool, host, "AdonDataSeconds")
+    (tmp_path / "input").write_bytes(bytes(3 * 2**20))
+    (tmp_path / "input").chmod(0o644)
+    # 180 Mb/s to mu from anywhere, 540 Mb/s to tacc. Who has the access point send its input says
+    # nothing; mu starts no job whose data would take five minutes.
+    sent = {"transfer_input_files": str(tmp_path / "input"), "rank": "-(AdonDataSeconds ?: 1e9)"}
+    large = {"+AdonBytesAt_iplant": "10000000000", "rank": 'AdonSite == "mu"'}
+    clusters = []
+    for name, lines in (("large", large), ("sent", sent)):
+        (tmp_path / name).mkdir()
+        lines["requirements"] = 'AdonSite != "iplant"'
+        clusters.append(submit(pool, tmp_path / name, lines))
+    for name, cluster in zip(("large", "sent"), clusters, strict=True):
+        pool.run(["condor_wait", "j.log"], cwd=tmp_path / name, timeout_s=LONG_S)
+        assert hosts(pool, cluster) == {"tacc"}, name
+    sizes = pool.run(["condor_history", clusters[1], "-af", "eval(AdonBytesAt_local)"])
+    assert int(sizes) >= 3 * 2**20
 
 
 def test_rank_and_requirements_go_by_io_wait(pool: Pool, tmp_path: Path) -> None:
