@@ -115,6 +115,12 @@ def until_told(pool: Pool, host: str, name: str, told: bool = True) -> None:
     until(lambda: (attribute(pool, host, name) not in ("", "undefined")) is told, what)
 
 
+def until_free(pool: Pool) -> None:
+    """A slot whose job has ended is held a little longer, and one of the site's jobs until then."""
+    held = ["condor_status", "-constraint", 'State != "Unclaimed"', "-af", "Name"]
+    until(lambda: not pool.run(held).strip(), "all slots to be free")
+
+
 def submit(pool: Pool, folder: Path, lines: Mapping[str, str], count: int = 1) -> str:
     usual = {
         "executable": "/bin/sleep", "arguments": "1", "transfer_executable": "false",
@@ -185,15 +191,12 @@ def test_rank_and_start_go_by_when_a_jobs_data_would_be_there(pool: Pool, tmp_pa
     # nothing; mu starts no job whose data would take five minutes.
     sent = {"transfer_input_files": str(tmp_path / "input"), "rank": "-(AdonDataSeconds ?: 1e9)"}
     large = {"+AdonBytesAt_iplant": "10000000000", "rank": 'AdonSite == "mu"'}
-    clusters = []
     for name, lines in (("large", large), ("sent", sent)):
+        until_free(pool)
         (tmp_path / name).mkdir()
-        lines["requirements"] = 'AdonSite != "iplant"'
-        clusters.append(submit(pool, tmp_path / name, lines))
-    for name, cluster in zip(("large", "sent"), clusters, strict=True):
-        pool.run(["condor_wait", "j.log"], cwd=tmp_path / name, timeout_s=LONG_S)
+        cluster = ran(pool, tmp_path / name, {**lines, "requirements": 'AdonSite != "iplant"'})
         assert hosts(pool, cluster) == {"tacc"}, name
-    sizes = pool.run(["condor_history", clusters[1], "-af", "eval(AdonBytesAt_local)"])
+    sizes = pool.run(["condor_history", cluster, "-af", "eval(AdonBytesAt_local)"])
     assert int(sizes) >= 3 * 2**20
 
 
@@ -216,9 +219,7 @@ CATALOG = "pegasus: 5.0.4\nsites:\n- {name: iplant, arch: x86_64, os.type: linux
 
 def test_site_selection_counts_no_cores_that_stand_still(pool: Pool, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    # A slot whose job has ended is held a little longer, and one of the site's jobs until then.
-    held = ["condor_status", "-constraint", 'State != "Unclaimed"', "-af", "Name"]
-    until(lambda: not pool.run(held).strip(), "all slots to be free")
+    until_free(pool)
     (tmp_path / "sites.yml").write_text(CATALOG)
     adon = "import sys; from adon.cli.main import main; sys.exit(main())"
     words = ["site", "show", "--sites", str(tmp_path / "sites.yml"), "--pool", "--json"]
