@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight test-openstack check bench package clean
+.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight test-openstack check bench docs package clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
@@ -40,19 +40,23 @@ test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root
 test-openstack: setup ## try clouds as part of a pool with OpenStack's services, as root (installed once, minutes)
 	@$(TIED) $(PYTHON) -m tests.cloud
 
-check: setup ## check format, lint and types
+check: setup ## check format, lint, types and the tables of docs/benchmarks.md
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m mypy
+	@$(PYTHON) -m tests.bench.tables --check
 
-bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, TRACES=DIR is for P1
+bench: setup ## measure and write docs/results; ONLY=P3 measures one id, TRACES=DIR is for P1
 	@$(TIED) $(PYTHON) -m tests.bench $(if $(ONLY),--only $(ONLY))
+
+docs: setup ## put the tables of docs/results into docs/benchmarks.md
+	@$(PYTHON) -m tests.bench.tables
 
 package: setup ## build a Debian package, dist/adon_*.deb
 	@$(TIED) packaging/build-deb
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
 	@[ ! -x .venv/bin/python ] || .venv/bin/python -m examples.testbed.procs .adon
-	@rm -rf demo-report compare-report.html sweep-report.* figure18 bench-results.json .adon .venv *.egg-info build dist
+	@rm -rf demo-report compare-report.html sweep-report.* figure18 .adon .venv *.egg-info build dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,7 +34,7 @@ from site_selector.estimates.plans import Plan
 from site_selector.estimates.running import Live
 from site_selector.estimates.world import MeasurementSource, NoMeasurements
 from site_selector.inputs import Inputs, size_note
-from site_selector.mapping.describe import queued
+from site_selector.mapping.describe import no_room, queued
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.kernels import compiled
 from site_selector.mapping.mapper import map_problem, worlds_to_draw
@@ -150,14 +150,15 @@ def _mapper(
         way: MapIt = good if last else quick
         trials = MOST_TRIALS if last else 0
         best, policy = settle(whole, bound.groups, way, estimator.score, trials)
-        expected_s = estimator.makespan(best)
+        expected_s = estimator(best).makespan_s
         forecast = None
         if last and doubt.matters:
             forecast = forecast_of(estimator, kinds, doubt, best, worlds_to_draw(whole), SEED)
             expected_s = min(forecast.median_s, NEVER_S)
         sites = bound.merged.expand(best)
         if last:
-            for line in queue_lines(queued(problem, world, sites).values()):
+            waits = queue_lines(queued(problem, world, sites).values())
+            for line in (*waits, *no_room(whole, estimator.room, best)):
                 note(WARNING + line)
         return MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},

@@ -59,6 +59,7 @@ from network_provisioner.state.connections import Connection, ReportedConnection
 from network_provisioner.state.disks import DiskSample, ReportedDisks
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState
+from network_provisioner.state.sockets import ReportedSockets, SocketPeriod
 from network_provisioner.stores.store import ClockError, Leader, Store, StoreError
 from network_provisioner.templates.lookup import Templates
 from network_provisioner.templates.match import DEFAULT
@@ -74,6 +75,8 @@ from network_provisioner.transits.held_packets import HeldPackets
 from network_provisioner.transits.io_aware import DiskRateOf, IoAware
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
+from network_provisioner.transits.promises import Promises
+from network_provisioner.transits.reevaluation import Reevaluation
 from network_provisioner.transits.relaying import Relaying
 from network_provisioner.transits.reports import TransferReport
 from network_provisioner.transits.repository import Repository
@@ -222,6 +225,28 @@ class Broker(Queries):
             store,
             self._failures.news.append,
         )
+        self._sockets = ReportedSockets(topology)
+        self.promises = Promises(
+            self._state,
+            self._active,
+            self._desired,
+            self._repository,
+            controller,
+            self._sockets,
+            self._disks,
+            self._clock,
+        )
+        self.other_problems.append(lambda: self.promises.problem)
+        self._reevaluation = Reevaluation(
+            self._state,
+            templates,
+            self._active,
+            self._admission,
+            self._lifecycle,
+            self._changes,
+            self.promises,
+            self.promises.news.append,
+        )
         self._held = HeldPackets(
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
         )
@@ -355,7 +380,8 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, [self._policies.ended], "accounted for", self._complaints)
-        notify(self._failures.news, self.link_listeners, "told", self._complaints)
+        for news in (self._failures.news, self.promises.news):
+            notify(news, self.link_listeners, "told", self._complaints)
         try:
             self._failures.save(partial(self._store.put_document, *_FAILED_LINKS, keep=1))
             self._complaints.pop("saved", None)
@@ -365,9 +391,9 @@ class Broker(Queries):
             self._complaints["saved"] = str(error)
 
     def sweep(self) -> None:
-        """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
-        share what many have, follow the policies, mend the switches, try whether the store can be
-        written.
+        """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes
+        and gets what was promised, share what many have, follow the policies, mend the switches,
+        try whether the store can be written.
 
         Call it about once a second; requests do the urgent part of it themselves. It does nothing
         before the broker has started. Raises BrokerError ``store_unavailable``.
@@ -378,9 +404,12 @@ class Broker(Queries):
             self._written_at = self._clock()
             self._try_store()
         moving = self._lifecycle.moving(WATCHED)
+        counted = self.promises.count()
         with self._turn() as now:
             self._repository.retry()
             self._lifecycle.moved(moving, now)
+            self.promises.follow(counted, now)
+            self._reevaluation.follow(now)
             self.io_aware.follow(now)
             self.relaying.follow(self._desired.update, self._desired.drop, now)
             self._waiting.serve(now)
@@ -683,6 +712,11 @@ class Broker(Queries):
         with self._lock:
             site = agent.partition("/")[0]
             self._disks.take_in(agent, site, samples, source, self._now())
+
+    def report_sockets(self, agent: str, found: Sequence[SocketPeriod]) -> None:
+        """Take in what the connections of an agent's host sent since its last report."""
+        with self._lock:
+            self._sockets.take_in(agent, agent.partition("/")[0], found, self._now())
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None

@@ -284,7 +284,7 @@ class Queries:
             # What changes too often to be saved each time.
             for name in ("granted_bps", "queue", "parts", "tuning"):
                 setattr(saved.grant, name, getattr(live.grant, name))
-            for name in ("byte_seconds", "metered_at"):
+            for name in ("byte_seconds", "metered_at", "kept"):
                 setattr(saved.usage, name, getattr(live.usage, name))
         return saved
 

@@ -20,7 +20,7 @@ from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.estimating import FINAL_RATIO, INTERMEDIATE_RATIO
 from site_selector.estimates.rates import NOMINAL_BYTES, amount_of
 from site_selector.estimates.world import Belief, ComputeBelief, PathBelief, World
-from site_selector.inputs import Inputs, known_site
+from site_selector.inputs import CLEANS, Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
 NEVER_S = 1e9
@@ -48,6 +48,8 @@ class Problem:
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
     over. ``planned`` are the workers that other workflows will take and give back, by time: seconds
     from the start, site, and how many more (fewer: negative) there are from then on.
+    ``space`` are the bytes free at each site for the files that jobs share (none: without bound);
+    ``cleans``: a file is removed once it is not needed any more.
     ``kept`` holds what was derived from the structure; copies by ``dataclasses.replace``
     share it.
     """
@@ -83,6 +85,8 @@ class Problem:
     own_priority: tuple[int | None, ...] = ()
     by_level: bool = False
     planned: tuple[tuple[float, int, int], ...] = ()
+    space: tuple[float, ...] = ()
+    cleans: bool = True
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -142,7 +146,16 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         overhead_s=world.dag_overhead.value,
         file_s=further,
         planned=_planned(sites, world),
+        space=_space(sites, world),
+        cleans=inputs.cleanup in CLEANS,
     )
+
+
+def _space(sites: Sequence[str], world: World) -> tuple[float, ...]:
+    known = [world.sites[site].space for site in sites]
+    if not any(known):
+        return ()
+    return tuple(np.inf if belief is None else belief.value for belief in known)
 
 
 def _planned(sites: Sequence[str], world: World) -> tuple[tuple[float, int, int], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ settings.register_profile(
 )
 settings.load_profile("adon")
 pytest.register_assert_rewrite("store_suite")  # tests that several modules run
+gc.disable()  # until all modules of tests are loaded: nothing of them becomes garbage
 QUICK_AFTER_SLOW = 2
 """Files of unit tests that begin after each file of component or end-to-end tests: the ones work
 while the others wait, and no slow one begins last."""
@@ -39,6 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
     items[:] = interleaved(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # looking through all modules of tests takes half a second each time
+    gc.enable()
 
 
 def interleaved(items: list[pytest.Item]) -> Iterator[pytest.Item]:

@@ -29,12 +29,15 @@ AGENTS: dict[str, Any] = {
     "tasks": {"rtt": {"tool": "echo", "from": "mu", "to": "tacc", "every": "1 min", "for": "5 s"}},
 }
 """Section ``monitoring`` of one that has agents, which never come."""
-PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool")
+LISTS = ("transfers", "pairs", "relays", "templates", "policies", "accounts")
+PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool", *LISTS)
 
 
 def show(page: Page, url: str, name: str) -> None:
     """Open a page of the dashboard and wait until it is drawn and connected."""
     page.go(f"{url}/dashboard/#/{name}")
+    page.wait(f"location.hash === {json.dumps(f'#/{name}')}")
+    page.run("new Promise((done) => setTimeout(done))")  # the page before it is gone
     # Neither the page nor, of a workflow, what is asked for after it is still to come.
     page.wait("document.querySelector('main h1') && !document.querySelector('[data-key=wait]')")
     page.wait("document.getElementById('line').dataset.state === 'live'")

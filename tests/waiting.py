@@ -7,12 +7,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+# Of the time that is waited, what looking may take: where a look is a process of its own, more
+# would keep from the machine what is waited for.
+_LOOKING = 0.2
 
 
 def until(look: Callable[[], T], what: str = "it to happen", timeout_s: float = 300.0) -> T:
     """What ``look`` finds, once that is anything. Raises AssertionError."""
     deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
-        time.sleep(0.1)
+        now = time.monotonic()
+        assert now < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(min(max(0.1, (now - began) * (1 / _LOOKING - 1)), 2.0))
+        began = time.monotonic()
     return found

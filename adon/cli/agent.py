@@ -51,6 +51,7 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.measurements.agent.agent import Agent, following
     from monitors.measurements.agent.host_reports import ConnectionReporter, DiskReporter, reporting
     from monitors.measurements.agent.settings import settings_from_dict
+    from monitors.measurements.agent.sockets import SocketReporter
     from monitors.measurements.probes.probe import Halt
 
     version = metadata.version("adon-wms")
@@ -73,6 +74,8 @@ def _run(args: argparse.Namespace) -> int:
             stack.enter_context(reporting(settings, "connections", seen))
         if settings.disks:
             stack.enter_context(reporting(settings, "disks", DiskReporter()))
+        if settings.sockets:
+            stack.enter_context(reporting(settings, "sockets", SocketReporter()))
         agent.run()
     return 0
 

@@ -358,3 +358,4 @@ def add_inputs(parser: CommandParser, optional: bool = False) -> None:
     option("workflow", WORKFLOW, "WORKFLOW", Path, nargs="?" if optional else None)(parser)
     for add in _INPUTS:
         add(parser)
+    parser.set_defaults(cleanup="inplace")  # pegasus-plan's own

@@ -12,6 +12,7 @@ from adon.cli.parsing import Nouns, add_handler, add_inputs, add_output, option,
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
+    from adon.planning.placement import PlacedWorkflow
     from site_selector.inputs import Inputs
     from site_selector.mapping.placement import Mapping
     from site_selector.replicas.order import Paths
@@ -24,6 +25,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         "plan",
         _run,
         add_inputs,
+        lambda parser: parser.set_defaults(cleanup="leaf"),  # of both planners
         option("--dir", "folder of submit directories", "DIR", Path, default=Path("submit")),
         option("--hooks", "the hooks' configuration, JSON (default: no hooks)", "FILE", Path),
         option(
@@ -47,13 +49,14 @@ def _run(args: argparse.Namespace) -> int:
       adon plan workflow.yml --hooks hooks.json            {"broker": "http://127.0.0.1:8470"}
       adon plan workflow.yml --mapping mapping.json        what 'adon site map --save' wrote
     """
+    from adon.planning.placement import leave_plan
     from adon.planning.planner import plan_workflow
     from pegasus_hooks.planner.model import Options
     from site_selector.explain.text import summary_text
 
     if args.hooks is not None:
         _check_hooks(args.hooks)
-    inputs, mapping, paths = _mapped(args)
+    inputs, mapping, paths, placement = _mapped(args)
     planned = plan_workflow(
         inputs,
         placement_inputs(args).sources(),
@@ -63,6 +66,8 @@ def _run(args: argparse.Namespace) -> int:
         args.hooks,
         Options(defer_s=args.defer, paths=paths),
     )
+    if placement is not None and args.config is not None:
+        leave_plan(args.config, planned.submit_dir, placement)
     record = {
         "planner": planned.planner,
         "submit_dir": str(planned.submit_dir),
@@ -93,12 +98,15 @@ def _check_hooks(file: Path) -> None:
         raise InputError(f"{file}: {error}") from None
 
 
-def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping, Paths]:
+def _mapped(
+    args: argparse.Namespace,
+) -> tuple[Inputs, Mapping, Paths, PlacedWorkflow | None]:
+    """And what was placed now, None where the mapping is a saved one."""
     from adon.planning.placement import saved
 
     if args.mapping is None:
         placement = placed(args)
-        return placement.inputs, placement.mapping, placement.world.paths
+        return placement.inputs, placement.mapping, placement.world.paths, placement
     inputs, mapping = saved(args.mapping, placement_inputs(args), note)
     several = any(len(places) > 1 for places in inputs.places.values())
-    return inputs, mapping, estimated_world(args).paths if several else {}
+    return inputs, mapping, estimated_world(args).paths if several else {}, None

@@ -228,6 +228,11 @@ def _details(policy: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _kept(judged_s: float, broken_s: float) -> str:
+    """For which share of the time that was judged."""
+    return f"{1 - broken_s / judged_s:.1%}" if judged_s else "-"
+
+
 @NOUN.verb(
     "usage",
     option("--by", "group by", choices=_WHOSE, default="user"),
@@ -255,6 +260,7 @@ def _usage(args: argparse.Namespace) -> int:
         Column("bytes", "bytes>", format_size),
         Column("byte_seconds", "byte-seconds>", format_size),
         Column("seconds", "held>", "{:.0f} s".format),
+        Column("judged_s", "promises kept>", _kept, ("broken_s",)),
     )
     usage = client(args).accounting(args.by, since=since, until=until)
     none = "no transfer has ended in that time"

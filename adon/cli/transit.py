@@ -315,12 +315,17 @@ def _columns() -> list[Column]:
 def _reasons(transits: list[Transit]) -> list[str]:
     """Why those without a path have none, and what ended otherwise than it should; where all is
     well nobody asks."""
-    from network_provisioner.base.model import TransitState
+    from network_provisioner.base.model import LIVE, TransitState
 
     def ended_ill(t: Transit) -> bool:
         return t.state is TransitState.EXPIRED or t.usage.outcome not in ("", "success")
 
-    return [
+    promises = [
+        f"{t.id}: promise broken: {t.usage.kept.why}"
+        for t in transits
+        if t.state in LIVE and t.usage.kept is not None and t.usage.kept.state == "broken"
+    ]
+    return promises + [
         f"{t.id}: {t.reason}" for t in transits if t.reason and (ended_ill(t) or not t.grant.path)
     ]
 
@@ -374,6 +379,12 @@ def _summary(t: Transit) -> list[str]:
     ]
     if knee := described(t.io):
         lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
+    if kept := t.usage.kept:
+        why = f" ({kept.why})" if kept.why else ""
+        lines.append(
+            f"promise: {kept.state}{why}; kept {kept.kept_s:.0f} s, less was sent "
+            f"{kept.less_s:.0f} s, broken {kept.broken_s:.0f} s, unknown {kept.unknown_s:.0f} s"
+        )
     if t.grant.moves:
         lines.append(f"moved {t.grant.moves} times to another path")
     return [*lines, t.reason or "no reason was recorded", *_warnings(t)]

@@ -76,15 +76,14 @@ export async function get(path, parameters, signal) {
   return data;
 }
 
-/** JSON of a POST. Throws ApiError. */
-export async function post(path, body = {}) {
-  const options = {
-    method: "POST",
-    headers: headers({ "Content-Type": "application/json" }),
-    body: JSON.stringify(body),
-  };
-  return (await asked(path, options)).json();
+/** JSON of a request that changes something. Throws ApiError. */
+export async function send(method, path, body) {
+  const sent = body && { headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body) };
+  return (await asked(path, { method, ...(sent || { headers: headers() }) })).json();
 }
+
+/** JSON of a POST. Throws ApiError. */
+export const post = (path, body = {}) => send("POST", path, body);
 
 /** What a path answers, or `otherwise` where this broker has or shows none of it. */
 export async function maybe(path, parameters, signal, otherwise = null) {

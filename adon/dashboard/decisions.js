@@ -165,7 +165,7 @@ function item(d, names, now) {
   );
 }
 
-function candidates(d) {
+export function candidates(d) {
   if (!d.choices.length) return null;
   const names = [...new Set(d.choices.flatMap((one) => Object.keys(one.scores || {})))];
   const chosen = (d.details.path || []).join(" ");

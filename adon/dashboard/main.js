@@ -3,25 +3,48 @@
 // A page is {title, load, view} and, where it wants them, {metrics, found, every, actions}: `load`
 // asks the broker, `view` makes nodes of what is known, `found` takes what the feed brings of
 // `metrics`, `every` says after how many milliseconds to load again what no feed tells. What users do
-// comes by `data-act` to `actions`.
+// comes by `data-act` to `actions`; what they choose stands in the address (`c.query`, `c.choose`).
 
-import { ApiError, follow, now, setToken, token } from "./api.js";
+import { ApiError, follow, get, now, setToken, token } from "./api.js";
 import { become, el } from "./dom.js";
 import { clock, decoded, zone } from "./format.js";
 import { heading } from "./parts.js";
+import { submitted, typed } from "./form.js";
+import { accounts } from "./accounts.js";
 import { agents } from "./agents.js";
 import { decisions } from "./decisions.js";
 import { measurements } from "./measurements.js";
 import { network } from "./network.js";
+import { pairs } from "./pairs.js";
+import { policies } from "./policies.js";
 import { pool } from "./pool.js";
+import { relays } from "./relays.js";
+import { template, templates } from "./templates.js";
+import { transfer } from "./transfer.js";
+import { transfers } from "./transfers.js";
 import { workflow } from "./workflow.js";
 import { workflows } from "./workflows.js";
 
-const PAGES = { workflows, network, decisions, measurements, agents, pool };
+const PAGES = {
+  workflows,
+  transfers,
+  network,
+  pairs,
+  relays,
+  decisions,
+  measurements,
+  agents,
+  pool,
+  templates,
+  policies,
+  accounts,
+};
+const EACH = { workflows: workflow, transfers: transfer, templates: template }; // one of many
 const SLOW_MS = 1000; // how often a page loads again while there is no feed
 const REFUSED_MS = 3000;
 const DRAW_MS = 150; // many changes in a short time are drawn together
 const byId = (id) => document.getElementById(id);
+let caller = null; // who asks, as the broker knows it
 let shown = null; // {page, parameters, state, stop, …} of the page that is shown
 
 function route() {
@@ -29,7 +52,7 @@ function route() {
   const [name, ...rest] = path.split("/");
   const chosen = name in PAGES ? name : "workflows";
   const id = decoded(rest.join("/"));
-  const page = chosen === "workflows" && id ? workflow : PAGES[chosen];
+  const page = (id && EACH[chosen]) || PAGES[chosen];
   return { name: chosen, page, id, query: new URLSearchParams(query || "") };
 }
 
@@ -78,6 +101,8 @@ function open() {
     loaded: false,
     error: null,
     busy: false,
+    may: (what) => Boolean(caller?.may.includes(what)),
+    choose: (changes) => choose(context, changes),
     redraw: () => draw(context),
     reload: () => load(context),
     follow: () => context.line && listen(context),
@@ -98,6 +123,18 @@ function open() {
     window.scrollTo(0, 0);
     byId("main").focus({ preventScroll: true });
   }
+}
+
+/** Put what a user has chosen into the address, where reload, link and bookmark find it. What is
+ * empty is left out. */
+function choose(context, changes) {
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === "" || value === null || value === undefined) context.query.delete(name);
+    else context.query.set(name, value);
+  }
+  const [path] = location.hash.split("?");
+  const query = context.query.toString();
+  history.replaceState(null, "", query ? `${path}?${query}` : path);
 }
 
 async function start(context) {
@@ -160,6 +197,7 @@ async function load(context) {
   context.busy = true;
   context.more = false;
   try {
+    if (!caller) named(await get("/v1/caller", {}, context.signal));
     await context.page.load(context);
     context.error = null;
     context.loaded = true;
@@ -178,6 +216,11 @@ async function load(context) {
   if (context.signal.aborted) return;
   draw(context);
   if (context.more) await load(context);
+}
+
+function named(answer) {
+  caller = answer;
+  byId("who").textContent = answer.name ? `${answer.name}, ${answer.role}` : "";
 }
 
 /** Draw once for all that comes within a short time, and never more than a third of the time. */
@@ -248,6 +291,7 @@ function askToken(why) {
 }
 
 function again() {
+  caller = null;
   if (shown) shown.stop.abort();
   shown = null;
   open();
@@ -276,8 +320,15 @@ function act(event) {
 }
 
 for (const kind of ["click", "change", "input"]) document.addEventListener(kind, act);
+document.addEventListener("input", (event) => {
+  if (event.target.dataset.field) typed(shown, event.target);
+});
 document.addEventListener("submit", (event) => {
-  if (event.target.dataset.form !== "token") return;
+  if (event.target.dataset.form !== "token") {
+    event.preventDefault();
+    submitted(shown, event.target.dataset.form);
+    return;
+  }
   setToken(byId("token").value.trim());
   byId("token").value = "";
   again();

@@ -2,6 +2,7 @@
 
 import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
+import { maintenance } from "./drains.js";
 import { ago, clock, duration, percent, whole } from "./format.js";
 import { holders, waiting } from "./holders.js";
 import { during, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
@@ -36,9 +37,10 @@ export const network = {
     const s = c.state;
     const now = c.now();
     s.span ||= await spanOf(c, now);
-    const [topology, health] = await Promise.all([
+    const [topology, health, drains] = await Promise.all([
       get("/v1/topology", { until: Math.ceil(now + s.span) }, c.signal),
       get("/v1/health", {}, c.signal),
+      c.may("manage") ? maybe("/v1/drains", {}, c.signal) : null,
     ]);
     s.layout ||= await get("/v1/topology/layout", {}, c.signal);
     const ids = topology.links
@@ -58,7 +60,7 @@ export const network = {
       if (ids !== s.ids && s.ids !== "") c.say("Reservations have changed");
       Object.assign(s, { transits, ids, slowAt: performance.now() });
     }
-    Object.assign(s, { topology, health });
+    Object.assign(s, { topology, health, drains });
     s.held = holdings(topology, s.transits, now);
   },
 
@@ -120,6 +122,7 @@ export const network = {
       waiting(s, now),
       charted(c, s, loads, at, now),
       links(s, loads, shares, taken, when),
+      maintenance(c, s),
     ];
   },
 

@@ -3,9 +3,10 @@
 import { el, svg, unchanged } from "./dom.js";
 import { percent, whole } from "./format.js";
 
-/** A table. `columns`: {name, n (a number), full or half (of a card's width on a phone)}; `rows`:
+/** A table. `columns`: {name, n (a number), full or half (of a card's width on a phone), sorted
+ * (ascending or descending, "" for a column that can be)}; `rows`:
  * {key, cells, cls}, or {key} alone where the row is as it was drawn last. The first cell of a row is its header. Options: `titled`, a heading says the
- * same as the caption; `sparse`, a phone does without what is 0. */
+ * same as the caption; `sparse`, a phone does without what is 0; `words`, no word is broken. */
 export function table(caption, columns, rows, options = {}) {
   const cls = (c) =>
     [c.n && "n", c.full && "full", c.half && "half", c.cls].filter(Boolean).join(" ") || null;
@@ -27,7 +28,7 @@ export function table(caption, columns, rows, options = {}) {
     { class: "wide" },
     el(
       "table",
-      { class: options.sparse ? "stack sparse" : "stack" },
+      { class: ["stack", options.sparse && "sparse", options.words && "words"].filter(Boolean).join(" ") },
       el("caption", { class: options.titled ? "unseen" : null }, caption),
       el(
         "thead",
@@ -35,7 +36,9 @@ export function table(caption, columns, rows, options = {}) {
         el(
           "tr",
           {},
-          columns.map((c) => el("th", { scope: "col", class: c.n ? "n" : null }, c.name)),
+          columns.map((c) =>
+            el("th", { scope: "col", class: c.n ? "n" : null, "aria-sort": c.sorted || null }, headed(c)),
+          ),
         ),
       ),
       el(
@@ -54,6 +57,18 @@ export function table(caption, columns, rows, options = {}) {
     ),
   );
 }
+
+const SIGNS = { ascending: " ▲", descending: " ▼" };
+
+/** The name of a column, which sorts by it where that is offered. */
+const headed = (column) =>
+  column.sorted === undefined
+    ? column.name
+    : el(
+        "button",
+        { type: "button", class: "plain", "data-act": "order", "data-column": column.name },
+        column.name + (SIGNS[column.sorted] || ""),
+      );
 
 /** Figures side by side: name to value, or to [value, small words]. */
 export const cards = (figures) =>
@@ -96,15 +111,15 @@ export const code = (words) => el("code", {}, words);
 
 export const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
 
-/** A labelled choice. `options`: pairs of value and text. */
-export const choice = (name, label, options, chosen) =>
+/** A labelled choice. `options`: pairs of value and text; `name`: for those that share an action. */
+export const choice = (act, label, options, chosen, name = null) =>
   el(
     "label",
     {},
     label,
     el(
       "select",
-      { "data-act": name },
+      { "data-act": act, name },
       options.map(([v, t]) => option(v, t, chosen)),
     ),
   );

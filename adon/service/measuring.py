@@ -6,7 +6,7 @@ import fcntl
 import logging
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from adon.config.monitoring import agents_of, candidate_paths_of, registry_of
-from adon.service.parts import MonitoringPart, PartContext
+from adon.service.parts import MonitoringPart, PartContext, Silent
 from monitors.base.background import Background
 from network_provisioner.access import Role
 from network_provisioner.base.database_url import is_database_url
@@ -73,16 +73,17 @@ class Sweeper:
                 _log.exception("measurements are not followed")
 
 
-class AgentWatch:
-    """Tells, once each, that an agent has gone silent and that it is heard again."""
+class SilenceWatch:
+    """Reports, once each, that an agent, a task or an archive has gone silent, and that it is heard
+    again."""
 
     def __init__(
         self,
-        silent_agents: Callable[[], Mapping[str, float]],
+        sources: Sequence[Silent],
         listeners: Sequence[Callable[[News], object]],
         clock: Callable[[], float],
     ) -> None:
-        self._silent_agents, self._listeners, self._clock = silent_agents, listeners, clock
+        self._sources, self._listeners, self._clock = sources, listeners, clock
         self._known: dict[str, News] = {}
 
     def problem(self) -> str:
@@ -90,7 +91,7 @@ class AgentWatch:
         return "; ".join(map(str, self._now().values()))
 
     def follow(self) -> None:
-        """Tell what has changed. To be called about once a second."""
+        """Report what has changed. To be called about once a second."""
         before, self._known = self._known, self._now()
         news = [self._known[name] for name in self._known.keys() - before.keys()]
         ended = before.keys() - self._known.keys()
@@ -101,9 +102,11 @@ class AgentWatch:
                 take(new)
 
     def _now(self) -> dict[str, News]:
-        silent = self._silent_agents().items()
-        why = "is silent: it has not asked again when it should"
-        return {name: News(f"agent {name!r}", why, at) for name, at in silent}
+        return {
+            name: News(name, f"is silent: {why}", at)
+            for source in self._sources
+            for name, (at, why) in source().items()
+        }
 
 
 def make(around: PartContext) -> MonitoringPart:
@@ -138,7 +141,8 @@ def make(around: PartContext) -> MonitoringPart:
     except BaseException:
         store.close()
         raise
-    watch = AgentWatch(coordinator.silent_agents, around.broker.link_listeners, around.clock)
+    around.silent.append(coordinator.silent)
+    watch = SilenceWatch(around.silent, around.broker.link_listeners, around.clock)
     around.broker.other_problems.append(watch.problem)
     return MonitoringPart(
         routers=[
@@ -147,6 +151,7 @@ def make(around: PartContext) -> MonitoringPart:
                 around.clock,
                 around.broker.report_connections,
                 DiskPeriods(around.broker.disks, around.outbox).take_in,
+                around.broker.report_sockets,
             ),
             measuring_api.router(
                 coordinator, around.rules, around.keyring.principals, around.clock
@@ -159,7 +164,7 @@ def make(around: PartContext) -> MonitoringPart:
     )
 
 
-def _follow(coordinator: Coordinator, watch: AgentWatch) -> None:
+def _follow(coordinator: Coordinator, watch: SilenceWatch) -> None:
     watch.follow()
     coordinator.sweep()
     coordinator.follow_paths()
@@ -173,7 +178,7 @@ def described() -> list[APIRouter]:
 
     nothing: Any = None
     return [
-        agents.router(nothing, nothing, nothing, nothing),
+        agents.router(nothing, nothing, nothing, nothing, nothing),
         measuring_api.router(nothing, nothing, nothing, nothing),
     ]
 

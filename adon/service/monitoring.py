@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adon.service import measuring, notices
@@ -173,6 +174,7 @@ def perfsonar_part(around: PartContext) -> MonitoringPart:
         Reader(remote, settings.hosts, around.archive, fetch_of(remote))
         for remote in settings.remotes
     ]
+    around.silent.extend(partial(reader.silent, around.clock) for reader in readers)
     return MonitoringPart(
         routers=[perfsonar.router(around.archive, settings.hosts, around.clock)],
         services=[Readers(readers, around.clock)] if readers else [],

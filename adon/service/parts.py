@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from monitors.workflows.overview import KnownWorkflows
     from network_provisioner.broker import Broker
     from network_provisioner.stores.store import Store
+
+
+Silent = Callable[[], Mapping[str, tuple[float, str]]]
+"""What is silent, by its name: since when (Unix seconds), and why that is known, in words."""
 
 
 class BackgroundService(Protocol):
@@ -47,7 +51,8 @@ class PartContext:
     """What a part is made of: section ``monitoring`` of adon.yml and the ``folder`` of that file,
     the collector of section ``pool``, None without one, where the broker keeps its ``state`` and
     the ``store`` that it is in, the ``outbox`` of the archive, for what cannot be measured again,
-    and a ``clock`` that gives Unix seconds."""
+    and a ``clock`` that gives Unix seconds. ``silent``: who tells which
+    sources of a part are silent."""
 
     settings: MonitoringConfig
     collector: str | None
@@ -62,6 +67,7 @@ class PartContext:
     notifier: Notifier
     clock: Callable[[], float]
     store: Store | None = None
+    silent: list[Silent] = field(default_factory=list)
 
     @cached_property
     def workflows(self) -> KnownWorkflows:

@@ -127,12 +127,15 @@ class Daemon:
     def wait(self, ready: Callable[[], T | None], timeout_s: float = _SHORT_S) -> T:
         """What ``ready`` returns, once that is true. Raises AdonError with the daemon's last words
         where it ends before, or ``timeout_s`` are over."""
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
+        deadline = began + timeout_s
         while not (found := ready()):
             self.check()
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > deadline:
                 raise AdonError(f"{self.name} did not get ready: {self._last_words()}")
-            time.sleep(_POLL_S)
+            time.sleep(max(_POLL_S, now - began))  # looking may cost what it waits for
+            began = time.monotonic()
         return found
 
     def _last_words(self) -> str:

@@ -19,6 +19,7 @@ from monitors.api.measuring_shapes import (
     DisksBody,
     ResultsAnswer,
     ResultsBody,
+    SocketsBody,
 )
 from monitors.measurements.agent_registry import AgentReport
 from monitors.measurements.coordinator import Coordinator
@@ -28,6 +29,7 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller, need_own
 from network_provisioner.api.connection import stopping
 from network_provisioner.state.connections import Connection
+from network_provisioner.state.sockets import SocketPeriod
 
 _LOOK_S = 1.0  # between looks at whether the service stops, while an agent waits
 _LONGEST_WAIT_S = 60.0
@@ -40,6 +42,7 @@ Words = Annotated[str, Query(max_length=500)]
 
 ReportConnections = Callable[[str, str, list[Connection]], None]
 ReportDisks = Callable[[str, DiskReport], None]
+ReportSockets = Callable[[str, list[SocketPeriod]], None]
 
 
 def router(
@@ -47,9 +50,10 @@ def router(
     clock: Callable[[], float],
     connections: ReportConnections,
     disks: ReportDisks,
+    sockets: ReportSockets,
 ) -> APIRouter:
     """The routes. ``clock`` gives Unix seconds; ``connections`` takes what an agent at a site sees
-    open, ``disks`` what those of its host did."""
+    open, ``disks`` and ``sockets`` what those of its host did."""
     routes = APIRouter(tags=["agents"])
     polls = LongPolls()
     if coordinator is not None:  # None: only to be described
@@ -99,6 +103,7 @@ def router(
         """All connections that the transfer servers of an agent's host have open now: by them the
         switches tell transfers apart whose client has two servers move the bytes."""
         need_own(caller, name)
+        coordinator.reported(name, "connections")
         connections(name, name.partition("/")[0], body.found())
         return answers.answer({"agent": name})
 
@@ -108,8 +113,17 @@ def router(
         since its last report."""
         received = clock()
         need_own(caller, name)
-        coordinator.heard(name)
+        coordinator.reported(name, "disks")
         disks(name, body.report(received))
+        return answers.answer({"agent": name})
+
+    @routes.post("/v1/agents/{name:path}/sockets", response_model=AgentNameAnswer)
+    def post_sockets(name: str, body: SocketsBody, caller: Caller) -> Response:
+        """What the TCP connections of an agent's host sent since its last report, and what held
+        them up: the broker tells a slow sender from a network that breaks its promise."""
+        need_own(caller, name)
+        coordinator.reported(name, "sockets")
+        sockets(name, body.periods())
         return answers.answer({"agent": name})
 
     @routes.get("/v1/agents", response_model=list[AgentAnswer])

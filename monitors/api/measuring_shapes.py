@@ -21,6 +21,7 @@ from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.base.units import MAX_RATE_BPS, parse_duration
 from network_provisioner.state.connections import Connection
 from network_provisioner.state.disks import DiskSample
+from network_provisioner.state.sockets import MOST_SOCKETS, SocketPeriod
 
 Quantity = Text | float
 _MOST_RESULTS = 50
@@ -122,6 +123,13 @@ Pid = Annotated[int, Field(ge=1, lt=2**31), INTEGRAL]
 Second = Annotated[tuple[Age, Bps, Bps, Share], Field(strict=False)]
 Process = Annotated[tuple[ProcessName, Pid, Bps, Bps, Share | None], Field(strict=False)]
 
+Seconds = Annotated[float, Field(gt=0, le=60)]
+Bytes = Annotated[int, Field(ge=0, lt=2**63), INTEGRAL]
+Socket = Annotated[
+    tuple[Address, Port, Address, Port, Seconds, Bytes, Share, Share, Share, bool, Bps],
+    Field(strict=False),
+]
+
 
 class DisksBody(Body):
     """What the disks of an agent's host did. ``seconds``: how long ago each ended when it was
@@ -139,6 +147,20 @@ class DisksBody(Body):
         return DiskReport(
             self.source, seconds, [ProcessSecond(*process) for process in self.processes]
         )
+
+
+class SocketsBody(Body):
+    """What the TCP connections of an agent's host sent. ``sockets``: of each the local address and
+    port, the remote address and port, the seconds that are reported, and in them the bytes that
+    arrived, the shares of the time in which it had data to send, was held up by the receiver's
+    window, and by the sender's buffer; whether data waited at the end; and the rate that its
+    program allows (bit/s), 0 for any."""
+
+    sockets: Annotated[list[Socket], Field(max_length=MOST_SOCKETS)]
+
+    def periods(self) -> list[SocketPeriod]:
+        """As the broker takes them."""
+        return [SocketPeriod((s[0], s[1]), (s[2], s[3]), *s[4:]) for s in self.sockets]
 
 
 class AgentNameAnswer(Answer):

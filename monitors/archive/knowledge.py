@@ -27,6 +27,7 @@ LIVE_S = 900.0
 """How long what was measured of a path says how it is, in seconds: a template's ``max_age``."""
 
 _PROBES, _DISKS = "tcp_throughput", "disk_rate"
+_SPACE, _LAST_SPACES = "free_space", 3  # of which the least counts
 _OF_PATHS = frozenset({"rtt", "loss"})
 TRANSFER_RATE, TRANSFER_START, FILE_START = "transfer_rate", "transfer_start", "file_start"
 _TERMS = (TRANSFER_RATE, TRANSFER_START, FILE_START)
@@ -37,7 +38,7 @@ _MADE_OF = dict.fromkeys(_TERMS, _TRANSFERS)
 _OF_A_PATH = {"throughput": _PROBES, "delay": "rtt", "jitter": "jitter", "loss": "loss"}
 _FOR_MAPPING = (
     "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
-    "dag_overhead", _DISKS, *sorted(_OF_NO_PLACE),
+    "dag_overhead", _DISKS, _SPACE, *sorted(_OF_NO_PLACE),
     *_TERMS, *sorted(_OF_PATHS), _PROBES,
 )  # fmt: skip
 
@@ -206,6 +207,25 @@ def queue_wait(source: Source, site: str, now: float) -> Known | None:
     return _known(source, "queue_wait", site, now)
 
 
+def free_space(source: Source, site: str, now: float) -> Known | None:
+    """How much may still be written at a site, bytes: the least that its hosts measured last. None
+    where none did within a day."""
+    hosts = [s for s in source.subjects(_SPACE) if s.partition("/")[0] == site]
+    rows = [
+        row
+        for host in hosts
+        for row in source.query(_SPACE, host, until=now, newest=True, limit=_LAST_SPACES)
+        if row.at >= now - FRESH_S
+    ]
+    if not rows:
+        return None
+    least = min(rows, key=lambda row: row.value)
+    return Known(
+        least.value, 0.0, len(rows), max(row.at for row in rows), least.source, least.unit,
+        _SPACE, least.subject,
+    )  # fmt: skip
+
+
 class Knowledge:
     """A source of estimates in which probes stand in for transfers where there are none; all else
     is the archive's. What site selection reads (``MeasurementSource`` of its beliefs)."""
@@ -229,6 +249,8 @@ class Knowledge:
             known = self._terms(src, dst, now).get(metric)
         elif pair and metric in _OF_PATHS:
             known = path_state(self._source, metric, src, dst, now)
+        elif metric == _SPACE:
+            known = free_space(self._source, subject, now)
         else:
             return self._source.estimate(metric, subject, now, max_age_s)
         if max_age_s is None or known is None or known.age_s(now) <= max_age_s:

@@ -42,6 +42,7 @@ UNITS = {
     "cpu_use": "1",
     "memory_use": "1",
     "io_wait": "1",
+    "free_space": "byte",
     "disk_io": "1",
     "disk_rate": "bit/s",
     "pool_slots": "1",

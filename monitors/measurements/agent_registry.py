@@ -10,6 +10,9 @@ from network_provisioner.base.errors import BrokerError
 
 AWAY_S = 90.0
 """Who has not asked for so long is away: an agent asks again at the latest after a minute."""
+REPORTS_S = {"connections": 10.0, "disks": 10.0, "sockets": 5.0}
+"""What agents report of their hosts, and how often at least."""
+_GONE_S = 3600.0  # a report that has not come for so long is not expected any more
 SILENT_AFTER_S = 1.5
 """An agent whose question was answered asks again at once: who is so late is silent."""
 
@@ -52,6 +55,7 @@ class AgentRegistry:
         self._seen: dict[str, float] = {}
         self._due: dict[str, float] = {}  # when those are to ask again that wait for answers
         self._errors: dict[str, tuple[float, str]] = {}
+        self._reported: dict[tuple[str, str], float] = {}
 
     def known(self, name: str) -> RegisteredAgent:
         """Raises BrokerError ``unknown_agent``."""
@@ -70,6 +74,19 @@ class AgentRegistry:
             self._due[name] = now + wait_s
         if report is not None:
             self._reports[name] = report
+
+    def reported(self, name: str, what: str, now: float) -> None:
+        """The agent reported something of its host, one of :data:`REPORTS_S`."""
+        self._reported[name, what] = now
+
+    def without_reports(self, now: float) -> dict[tuple[str, str], float]:
+        """What agents that are not silent reported of their hosts, and do no more; since when."""
+        silent = self.silent(now)
+        return {
+            (name, what): at
+            for (name, what), at in self._reported.items()
+            if name not in silent and 0 <= now - at - 2 * REPORTS_S[what] < _GONE_S
+        }
 
     def failed(self, name: str, at: float, error: str) -> None:
         """The agent could not do its part, or what it sent was refused."""

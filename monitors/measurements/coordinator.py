@@ -41,6 +41,7 @@ _MOST_KEPT = 200_000
 _FORGET_EVERY_MS = 600_000
 _RECENT = 20  # runs that a task shows
 _PATHS_EVERY_MS = 600_000
+_LATE_MS = 5_000  # until a result has come
 _log = logging.getLogger(__name__)
 
 
@@ -67,6 +68,7 @@ class Coordinator:
         self._archive, self._rules, self._clock = archive, rules, clock
         self._lock = threading.RLock()
         self._forgot_ms = self._paths_ms = 0
+        self._succeeded: dict[str, float] = {}  # when each task did last, or was seen first
         self._held, self._paths = HeldPaths(holder), paths if holder is not None else None
         self._planner = RunPlanner(registry, agent_registry, store, self._now())
         self._planner.replaced(registry.restore(store.tasks(), store.fact("schedule")), self._now())
@@ -177,10 +179,30 @@ class Coordinator:
         with self._lock:
             self._agent_registry.left(agent, self._clock())
 
-    def silent_agents(self) -> dict[str, float]:
-        """The agents that should have asked again, and when each was heard last (Unix seconds)."""
+    def reported(self, agent: str, what: str) -> None:
+        """An agent reported what its host does. Raises BrokerError ``unknown_agent``."""
         with self._lock:
-            return self._agent_registry.silent(self._clock())
+            self._agent_registry.known(agent)
+            self._agent_registry.heard(agent, self._clock())
+            self._agent_registry.reported(agent, what, self._clock())
+
+    def silent(self) -> dict[str, tuple[float, str]]:
+        """Agents that should have asked again, reports of hosts that should have come, and tasks
+        that gave no result for two of their periods: since when (Unix seconds), and why."""
+        with self._lock:
+            now, agents = self._clock(), self._agent_registry
+            away = agents.silent(now)
+            why = "it has not asked again when it should"
+            silent = {f"agent {name!r}": (at, why) for name, at in away.items()}
+            for (name, what), at in agents.without_reports(now).items():
+                silent[f"agent {name!r}: {what}"] = at, f"it reports no {what} any more"
+            for entry in self._registry.entries():
+                task, name = entry.task, entry.definition.name
+                since = self._succeeded.setdefault(name, now)
+                late = now > since + (2 * task.period_ms + _LATE_MS) / 1000
+                if late and not entry.problem and away.keys().isdisjoint(entry.definition.agents):
+                    silent[f"task {name!r}"] = since, "its last two measurements gave no result"
+            return silent
 
     def assignments(self, agent: str) -> tuple[int, float, list[dict[str, Any]]]:
         """The number of the agent's list, until when it holds (Unix seconds), and everything that
@@ -231,6 +253,8 @@ class Coordinator:
             # and the archive takes each id once.
             if measurements:
                 self._archive.record_many(measurements)
+                succeeded = {run.task for run in changed.values() if run.state is RunState.DONE}
+                self._succeeded |= dict.fromkeys(succeeded, self._clock())
             if changed:
                 self._planner.run_store.write(changed.values())
         return accepted, refused

@@ -8,22 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from network_provisioner.base.model import Transit
+from network_provisioner.base.model import Transit, TransitState
 
 List = Callable[[int, str], list[Transit]]
 """The newest transits, at most so many, before the one with this id ("": of all), oldest first."""
+_FAILED = frozenset({TransitState.FAILED, TransitState.EXPIRED})
 _LEAST = 1000  # transits that are read at a time where not all are taken
 
 
 @dataclass(frozen=True, slots=True)
 class Only:
     """What else is asked for; None asks nothing. ``since`` is the Unix second of the request,
-    ``users`` those that the caller acts for."""
+    ``users`` those that the caller acts for, ``site`` one of the two ends, ``text`` a part of what
+    names the transit or says what became of it, in lower case; ``failed``: whether it failed or
+    expired, or its transfer did not succeed."""
 
     user: str | None = None
     project: str | None = None
     since: float | None = None
     users: frozenset[str] | None = None
+    site: str | None = None
+    text: str | None = None
+    failed: bool | None = None
 
     def takes(self, transit: Transit) -> bool:
         """Whether this one is meant."""
@@ -32,17 +38,39 @@ class Only:
             and self.project in (None, transit.request.project)
             and (self.since is None or transit.request.requested_at >= self.since)
             and (self.users is None or transit.request.user in self.users)
+            and (self.site is None or self.site in (transit.request.src, transit.request.dst))
+            and self.failed in (None, _has_failed(transit))
         )
 
 
-def newest(listed: List, limit: int, only: Only, before: str = "") -> list[Transit]:
+def _has_failed(transit: Transit) -> bool:
+    return transit.state in _FAILED or transit.usage.outcome not in ("", "success")
+
+
+def _words(transit: Transit) -> str:
+    asked = transit.request
+    who = (asked.user, asked.project, asked.experiment, asked.workflow, asked.job, asked.template)
+    return " ".join((transit.id, *who, transit.usage.outcome, transit.reason))
+
+
+def newest(
+    listed: List,
+    limit: int,
+    only: Only,
+    shown: Callable[[list[Transit]], list[Transit]] = list,
+    before: str = "",
+) -> list[Transit]:
     """The newest ``limit`` transits that are all of this, before the one with the id ``before``,
-    oldest first. Raises as ``listed``."""
+    oldest first. ``shown`` is what the caller may read of some: a text is looked for in that
+    alone. Raises as ``listed``."""
     look = limit if only == Only() else max(limit, _LEAST)
     taken: list[Transit] = []
     while True:
         found = listed(look, before)
-        taken = [transit for transit in found if only.takes(transit)] + taken
+        matching = [transit for transit in found if only.takes(transit)]
+        if only.text is not None:
+            matching = [one for one in shown(matching) if only.text in _words(one).lower()]
+        taken = matching + taken
         early = only.since is not None and found and found[0].request.requested_at < only.since
         if len(taken) >= limit or len(found) < look or early:
             return taken[-limit:]

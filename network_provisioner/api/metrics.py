@@ -102,6 +102,14 @@ class Metrics:
         yield waits
         relayed = self._broker.relaying.count()
         yield _gauge("adon_transits_relayed", "Transits that relays carry.", relayed)
+        promises = GaugeMetricFamily(
+            "adon_promises",
+            "Transits with a guaranteed rate, by what becomes of it.",
+            labels=("state",),
+        )
+        for state, number in sorted(self._broker.promises.states().items()):
+            promises.add_metric((state,), number)
+        yield promises
         yield from self._transits()
         yield from self._links()
         yield from self._switches(health)

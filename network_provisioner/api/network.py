@@ -13,6 +13,7 @@ from network_provisioner.api.metrics import CONTENT_TYPE, Metrics
 from network_provisioner.api.shapes import (
     MOST,
     AdviceAnswer,
+    CallerAnswer,
     CountersAnswer,
     DiscoveredAnswer,
     HealthAnswer,
@@ -28,6 +29,14 @@ from network_provisioner.templates.match import DEFAULT
 def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["network"])
+
+    @routes.get("/v1/caller", response_model=CallerAnswer)
+    async def get_caller(caller: Caller) -> Response:
+        """Who asks, and what it may do."""
+        names = {"users": caller.users, "projects": caller.projects}
+        held = {key: None if value is None else sorted(value) for key, value in names.items()}
+        may = [permission.name.lower() for permission in May if caller.may(permission)]
+        return answers.answer({"name": caller.name, "role": caller.role, **held, "may": may})
 
     @routes.get("/v1/topology", response_model=TopologyAnswer)
     async def get_topology(

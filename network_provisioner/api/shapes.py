@@ -235,6 +235,17 @@ class AskAnswer(Answer):
     answers: list[TransitAnswer]
 
 
+class CallerAnswer(Answer):
+    """Who asks: ``name`` is empty where the broker has no tokens. ``users`` and ``projects`` are
+    those that it acts for (null: all), ``may`` what its role allows."""
+
+    name: str
+    role: str
+    users: list[str] | None
+    projects: list[str] | None
+    may: list[str]
+
+
 class NodeAnswer(Answer):
     """A site, switch, router or relay."""
 

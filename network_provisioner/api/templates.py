@@ -45,6 +45,9 @@ class TemplateBody(Body):
     )
     when_queued: Text | None = Field(default=None, description="wait, defer or best_effort")
     small: Text | None = Field(default=None, description="best_effort or share")
+    triggers: dict[str, dict[str, Quantity | None]] | None = Field(
+        default=None, examples=[{"loss": {"limit": 0.02, "for": "10 s", "action": "move"}}]
+    )
     better_path: Text | None = Field(default=None, description="stay or move")
     io_aware: bool | None = None
     relay: Text | None = Field(default=None, description="never, auto or always")
@@ -79,7 +82,8 @@ class MatchBody(Body):
 
 
 class TemplateAnswer(Answer):
-    """A version of a template. ``lowered`` says what the site's policy lowered."""
+    """A version of a template. ``reached``: scores by bandwidth (bit/s) that transfers taught;
+    ``lowered`` says what the site's policy lowered."""
 
     name: str
     version: int
@@ -89,6 +93,7 @@ class TemplateAnswer(Answer):
     template: dict[str, Any]
     source: dict[str, Any]
     learned: dict[str, Any]
+    reached: list[list[float]]
     lowered: list[str]
 
 
@@ -241,5 +246,6 @@ def _view(caller: Principal, entry: TemplateEntry, learned: Mapping[str, Any]) -
         "template": template_to_dict(entry.template) | {"peak": learned.get("peak", 0.0)},
         "source": source,
         "learned": learned,
+        "reached": [list(point) for point in entry.template.reached],
         "lowered": list(entry.capped),
     }

@@ -83,6 +83,15 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         since: Annotated[
             float | None, Query(ge=0, le=MOST, description="asked for at this Unix second or later")
         ] = None,
+        site: Annotated[Text | None, Query(description="from or to this site")] = None,
+        failed: Annotated[
+            bool | None,
+            Query(description="those that failed, expired or had no success; false: the others"),
+        ] = None,
+        text: Annotated[
+            Text | None,
+            Query(description="part of id, user, project, workflow, job, outcome or reason"),
+        ] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 10_000,
         before: Annotated[
             Text, Query(description="only those asked for before the transit with this id")
@@ -93,13 +102,16 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         page before it, pass the id of the first as ``before``; a page of fewer than ``limit`` is
         the last."""
         caller.need(May.READ)
-        only = Only(user, project, since, caller.users)
+        only = Only(
+            user, project, since, caller.users, site, text.lower() if text else None, failed
+        )
         if before:
             await own(caller, May.READ, before)
 
         def listed() -> list[Transit]:
             every = partial(broker.list, state, workflow, ended=ended)
-            return discretion.transits(caller, newest(every, limit, only, before))
+            shown = partial(discretion.transits, caller)
+            return shown(newest(every, limit, only, shown, before))
 
         return answers.transits(await turns.read(listed))
 

@@ -7,7 +7,7 @@ and after a restart of either side one ``apply`` brings both together again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -186,6 +186,17 @@ class SwitchStatus:
     since: float
     problem: str
     repairs: Mapping[str, int]
+
+
+@runtime_checkable
+class CountsHops(Protocol):
+    """A controller that knows what each switch has forwarded for a circuit."""
+
+    def hop_bytes(self, circuit_ids: Collection[str]) -> Mapping[str, Sequence[tuple[str, int]]]:
+        """The switches along each circuit's path with the bytes that its rules there have met,
+        source first. Circuits with several paths, those that share rules, and those of which a
+        switch does not answer are left out. Counts begin anew where rules are laid anew."""
+        ...
 
 
 @runtime_checkable

@@ -249,6 +249,22 @@ class IoRecord(Record):
         return cls(low, high, data.get("remembered_bps"), knee)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPromise(Record):
+    """Whether the network keeps the rate that it granted (:mod:`~.selection.promise`): ``state``,
+    ``why``, and the ``link`` that broke it, since Unix second ``since``; and for how many seconds
+    it was in each state."""
+
+    state: str = ""
+    why: str = ""
+    link: str = ""
+    since: float = 0.0
+    kept_s: float = 0.0
+    less_s: float = 0.0
+    broken_s: float = 0.0
+    unknown_s: float = 0.0
+
+
 class MetricScore(TypedDict):
     """One metric's part in the score of a path."""
 
@@ -342,6 +358,7 @@ class TransitUsage:
     ``doubt``           why bytes and seconds cannot be as reported, "" where they can. They stay as
                         claimed, with a goodput of 0, and nobody decides by them
     ``vouched``         whether others decide by its report too; else its user alone
+    ``kept``            whether it was given what it was promised; None where nothing was
     """
 
     bytes: int = 0
@@ -357,6 +374,7 @@ class TransitUsage:
     retries: int = 0
     doubt: str = ""
     vouched: bool = True
+    kept: KeptPromise | None = None
 
 
 @dataclass(slots=True)
@@ -472,6 +490,7 @@ _PLACES = """
     request.fingerprint usage.byte_seconds usage.metered_at usage.streams usage.buffer_bytes
     usage.threads usage.retries usage.doubt usage.vouched grant.expected_end grant.changes io
     request.hosts grant.ports request.ports_at grant.tuning relay request.uncapped grant.warnings
+    usage.kept
 """
 _RENAMED = {"request.min_bps": "requested_bps", "request.fingerprint": "asked", "io": "knee"}
 PUBLISHED = {_RENAMED.get(at, at.rpartition(".")[2]): at for at in _PLACES.split()}
@@ -485,7 +504,7 @@ _WRITE: dict[str, Callable[[Any], Any]] = {
     "state": str,
     **dict.fromkeys(("path", "candidates", "blocking", "hosts", "ports", "warnings"), list),
     **dict.fromkeys(("flows", "parts", "changes"), _all_written),
-    **dict.fromkeys(("tuning", "relay", "knee"), _written),
+    **dict.fromkeys(("tuning", "relay", "knee", "kept"), _written),
 }
 _READ: dict[str, Callable[[Any], Any]] = {
     "state": TransitState,
@@ -496,4 +515,5 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "tuning": lambda found: TuningSettings.from_dict(found) if found else None,
     "relay": lambda found: TransitRelay.from_dict(found) if found else None,
     "knee": lambda found: IoRecord.from_dict(found) if found else None,
+    "kept": lambda found: KeptPromise.from_dict(found) if found else None,
 }

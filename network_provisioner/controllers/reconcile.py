@@ -154,9 +154,10 @@ class Reconciler:
         """The rules of some groups at their first switch, with their bytes. Where that one does not
         answer, none; nor where two sites have no addresses of one family."""
         rules = self.plan().by_group
-        return self._counted(rule for group in groups for rule in rules[group.key][:1])
+        return self.counted_by(rule for group in groups for rule in rules[group.key][:1])
 
-    def _counted(self, rules: Iterable[FlowRule]) -> list[SeenRule]:
+    def counted_by(self, rules: Iterable[FlowRule]) -> list[SeenRule]:
+        """Rules with their bytes, of the switches that answer: all with a cookie of these."""
         wanted: dict[int, set[int]] = {}
         for rule in rules:
             wanted.setdefault(rule.dpid, set()).add(rule.cookie)

@@ -117,7 +117,7 @@ class SwitchedController:
         self._clock = clock
         self._bandwidth = bandwidth
         self._keep = _first_choice(topology, shaper, bandwidth)
-        names = switch_names(topology)
+        names = self._names = switch_names(topology)
         self._dpids = {name: dpid for dpid, name in names.items()}
         self._backend = backend
         self._monitor = SwitchMonitor(
@@ -233,6 +233,28 @@ class SwitchedController:
                 group = self._reconciler.plan().carrier(circuit_id)
                 self._account([group] if group is not None else [])
             return self._ledger.bytes_of(circuit_id)
+
+    def hop_bytes(self, circuit_ids: Collection[str]) -> dict[str, list[tuple[str, int]]]:
+        """See :class:`~network_provisioner.base.controller.CountsHops`."""
+        with self._lock:
+            self._require_running()
+            plan = self._reconciler.plan()
+            named = [(name, plan.carrier(name)) for name in circuit_ids]
+            alone = {
+                name: [rule for rule in plan.rules_of(group) if rule.protocol != "arp"]
+                for name, group in named
+                if group is not None and len(group.data) == len(group.branches) == 1
+            }
+            wanted = (rule for rules in alone.values() for rule in rules)
+            counted = {seen.rule.key: seen.bytes for seen in self._reconciler.counted_by(wanted)}
+        found: dict[str, list[tuple[str, int]]] = {}
+        for name, rules in alone.items():
+            if all(rule.key in counted for rule in rules):
+                at: dict[int, int] = {}
+                for rule in sorted(rules, key=lambda rule: rule.hop):
+                    at[rule.dpid] = at.get(rule.dpid, 0) + counted[rule.key]
+                found[name] = [(self._names[dpid], n_bytes) for dpid, n_bytes in at.items()]
+        return found
 
     def installed(self) -> list[str]:
         """See Controller. A circuit counts when all its rules, both ways, are on the switches.

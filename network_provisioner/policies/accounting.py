@@ -7,6 +7,8 @@
                   a byte per second for one second, so it counts the bytes that could have been
                   moved. ``bytes`` may be more: what is idle can be borrowed.
 ``seconds``       how long paths were held
+``judged_s``      for how much of it the network was seen to keep its promise or break it, and
+``broken_s``      for how much it broke it
 
 A transfer counts once, under the instant its transit ended, so periods that follow each other add
 up to the whole. Nothing is written for it: the store's transits are the accounts, each there once
@@ -19,12 +21,12 @@ import csv
 import io
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from network_provisioner.base.cells import csv_cell
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.model import ENDED, ON_SWITCHES, Transit
+from network_provisioner.base.model import ENDED, ON_SWITCHES, KeptPromise, Transit
 from network_provisioner.base.units import bytes_of
 from network_provisioner.policies.policy import TYPES
 
@@ -38,15 +40,20 @@ class Usage:
     bytes: int = 0
     byte_seconds: float = 0.0
     seconds: float = 0.0
+    judged_s: float = 0.0
+    broken_s: float = 0.0
 
     def and_also(self, transit: Transit) -> Usage:
         """With one more transit."""
+        kept = transit.usage.kept or KeptPromise()
         return Usage(
             self.name,
             self.transits + 1,
             self.bytes + moved_bytes(transit),
             self.byte_seconds + transit.usage.byte_seconds,
             self.seconds + held_s(transit),
+            self.judged_s + kept.kept_s + kept.less_s + kept.broken_s,
+            self.broken_s + kept.broken_s,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -114,7 +121,7 @@ def as_csv(rows: Sequence[Usage], by: str) -> str:
     """With a line of names; ``by`` is the first column."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow((by, "transits", "bytes", "byte_seconds", "seconds"))
+    writer.writerow((by, *(column.name for column in fields(Usage)[1:])))
     for row in rows:
         # Whole byte-seconds: a spreadsheet needs no more, and 1e+12 is no number to some.
         writer.writerow(
@@ -123,7 +130,7 @@ def as_csv(rows: Sequence[Usage], by: str) -> str:
                 row.transits,
                 row.bytes,
                 round(row.byte_seconds),
-                f"{row.seconds:.3f}",
+                *(f"{seconds:.3f}" for seconds in (row.seconds, row.judged_s, row.broken_s)),
             )
         )
     return out.getvalue()

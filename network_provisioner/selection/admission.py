@@ -7,9 +7,11 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
@@ -21,8 +23,9 @@ from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
+from network_provisioner.selection.split import split
 from network_provisioner.selection.terms import below
-from network_provisioner.selection.transit import Candidate
+from network_provisioner.selection.transit import Candidate, Metric
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger, PathPart, Reservation
@@ -242,7 +245,13 @@ class Admission:
             template = template_of(transit, self._templates)
             if template is None:
                 return ()
-            paths = self._selector.best_first(transit, template, now)
+            avoided = self._state.avoided.get(transit.id, ())
+            paths = tuple(
+                sorted(
+                    self._selector.best_first(transit, template, now),
+                    key=lambda path: path.nodes in avoided,
+                )
+            )
             ways = circuits.ways(transit, self._state.topology)
             members.append(Movable(transit.id, transit.request.priority, paths, ways))
         return elsewhere(self._state.ledger, members, away, now, self._selector.switches)
@@ -274,7 +283,42 @@ class Admission:
         best = verdict.decision.chosen
         nodes = transit.grant.path
         here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == nodes)
-        return best if best.q - next(here, 0.0) >= BETTER_BY else None
+        avoided = best.path.nodes in self._state.avoided.get(transit.id, ())
+        return best if best.q - next(here, 0.0) >= BETTER_BY and not avoided else None
+
+    def divided(
+        self, transit: Transit, most: Mapping[Hop, float], now: float
+    ) -> tuple[PathPart, ...]:
+        """Several paths that carry together what a transit is guaranteed, where its template allows
+        them, with ``most`` b/s on some links; () for none."""
+        template = template_of(transit, self._templates)
+        alone = not (transit.grant.parts or self._state.active.pairs.mates(transit))
+        if template is None or template.paths < 2 or not self._state.can.multipath or not alone:
+            return ()
+        until = transit.request.end or transit.grant.lease_until
+        ledger = self._ledger_without(transit)
+
+        def room(hop: Hop) -> int:
+            return int(min(ledger.residual(hop, now, until), most.get(hop, math.inf)))
+
+        paths, request = self._selector.best_first(transit, template, now), transit.request
+        low, high = request.min_bps, request.max_bps
+        return split(paths, room, low, high, template.paths, self._selector.switches) or ()
+
+    def separating(self, transit: Transit, nodes: Sequence[str]) -> Hop | None:
+        """A link of a transit's path that another path between its sites does without: the first of
+        those between ``nodes``, else of all; None where every path has all of them."""
+        paths = self._paths(transit)
+        way = list(pairwise(transit.grant.path))
+        for hop in [*(hop for hop in way if hop in set(pairwise(nodes))), *way]:
+            if any(hop not in path.hops for path in paths):
+                return hop
+        return None
+
+    def measured(self, transit: Transit, nodes: Sequence[str]) -> Mapping[str, Metric]:
+        """What was measured of a path, as the transit's user decides by it."""
+        path = self._state.topology.path(tuple(nodes))
+        return self._selector.measured(path, transit.request.user)
 
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a

@@ -141,7 +141,7 @@ class PathSelector:
 
     def _quality(self, path: Path, user: str) -> PathMetrics:
         """What is known of a path, whatever is free there."""
-        measured: dict[str, Any] = dict(self._measured(path, user))
+        measured: dict[str, Any] = dict(self.measured(path, user))
         return PathMetrics(math.inf, **measured, not_guaranteed=self._state.not_guaranteed(path))
 
     def best_first(self, transit: Transit, template: Template, now: float) -> tuple[Path, ...]:
@@ -168,9 +168,10 @@ class PathSelector:
         )  # fmt: skip
 
     def _known(self, fit: Fit, paths: Sequence[Path], user: str) -> list[tuple[Path, PathMetrics]]:
-        return [(path, fit.metrics(path, self._measured(path, user))) for path in paths]
+        return [(path, fit.metrics(path, self.measured(path, user))) for path in paths]
 
-    def _measured(self, path: Path, user: str) -> Mapping[str, Metric]:
+    def measured(self, path: Path, user: str) -> Mapping[str, Metric]:
+        """What was measured of a path, as a user decides by it."""
         # Without packets, what transfers reach tells nothing about a path.
         if self._metrics_of is None or not self._state.can.real_packets:
             return {}

@@ -228,7 +228,8 @@ def _judge(
     most = share if known.not_guaranteed else POOR * min(share, high)
     if measured is not None and measured.value < most:
         expected = measured
-    rate = None if known.not_guaranteed and measured is None else expected
+    unknown = bool(known.not_guaranteed) and measured is None and share >= low
+    rate = None if unknown else expected
     scores: dict[str, Score] = {}
     for name, weight in template.weights.items():
         metric = rate if name == "throughput" else known.get(name, template.max_age_s)

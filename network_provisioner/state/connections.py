@@ -7,7 +7,7 @@ they are the transfer's, whatever their own ports are. No effects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address, ip_network
@@ -44,11 +44,7 @@ class ReportedConnections:
     """What agents reported last. Not thread-safe."""
 
     def __init__(self, topology: Topology, ports: PortBlocks) -> None:
-        self._sites = [
-            (ip_network(host.address), site)
-            for site in topology.sites
-            for host in topology.site(site).hosts
-        ]
+        self._site = site_of(topology)
         self._ports = ports
         self._last: dict[str, _Report] = {}
 
@@ -66,13 +62,13 @@ class ReportedConnections:
     ) -> dict[str, list[Flow]]:
         """All that is open now on the host of an agent at a site; the flows of every transit that
         has any there, also by what other agents reported."""
-        site_of = cache(self._site)
+        site_at = cache(self._site)
         here: dict[str, set[tuple[int, int]]] = {}
         for connection in found:
             (near, port), (far, other_port) = connection.local, connection.remote
-            if site_of(near) != site:  # an agent speaks for its own site
+            if site_at(near) != site:  # an agent speaks for its own site
                 continue
-            holder = self._ports.holder(site, site_of(far), connection.client_port)
+            holder = self._ports.holder(site, site_at(far), connection.client_port)
             if holder is not None and holder in transits:
                 at_source = transits[holder].request.src == site
                 ends = (port, other_port) if at_source else (other_port, port)
@@ -86,11 +82,20 @@ class ReportedConnections:
             for holder in here
         }
 
-    def _site(self, address: str) -> str:
-        """The site with the longest prefix of an address, "" for none."""
-        found = ip_address(address)
-        known = [(net.prefixlen, site) for net, site in self._sites if found in net]
+
+def site_of(topology: Topology) -> Callable[[str], str]:
+    """Gives the site with the longest prefix of an address, "" for none."""
+    sites = [
+        (ip_network(host.address), site)
+        for site in topology.sites
+        for host in topology.site(site).hosts
+    ]
+
+    def find(address: str) -> str:
+        known = [(net.prefixlen, site) for net, site in sites if ip_address(address) in net]
         return max(known)[1] if known else ""
+
+    return find
 
 
 def named(ends: Sequence[tuple[int, int]]) -> list[Flow]:

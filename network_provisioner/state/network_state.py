@@ -21,7 +21,7 @@ class NetworkState:
     """``ledger``: what is promised on each link, and when; ``active``: the transits that hold a
     path or wait for one; ``unusable``: the directed links that nothing new may use, and why;
     ``can``: what the switches can do, known once the controller has started; ``drains``: what is or
-    will be out of service."""
+    will be out of service; ``avoided``: by transit, the paths that lately gave it too little."""
 
     topology: Topology
     ledger: Ledger
@@ -29,6 +29,7 @@ class NetworkState:
     unusable: Mapping[Hop, str] = field(default_factory=dict)
     can: Capabilities = field(default_factory=lambda: Capabilities("none"))
     drains: Drains | None = None
+    avoided: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
 
     def closed(self, start: float, end: float) -> Mapping[Hop, str]:
         """The directed links that nothing new may use between two Unix seconds, and why."""

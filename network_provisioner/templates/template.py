@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
@@ -42,6 +42,7 @@ MAX_SCORE = 10.0  # of a path that gives all that the RSpec allows (thesis, Tabl
 WHEN_QUEUED = ("wait", "defer", "best_effort")
 SMALL = ("best_effort", "share")  # share: a standing circuit per pair of sites
 BETTER_PATH = ("stay", "move")
+ACTIONS = ("move", "split", "reduce", "report", "ignore")
 MOST_PRIORITY = 1000
 MOST_PATHS = 16
 MOST_STREAMS = 1024
@@ -92,10 +93,50 @@ class QSpec:
 
 @dataclass(frozen=True, slots=True)
 class RSpec:
-    """The most the application may take; None for all that its path has."""
+    """The most the application may take; None for all that its path has. Of compute, for site
+    selection: the ``sites`` that may run its jobs (empty: all), how many ``cores`` of each, and the
+    ``memory`` that each of these takes in bytes (None: nobody says)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     max_bps: Annotated[Rate | None, Field(alias="max_throughput")] = None
+    sites: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    cores: Annotated[Whole | None, Field(ge=1)] = None
+    memory: Annotated[Size | None, Field(gt=0)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What is done about a running transit, one of ACTIONS, once a metric of its path has been
+    worse than ``limit`` for ``for_s`` seconds. None is the QSpec's limit; of throughput, what the
+    transit was granted."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    limit: float | None = None
+    for_s: Annotated[Duration, Field(alias="for")] = 5.0
+    action: Literal["move", "split", "reduce", "report", "ignore"] = "move"
+
+
+@dataclass(frozen=True, slots=True)
+class _RateTrigger(Trigger):
+    limit: Positive | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeTrigger(Trigger):
+    limit: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LossTrigger(Trigger):
+    limit: Fraction | None = None
+
+
+class _Triggers(TypedDict, total=False):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    throughput: _RateTrigger
+    delay: _TimeTrigger
+    jitter: _TimeTrigger
+    loss: _LossTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +165,7 @@ class Template:
                           it computed from what setting one up takes
     ``when_queued``       what a transfer does while its request is queued: one of WHEN_QUEUED
     ``small``             what becomes of those below the break-even: one of SMALL
+    ``triggers``          what a running transit does when its path gets worse, by metric
     ``better_path``       what a transit does when a better path becomes free: one of BETTER_PATH
     ``io_aware``          whether a transit's rates follow what the disks at its ends take
     ``relay``             whether relays carry its connections: ``auto`` where that helps,
@@ -132,6 +174,8 @@ class Template:
     ``max_age_s``         a measurement older than this counts as missing
     ``paths``             how many paths one request may be split over where none alone carries it
     ``peak_bps``          the best goodput that a transfer with it reached so far; 0 for none
+    ``reached``           scores of bandwidth by what transfers reached with it; empty for none.
+                          The table that people write counts more
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -151,6 +195,7 @@ class Template:
     break_even_bytes: Annotated[Size | None, Field(alias="break_even")] = None
     when_queued: Literal["wait", "defer", "best_effort"] = "wait"
     small: Literal["best_effort", "share"] = "best_effort"
+    triggers: Annotated[Mapping[str, Trigger], As(_Triggers)] = field(default_factory=dict)
     better_path: Literal["stay", "move"] = "stay"
     io_aware: bool = False
     relay: Literal["never", "auto", "always"] = "never"
@@ -159,6 +204,15 @@ class Template:
     paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] = 1
     tuning: Tuning = Tuning()
     peak_bps: Annotated[Rate, Field(alias="peak")] = 0.0
+    reached: Annotated[Table, Field(exclude=True)] = ()
+
+    def trigger(self, metric: str) -> Trigger:
+        """What is done when this metric of a path gets worse; its limit is None where there is
+        none."""
+        trigger = self.triggers.get(metric, _USUAL)
+        if trigger.limit is None and metric != "throughput":
+            trigger = replace(trigger, limit=self.qspec.limit(metric))
+        return trigger
 
     def score(
         self,
@@ -169,12 +223,15 @@ class Template:
     ) -> float:
         """The score s_i of a metric's value, 0 to 10 (thesis, Algorithm 3 and Table 2).
 
-        The template's own table where it has one. Otherwise linear: throughput scores 1 at
-        ``min_bps`` and 10 at ``max_bps`` (both default to QSpec and RSpec; without a ceiling all
-        that meets the QSpec scores 10); delay, jitter and loss score 1 at the QSpec's limit and 10
+        The template's own table where it has one, else what transfers taught. Otherwise linear:
+        throughput scores 1 at ``min_bps`` and 10 at ``max_bps`` (both default to QSpec and RSpec;
+        without a ceiling all that meets the QSpec scores 10); delay, jitter and loss score 1 at the
+        QSpec's limit and 10
         at zero. What misses the QSpec scores 0.
         """
         table = self.tables.get(metric)
+        if table is None and metric == "throughput" and value >= self.qspec.min_bps:
+            table = self.reached or None
         if table is not None:
             return interpolate(table, value)
         if metric == "throughput":
@@ -185,6 +242,9 @@ class Template:
         if limit is None:
             return MIN_SCORE
         return _linear(limit - value, limit)
+
+
+_USUAL = Trigger()
 
 
 def _linear(above: float, span: float) -> float:

@@ -159,6 +159,11 @@ class DesiredState:
         self._reported.report_bytes(transit_id, n_bytes)
         return True
 
+    def guaranteed_bps(self, transit_id: str) -> float:
+        """What the switches are to guarantee a transit now, 0 for one they do not carry."""
+        known = self._circuits.get(transit_id)
+        return 0.0 if known is None else known.min_bps
+
     def bytes_of(self, transit_id: str) -> int:
         """What the switches have forwarded for a transit, 0 where they cannot say."""
         try:

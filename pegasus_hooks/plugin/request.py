@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.fields import positive_number
+from site_selector.inputs import CLEANS
 
 VERSION = 1
 WHAT = "planner request"
@@ -73,7 +74,7 @@ class Request:
     """The whole question. ``sites`` holds the ``pegasus`` profiles of each site, and its
     priorities, ``tags`` the same for jobs with each tag; ``profiles`` are those that properties
     give all jobs; ``submit_dir`` is where the planner writes, where it says so; ``priorities``: it
-    takes those of jobs, too."""
+    takes those of jobs, too; ``cleanup`` is its option."""
 
     workflow: str
     config: str | None
@@ -91,6 +92,7 @@ class Request:
     profiles: Mapping[str, str]
     submit_dir: str | None = None
     priorities: bool = False
+    cleanup: str = CLEANS[0]
 
 
 def parse_request(text: str | bytes) -> Request:
@@ -132,6 +134,7 @@ def parse_request(text: str | bytes) -> Request:
         top.table("profiles"),
         top.get("submit_dir", str, None),
         top.get("priorities", bool, False),
+        top.get("cleanup", str, CLEANS[0]),
     )
 
 

@@ -57,6 +57,7 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
         estimated,
         by_level=not request.priorities,
         for_all_jobs=priority_profiles(request.profiles),
+        cleanup=request.cleanup,
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from reprlib import repr as shown
 from typing import Any, TypeGuard
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import MAX_DURATION_S
+from network_provisioner.base.units import MAX_DURATION_S, parse_size
 from site_selector.catalogs.documents import Document, Key
 from site_selector.catalogs.fields import (
     EXPECTED_NAME,
@@ -48,11 +49,13 @@ class FileServer:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory of a site: ``kind`` is sharedScratch, localScratch, sharedStorage, …"""
+    """A directory of a site: ``kind`` is sharedScratch, localScratch, sharedStorage, …
+    ``free_bytes``: its ``freeSize``, None where that is no size: Pegasus reads any text."""
 
     kind: str
     path: str
     servers: tuple[FileServer, ...]
+    free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,4 +414,7 @@ def _directories(
             if not isinstance(server, dict) or not _is_text(server.get("url")):
                 raise document.error(where, f"site {site!r}: a file server has no url")
             servers.append(FileServer(server["url"], _optional(server, "operation") or "all"))
-        yield Directory(item["type"], _optional(item, "path") or "", tuple(servers))
+        free_bytes = None
+        with suppress(InputError):
+            free_bytes = parse_size(_optional(item, "freeSize"))
+        yield Directory(item["type"], _optional(item, "path") or "", tuple(servers), free_bytes)

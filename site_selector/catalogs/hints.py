@@ -8,6 +8,7 @@ Pegasus accepts and carries such keys along. ADON takes them where nothing was m
     adon.bandwidth.<site>    throughput to and from another site, Γ_a ("200 Mb/s")
     adon.rtt.<site>          round-trip time to another site ("53 ms")
     adon.loss.<site>         packet loss towards another site, as a fraction (0.0001)
+    adon.space               free space for the files of workflows ("2 TB")
     adon.streams             parallel TCP streams of a transfer
     adon.buffer              TCP buffer of one stream ("4 MiB")
 """
@@ -40,6 +41,7 @@ class Hints:
     workers: int | None = None
     rate: float | None = None
     queue_wait_s: float | None = None
+    space_bytes: int | None = None
     streams: int | None = None
     buffer_bytes: int | None = None
     bandwidth_bps: Mapping[str, float] = field(default_factory=dict)
@@ -146,6 +148,7 @@ _PLAIN: dict[str, tuple[str, Callable[[str, str], float]]] = {
     "adon.workers": ("workers", _whole(0)),
     "adon.rate": ("rate", _compute_rate),
     "adon.queue_wait": ("queue_wait_s", parse_duration),
+    "adon.space": ("space_bytes", parse_size),
     "adon.streams": ("streams", _whole(1)),
     "adon.buffer": ("buffer_bytes", _positive(parse_size)),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from monitors.base.estimates import Estimate
-from network_provisioner.base.units import format_rate
+from network_provisioner.base.units import MAX_SIZE_BYTES, format_rate
 from site_selector.estimates.world import MeasurementSource, NoMeasurements
 
 _SKEW_S = 300.0  # clocks of a broker and of a planner may be so far apart
@@ -23,6 +23,7 @@ _MOST_TOLD = 3
 _RANGES: Mapping[str, tuple[float, float]] = {
     "throughput": (_LEAST, _MOST_BPS),
     **dict.fromkeys(("transfer_rate", "disk_rate"), (_LEAST, _MOST_BPS)),
+    "free_space": (0.0, MAX_SIZE_BYTES),
     "compute_rate": (_LEAST, _MOST_BYTES_PER_S),
     "runtime": (_LEAST, _YEAR_S),
     **dict.fromkeys(("queue_wait", "transfer_setup", "transfer_start"), (0.0, _YEAR_S)),

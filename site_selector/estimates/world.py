@@ -63,13 +63,34 @@ class PoolSite(Protocol):
         ...
 
     @property
+    def memory_bytes(self) -> int:
+        """Of its slots together; 0 where nobody knows."""
+        ...
+
+    @property
     def idle_slots(self) -> int:
         """Those of them that could start a job now."""
         ...
 
     @property
     def ahead(self) -> float | None:
-        """Idle jobs that want these slots before a new one; None where no schedd was asked."""
+        """Idle jobs that want these slots; None where no schedd was asked."""
+        ...
+
+    @property
+    def before(self) -> float | None:
+        """How many of them start before a new one of this user, by shares and priorities; None
+        where that is not known."""
+        ...
+
+    @property
+    def claim_s(self) -> float:
+        """For how many seconds a user who has jobs keeps a slot; less than 0: for ever."""
+        ...
+
+    @property
+    def share(self) -> float:
+        """What this user can have of the slots while others want them, 0 to 1."""
         ...
 
     @property
@@ -162,11 +183,13 @@ class ComputeBelief:
 @dataclass(frozen=True, slots=True)
 class SiteBelief:
     """N and T_q of a site. T_q is infinite where N is zero. ``lacks`` says of what nothing is left
-    now, and who holds it; empty where there is."""
+    now, and who holds it; empty where there is. ``space``: bytes free for the files that its jobs
+    share; None where nobody knows."""
 
     workers: Belief
     queue_wait: Belief
     lacks: str = ""
+    space: Belief | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +261,11 @@ def estimates_dict(world: World, places: Collection[str] | None = None) -> dict[
     return {
         "now": now,
         "sites": {
-            name: {"n": b.workers.as_dict(now), "t_q": b.queue_wait.as_dict(now)}
+            name: {
+                "n": b.workers.as_dict(now),
+                "t_q": b.queue_wait.as_dict(now),
+                **({} if b.space is None else {"space": b.space.as_dict(now)}),
+            }
             for name, b in world.sites.items()
         },
         "paths": {

@@ -23,6 +23,7 @@ SHOW: dict[str, Callable[[float], str]] = {
     "count": "{:g}".format,  # workers
     "seconds": seconds,
     "rate": format_rate,  # bits per second
+    "bytes": format_size,
     "bytes_rate": lambda value: f"{format_size(value)}/s",  # of one worker
 }
 _BESIDE_BYTES = {"setup": "set-up", "first": "hand-shakes", "further": "each further file"}
@@ -167,7 +168,8 @@ def estimates_text(estimates: Mapping[str, Any]) -> str:
     head = ("what", "value", "source", "age", "how it is known")
     sites = [("site", *head)]
     for name, b in estimates["sites"].items():
-        sites += _lines(name, (("N", "count", b["n"]), ("T_q", "seconds", b["t_q"])))
+        known = [("N", "count", b["n"]), ("T_q", "seconds", b["t_q"])]
+        sites += _lines(name, [*known, *([("space", "bytes", b["space"])] if "space" in b else [])])
     paths = [("path", *head)]
     for path, b in estimates["paths"].items():
         known = [("Γ_a", "rate", b["gamma_a"]), ("Γ_t", "rate", b["gamma_t"])]
@@ -226,6 +228,7 @@ def _sources(option: Alternative) -> str:
         known.append(("Γ_a", "gamma_a", "rate"))
         if option.inputs.get("gamma_t", {}).get("value") is not None:
             known.append(("Γ_t", "gamma_t", "rate"))
+    known.append(("space", "space", "bytes"))
     parts = []
     for name, key, kind in known:
         if key in option.inputs:
@@ -234,6 +237,8 @@ def _sources(option: Alternative) -> str:
             used = belief.get("used")
             if used is not None and used < 1:
                 text += f", shared to {used:.2g} each"
+            if "needed" in belief:
+                text += f", {format_size(belief['needed'])} needed"
             parts.append(text)
     return "; ".join(parts)
 

@@ -8,12 +8,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from network_provisioner.base.units import format_size
 from site_selector.catalogs.workflow import Job
 from site_selector.estimates.world import ComputeBelief, PathBelief, World
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Schedule
+from site_selector.mapping.kernels.data import shape_of
+from site_selector.mapping.kernels.room import Room
 from site_selector.mapping.placement import Alternative, Move, Placement
-from site_selector.mapping.reasons import why_least, why_not_least
+from site_selector.mapping.reasons import why_least, why_not_least, without_room
 from site_selector.mapping.terms import JobTerms, job_terms
 from site_selector.problem import NEVER_S, Problem
 
@@ -63,6 +66,8 @@ class _Describer:
     places: set[int] | None
     priority: Sequence[int] | None
     workers: list[dict[str, Any]] = field(default_factory=list)
+    room: Room | None = None
+    space: dict[int, dict[str, Any]] = field(default_factory=dict)
     waits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     paths: dict[tuple[int, int], _PathInputs] = field(default_factory=dict)
     compute: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -74,6 +79,12 @@ class _Describer:
         now = self.world.now
         for name in self.problem.places[: self.problem.n_sites]:
             self.workers.append(self.world.sites[name].workers.as_dict(now))
+        if self.problem.space:
+            self.room = Room(shape_of(self.problem), self.problem)
+            for site, needed in enumerate(self.room.needs(self.assignment).tolist()):
+                known = self.world.sites[self.problem.places[site]].space
+                if known is not None:
+                    self.space[site] = {**known.as_dict(now), "needed": needed}
 
     def placements(self, alternatives: bool) -> list[Placement]:
         terms = None
@@ -160,6 +171,8 @@ class _Describer:
             inputs = {"t_q": t_q, "n": {**n, "used": share}, "gamma_c": self._gamma_c(belief, rate)}
             if slowest is not None:
                 inputs["gamma_a"], inputs["gamma_t"] = slowest.gamma_a, slowest.gamma_t
+            if s in self.space:
+                inputs["space"] = self.space[s]
             self.inputs_of[key] = inputs
         return inputs
 
@@ -187,6 +200,11 @@ class _Describer:
             second = next(a for a in options if a.site != site)
             return why_least(chosen, second)
         makespan, moved = self.schedule.makespan_s, self.tried.get(job)
+        if self.room is not None and moved is not None and moved >= NEVER_S:
+            there = self.problem.places.index(least.site)
+            alone = [*self.assignment[:job], there, *self.assignment[job + 1 :]]
+            if lacks := no_room(self.problem, self.room, alone):
+                return without_room(chosen, least, lacks[0])
         return why_not_least(chosen, least, makespan, moved, self.later.get(job), self.worlds)
 
 
@@ -201,6 +219,16 @@ class _PathInputs:
 
     def move(self, s_t_bytes: float) -> Move:
         return Move(self.name, s_t_bytes, *self._rates)
+
+
+def no_room(problem: Problem, room: Room | None, assignment: Sequence[int]) -> list[str]:
+    """A line for each site whose disk the files of a mapping do not fit on."""
+    needs = [] if room is None else room.needs(assignment).tolist()
+    return [
+        f"space at {name}: {format_size(needed)} needed, {format_size(free)} free"
+        for name, needed, free in zip(problem.places, needs, problem.space, strict=False)
+        if needed >= free + 1
+    ]
 
 
 def queued(problem: Problem, world: World, assignment: Sequence[int]) -> dict[int, str]:

@@ -22,6 +22,8 @@ A deterministic list-scheduling simulation. Its rules:
   alone each gets min(Γ_t, Γ_a). Where Γ_a is what single transfers were measured to get and the
   link carries more, each gets it until the link is full. Different pairs of sites do not disturb
   each other, nor computing.
+- A mapping whose files do not fit on a site's disk (``kernels/room.py``) never ends, but the
+  schedule tells when it would if they did.
 - A transfer is there the path's set-up time after its last byte, and what each further file of it
   takes. That does not occupy the path.
 
@@ -65,6 +67,7 @@ from site_selector.mapping.kernels.data import (
     shape_of,
     state_for,
 )
+from site_selector.mapping.kernels.room import room_of
 from site_selector.mapping.kernels.schedule import rank_upward
 from site_selector.mapping.kernels.simulate import LAST, MOVES, WORK, simulate
 from site_selector.problem import Problem
@@ -138,8 +141,8 @@ class Estimator:
 
     What does not depend on the assignment is prepared once; a call costs time in proportion to jobs
     and the files they use. ``evaluations`` counts them. ``rank`` is the urgency of jobs, the upward
-    rank by default, ``priority`` the order in which they start that comes of it. Not for several
-    threads at once.
+    rank by default, ``priority`` the order in which they start that comes of it; ``room`` tells
+    what fits on disks, None where all does. Not for several threads at once.
     """
 
     def __init__(self, problem: Problem, rank: Array | None = None) -> None:
@@ -151,6 +154,7 @@ class Estimator:
         self._order = order_of(self._shape, self.priority, problem.seconds_per_byte)
         self._state = state_for(self._shape, self._order, len(problem.planned))
         self._numbers = numbers_of(problem)
+        self.room = room_of(self._shape, problem)
 
     def with_numbers(self, problem: Problem) -> Estimator:
         """An estimator of a problem of the same structure with other sizes, times and rates.
@@ -163,6 +167,7 @@ class Estimator:
             raise ValueError("found a problem of another structure, expected a copy of this one")
         made = copy(self)
         made.problem, made.evaluations, made._numbers = problem, 0, numbers_of(problem)
+        made.room = room_of(shape, problem)
         return made
 
     def __call__(self, assignment: Sequence[int]) -> Schedule:
@@ -188,17 +193,20 @@ class Estimator:
     def score(self, assignment: Sequence[int]) -> tuple[float, float]:
         """Makespan and the sum of all computing and moving, in seconds. Costs one evaluation."""
         total = self._run(assignment).total
-        return float(total[LAST]), float(total[WORK])
+        return float(total[LAST]) + self._lack_s(assignment), float(total[WORK])
 
     def makespan(self, assignment: Sequence[int]) -> float:
         """Seconds from the start until all is done. Costs one evaluation."""
-        return float(self._run(assignment).total[LAST])
+        return float(self._run(assignment).total[LAST]) + self._lack_s(assignment)
 
     def makespans(self, assignment: Sequence[int], worlds: Sequence[Estimator]) -> Array:
         """The makespan in each of ``worlds`` (see :meth:`with_numbers`), one evaluation each."""
         if not isinstance(assignment, np.ndarray):
             assignment = cast("Sequence[int]", np.array(assignment, dtype=np.int64))
         return np.array([world.makespan(assignment) for world in worlds])
+
+    def _lack_s(self, assignment: Sequence[int]) -> float:
+        return 0.0 if self.room is None else self.room.lack_s(assignment)
 
     def _run(self, assignment: Sequence[int], note: bool = False) -> State:
         self.evaluations += 1

@@ -19,8 +19,10 @@ import numpy as np
 
 from site_selector.estimates.world import World, estimates_dict
 from site_selector.inputs import Inputs
-from site_selector.mapping.describe import describe
+from site_selector.mapping.describe import describe, no_room
 from site_selector.mapping.estimator import Assignment, Estimator, Schedule
+from site_selector.mapping.kernels.data import shape_of
+from site_selector.mapping.kernels.room import room_of
 from site_selector.mapping.narrow import narrowed, worthwhile_sites
 from site_selector.mapping.placement import Forecast, Mapping, Withstands, shown
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
@@ -162,6 +164,9 @@ def map_workflow(
     kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
     doubt = uncertainty_of(inputs, world, problem)
     chosen = map_problem(problem, kinds, seed, doubt, evaluations)
+    beliefs = estimates_dict(world, {problem.places[place] for place in chosen.places})
+    if lacks := no_room(problem, room_of(shape_of(problem), problem), chosen.assignment):
+        beliefs["note"] = "; ".join([*filter(None, [world.note]), *lacks])
     placements = describe(
         inputs,
         world,
@@ -181,7 +186,7 @@ def map_workflow(
         shown(chosen.schedule.makespan_s),
         {name: shown(makespan) for name, makespan in chosen.portfolio.items()},
         placements,
-        estimates_dict(world, {problem.places[place] for place in chosen.places}),
+        beliefs,
         output_site,
         seed,
         chosen.hedge,

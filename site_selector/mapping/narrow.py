@@ -67,6 +67,7 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
         compute_s=problem.compute_s[:, sites],
         queue_s=problem.queue_s[..., sites],
         workers=tuple(problem.workers[site] for site in sites),
+        space=tuple(problem.space[site] for site in sites) if problem.space else (),
         seconds_per_byte=problem.seconds_per_byte[square],
         occupied_per_byte=problem.occupied_per_byte[square],
         setup_s=problem.setup_s[square],

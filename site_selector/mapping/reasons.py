@@ -234,6 +234,16 @@ def _seconds_beyond(value: float, rises: bool) -> str:
     return f"{beyond(value / unit, rises):.3g} {name}"
 
 
+def without_room(chosen: Alternative, least: Alternative, lacks: str) -> str:
+    """The sentence for a job whose files would not fit where its own T_t is least."""
+    return f"{_own(chosen, least)}but its files would not fit there ({lacks})"
+
+
+def _own(chosen: Alternative, least: Alternative) -> str:
+    here, there = seconds(chosen.t_t_s), seconds(least.t_t_s)
+    return f"its own T_t is {here} here and {there} at {least.site}, "
+
+
 def why_not_least(
     chosen: Alternative,
     least: Alternative,
@@ -248,9 +258,7 @@ def why_not_least(
     that was not tried. Where that is sooner, ``later``: in how many of ``worlds`` that were drawn
     around the estimates it ends later.
     """
-    own = (
-        f"its own T_t is {seconds(chosen.t_t_s)} here and {seconds(least.t_t_s)} at {least.site}, "
-    )
+    own = _own(chosen, least)
     if moved_makespan_s is None:
         best = (
             f"does best over {worlds} worlds drawn around the estimates"

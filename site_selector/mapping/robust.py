@@ -12,6 +12,7 @@ worse there is not looked at, however well it does in the worlds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -195,7 +196,8 @@ def forecast_of(
     """When a mapping ends over ``count`` worlds that it was not chosen by: of many mappings that
     which looks best is the one of which the estimates are most too good."""
     draw = np.random.default_rng([seed, len(kinds), count])
-    drawn = scenarios(estimator.problem, kinds, uncertainty, count, draw)
+    problem = replace(estimator.problem, space=())  # who has no room is told so
+    drawn = scenarios(problem, kinds, uncertainty, count, draw)
     ends = estimator.makespans(assignment, [estimator.with_numbers(world) for world in drawn])
     # Weibull's: between them a further world is with 90 %, however few there were.
     quantiles = np.quantile(ends, (0.05, 0.5, 0.95), method="weibull")

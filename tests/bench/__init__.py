@@ -47,6 +47,14 @@ class Figure:
         return self.value >= self.goal if self.better == "higher" else self.value <= self.goal
 
 
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a bench reads, such as a folder of traces, and a digest of it."""
+
+    name: str
+    digest: str
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The value below which that share of the list lies."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
@@ -75,25 +83,24 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
     return made, time.perf_counter() - began
 
 
+Measure = Callable[[Tell], Iterable[Figure | Input]]
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """A function that measures figures, and the id of the group they belong to."""
 
     id: str
-    run: Callable[[Tell], Iterable[Figure]]
+    run: Measure
 
 
 BENCHES: list[Bench] = []
 
 
-def bench(
-    bench_id: str,
-) -> Callable[[Callable[[Tell], Iterable[Figure]]], Callable[[Tell], Iterable[Figure]]]:
+def bench(bench_id: str) -> Callable[[Measure], Measure]:
     """Registers a function as a bench of a group of figures, such as ``P7``."""
 
-    def register(
-        function: Callable[[Tell], Iterable[Figure]],
-    ) -> Callable[[Tell], Iterable[Figure]]:
+    def register(function: Measure) -> Measure:
         BENCHES.append(Bench(bench_id, function))
         return function
 

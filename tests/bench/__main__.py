@@ -1,25 +1,24 @@
-"""Runs the benches and writes ``bench-results.json``.
+"""Runs the benches and writes their results to ``docs/results``.
 
-    python -m tests.bench [--only ID] [--out FILE]
+    python -m tests.bench [--only ID] [--bench NAME] [--out FOLDER]
 
-A bench that fails costs only its own figures: the others are run and written, and the exit status
-is 1. With ``--only``, figures of other ids that stand in the file already are kept.
+A bench that fails, or cannot measure here, leaves its earlier result as it is; the others are run
+and written, and the exit status is 1 where one failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tests.bench import BENCHES, Bench, Figure
+from tests.bench import BENCHES, Bench, Figure, Input
+from tests.bench.results import FOLDER, Run, record, save
 
 
 def load() -> list[str]:
@@ -34,38 +33,29 @@ def load() -> list[str]:
     return broken
 
 
-def run(bench: Bench) -> tuple[list[dict[str, Any]], bool]:
-    """The bench's rows, and whether it came to its end; what it yielded before failing counts."""
+def run(bench: Bench) -> tuple[Run | None, bool]:
+    """The bench's result, None where it has no figures, and whether it came to its end."""
     name = f"{bench.id} {bench.run.__name__}"
-    started = time.monotonic()
+    started, busy = time.monotonic(), os.getloadavg()[0]
 
     def tell(line: str) -> None:
         print(f"{name}: [{time.monotonic() - started:5.1f} s] {line}", flush=True)
 
-    rows: list[dict[str, Any]] = []
+    figures: list[Figure] = []
+    inputs: dict[str, str] = {}
     tell("start")
     try:
-        for figure in bench.run(tell):
-            rows.append(_row(bench, figure))
-            tell(_line(figure))
+        for item in bench.run(tell):
+            if isinstance(item, Input):
+                inputs[item.name] = item.digest
+            else:
+                figures.append(item)
+                tell(_line(item))
     except Exception:  # a bench may fail in any way, and the others are still wanted
         traceback.print_exc()
         tell("FAILED")
-        return rows, False
-    return rows, True
-
-
-def _row(bench: Bench, figure: Figure) -> dict[str, Any]:
-    return {
-        "id": bench.id,
-        "figure": figure.figure,
-        "value": figure.value,
-        "unit": figure.unit,
-        "better": figure.better,
-        "peers": dict(figure.peers),
-        "goal": figure.goal,
-        "command": f"make bench ONLY={bench.id}",
-    }
+        return None, False
+    return (record(bench, figures, inputs, busy) if figures else None), True
 
 
 def _line(figure: Figure) -> str:
@@ -78,42 +68,34 @@ def _line(figure: Figure) -> str:
     return f"{figure.figure}: {figure.value:.4g} {figure.unit}{goal}{peers}"
 
 
-def _kept(out: Path, ids: set[str]) -> list[dict[str, Any]]:
-    """Rows of an earlier run, of benches that are not run now."""
-    try:
-        rows = json.loads(out.read_text())
-        return [row for row in rows if row["id"] not in ids]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []  # no earlier results, or none that can be read: they are made anew
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 where all benches ran, 1 where one failed, 2 for an id that is not there."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--only", metavar="ID", default="", help="such as P7")
-    parser.add_argument("--out", type=Path, default=Path("bench-results.json"))
+    parser.add_argument("--bench", metavar="NAME", default="", help="one of its functions")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     broken = load()
     known = sorted({bench.id for bench in BENCHES})
-    chosen = [bench for bench in BENCHES if options.only in ("", bench.id)]
+    chosen = [
+        bench
+        for bench in BENCHES
+        if options.only in ("", bench.id) and options.bench in ("", bench.run.__name__)
+    ]
     if not chosen:
-        print(
-            f"found no bench {options.only!r}, expected one of {', '.join(known)}", file=sys.stderr
-        )
+        words = f"{options.only} {options.bench}".strip()
+        print(f"found no bench {words!r}, expected one of {', '.join(known)}", file=sys.stderr)
         return 2
     busy, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
     if busy > cores / 2:
         print(f"load average {busy:.1f} on {cores} cores before the start: times will be too long")
-    rows = _kept(options.out, {bench.id for bench in chosen}) if options.only else []
     failed = list(broken)
     for bench in chosen:
-        new, whole = run(bench)
+        result, whole = run(bench)
         failed += [] if whole else [f"{bench.id} {bench.run.__name__}"]
-        rows += new
         # Written after each: a bench that takes the machine down does not take the results along.
-        ordered = sorted(rows, key=lambda row: str(row["id"]))
-        options.out.write_text(json.dumps(ordered, indent=1) + "\n")
-    print(f"{len(rows)} figures in {options.out}")
+        if result is not None:
+            save(bench.id, bench.run.__name__, result, options.out)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import shlex
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +29,7 @@ from dashboard_world import (
 )
 from http_load import broker_process
 
+from adon.cli.main import main
 from monitors.archive.archive import Archive
 
 SHOTS = os.environ.get("ADON_SHOTS")
@@ -81,7 +86,9 @@ def test_it_is_drawn_and_no_wider_than_the_window(
     )
     assert page.run(FAINT) == []
     assert page.problems == []
-    assert {url for url in page.requests if not url.startswith((world.url, "about:"))} == set()
+    assert {
+        url for url in page.requests if not url.startswith((world.url, "about:", "data:"))
+    } == set()
     if SHOTS:
         page.shot(
             Path(SHOTS) / f"{name.partition('/')[0] + 's' * ('/' in name)}-{width}-{scheme}.png"
@@ -223,6 +230,121 @@ def test_the_pool_and_what_it_was_given(page: Page, world: World) -> None:
     assert "soykb-night" in page.text() and "8 slots asked for" in page.text()
 
 
+# -- forms ---------------------------------------------------------------------------------------
+
+
+def fill(page: Page, form: str, **values: str) -> None:
+    """Unfold a form and give its fields values, as a user types and chooses them."""
+    page.wait(f"document.querySelector('[data-form={form}]')")
+    page.run(
+        f"(() => {{ const form = document.querySelector('[data-form={form}]');"
+        " form.closest('details').open = true;"
+        f" for (const [name, value] of Object.entries({json.dumps(values)})) {{"
+        " const field = form.elements[name]; field.value = value;"
+        " field.dispatchEvent(new Event('input', {bubbles: true})) } })()"
+    )
+
+
+def submit(page: Page, form: str) -> str:
+    """Send it; what is said beside the button."""
+    page.click(f"[data-form={form}] [type=submit]")
+    said = f"document.querySelector('[data-form={form}] .row span')"
+    page.wait(f"{said} || !document.querySelector('[data-form={form}]')")
+    return str(page.run(f"{said}?.textContent ?? document.getElementById('said').textContent"))
+
+
+def equivalents(page: Page, form: str, folder: Path) -> tuple[list[str], tuple[str, str, bytes]]:
+    """The words of the command that a form shows, and verb, address and body of its REST call.
+    What the command reads as a here-document is in a file in ``folder``."""
+    command, _, document = str(
+        page.run(f"document.querySelector('[data-command={form}]').textContent")
+    ).partition(" <<'END'\n")
+    call = shlex.split(page.run(f"document.querySelector('[data-call={form}]').textContent"))
+    body = call[call.index("-d") + 1] if "-d" in call else ""
+    address = next(word for word in call if word.startswith("http"))
+    file = folder / "input"
+    file.write_text(document.removesuffix("END"), encoding="utf-8")
+    words = [str(file) if word == "/dev/stdin" else word for word in shlex.split(command)[1:]]
+    return words, (call[call.index("-X") + 1], address, body.encode())
+
+
+def test_forms_do_what_their_command_and_their_call_do(
+    page: Page, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADON_BROKER", world.url)
+
+    def sent(form: str, **values: str) -> str:
+        """The form is sent last: its command and its call are made before, and taken."""
+        fill(page, form, **values)
+        page.wait(f"document.querySelector('[data-command={form}]')")
+        words, (verb, address, body) = equivalents(page, form, tmp_path)
+        assert main(words) == 0, words
+        kind = {"Content-Type": "application/json"} if body else {}
+        with urllib.request.urlopen(
+            urllib.request.Request(address, body or None, kind, method=verb)
+        ) as answer:
+            assert answer.status in (200, 201)
+        return submit(page, form)
+
+    show(page, world.url, "transfers")
+    fill(page, "request", src="mu", dst="iplant", min_bps="3 parsec", id="form-1")
+    assert "found “3 parsec”, expected a rate such as 100 Mb/s" in submit(page, "request")
+    asked = {"src": "mu", "dst": "iplant", "min_bps": "2 Mb/s", "max_bps": "3 Mb/s"}
+    assert sent("request", **asked, size_bytes="2 GB", id="form-1").startswith("form-1: installed")
+    show(page, world.url, "transfers/form-1")
+    assert "2 Mb/s" in page.text(".cards")
+    assert sent("change", max_bps="4 Mb/s") == "2 Mb/s to 4 Mb/s"
+    assert sent("release").endswith("is released")
+    show(page, world.url, "templates")
+    figures = {"min_throughput": "20 Mb/s", "weight_throughput": "1", "applications": "blast*"}
+    assert sent("template", name="form-2", **figures) == "version 1 is saved"
+    show(page, world.url, "policies")
+    assert sent("policy", name="form 3", first="soykb", end="2040-01-01T10:00").endswith("running")
+    assert "form 3" in page.text("table") and sent("stop", name="form 3") == "form 3 has ended"
+    show(page, world.url, "network")
+    later = {"at": "2039-12-01T22:00", "until": "2039-12-02T02:00", "note": "new optics"}
+    assert "r1-s2 will be out of service" in sent("drain", element="r1-s2", **later)
+    page.wait("document.querySelector('[data-form=cancel]')")
+    fill(page, "cancel", element="r1-s2")
+    words, _ = equivalents(page, "cancel", tmp_path)
+    assert main(words) == 0
+    assert page.problems == []
+
+
+def test_a_list_is_filtered_sorted_and_saved_and_its_address_says_so(
+    page: Page, world: World
+) -> None:
+    for n in range(3):
+        body = {
+            "id": f"list-{n}",
+            "src": "iplant",
+            "dst": "local",
+            "min_bps": 1e6,
+            "project": "cms",
+        }
+        post(world.url, "/v1/transits", body)
+        report = {"bytes": 10**9 * (n + 1), "seconds": 90, "outcome": "=reset" if n else "success"}
+        post(world.url, f"/v1/transits/list-{n}/release", report)
+    show(page, world.url, "transfers?text=list-&failed=true")
+    rows = "[...document.querySelectorAll('tbody tr')].map((row) => row.dataset.key)"
+    assert page.run(rows) == ["list-2", "list-1"]
+    page.click("[data-column=goodput]")
+    page.wait(f"{rows}[0] === 'list-1'")
+    assert page.run("location.hash").endswith("?text=list-&failed=true&order=goodput")
+    page.run(
+        "window.saved = new Promise((told) => { HTMLAnchorElement.prototype.click = () => {};"
+        " URL.createObjectURL = (blob) => { told(blob.text()); return 'blob:x' } }); 0"
+    )
+    page.click("[data-act=csv]")
+    row = next(csv.DictReader(page.run("window.saved").splitlines()))
+    assert (row["id"], row["outcome"], row["project"]) == ("list-1", "'=reset", "cms")
+    page.run("document.querySelector('[name=text]').focus()")
+    page.type("no such")
+    page.wait("document.querySelector('.empty')?.textContent === 'None is like this.'")
+    show(page, world.url, "pairs?trouble=failed")
+    page.wait(f"{rows}.includes('iplant>local')")
+
+
 # -- live ----------------------------------------------------------------------------------------
 
 
@@ -304,7 +426,7 @@ def test_everything_is_reached_by_keyboard_and_seen_to_be(
 
 def test_one_goes_on_by_keyboard_alone(page: Page, world: World) -> None:
     show(page, world.url, "workflows")
-    page.press("Tab", 4)
+    page.press("Tab", 5)
     assert page.run("document.activeElement.textContent") == "Network"
     page.press("Enter")
     page.wait("document.querySelector('h1').textContent === 'Network'")

@@ -21,14 +21,14 @@ from authority import Authority
 from irods.password_obfuscation import encode
 from irods_zone import Fault, Zone
 
-from condor_plugins.irods import files, plugin, transfer
+from condor_plugins.irods import files, plugin, results, transfer
 from condor_plugins.irods.results import Result
 from condor_plugins.irods.transfer import Limits
 
 pytestmark = pytest.mark.component
 
 MIB = 2**20
-DATA = os.urandom(40 * MIB)
+DATA = os.urandom(12 * MIB)
 LIMITS = Limits(silence_s=60.0, tries=3, pause_s=0.02, chunk=2 * MIB, block=MIB)
 SILENCE_S = {"hang": 2.0, "drop": 60.0}  # the first is waited for
 HASTY = replace(LIMITS, silence_s=0.3)
@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("_CONDOR_JOB_AD", str(tmp_path / "job.ad"))
+    monkeypatch.setattr(results, "CHUNK", len(DATA) // 3)  # so much is worth a stream
     streams(tmp_path, 3)
     return folder
 
@@ -117,9 +118,9 @@ def test_goes_on_where_connections_broke(
     limits = replace(LIMITS, silence_s=SILENCE_S[action])
     times = 2 if action == "drop" else 1
     zone.faults = [Fault(call, action, len(DATA) // 2, times) for call in ("read", "write")]
-    results = [got(zone, limits=limits), sent(zone, limits=limits)]
+    there_and_back = [got(zone, limits=limits), sent(zone, limits=limits)]
     assert Path("got").read_bytes() == zone.data(f"{zone.home()}/new") == DATA
-    for result, call in zip(results, ("read", "write"), strict=True):
+    for result, call in zip(there_and_back, ("read", "write"), strict=True):
         used, tries, checksum = details(result)
         assert (used, checksum) == (count, "sha2")
         # A machine that stands still for as long as is waited makes more connections hang.

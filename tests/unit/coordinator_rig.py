@@ -78,7 +78,11 @@ class CoordinatorRig:
         """The agents' routes; what they report goes to the broker."""
         disks = DiskPeriods(broker.disks, Outbox(self.archive))
         return agents_api.router(
-            self.coordinator, self.clock, broker.report_connections, disks.take_in
+            self.coordinator,
+            self.clock,
+            broker.report_connections,
+            disks.take_in,
+            broker.report_sockets,
         )
 
     def let_pass(self, seconds: float, step: float = 1.0) -> None:

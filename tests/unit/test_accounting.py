@@ -91,12 +91,12 @@ class TestUsage:
 
 class TestCsv:
     def test_lines(self) -> None:
-        rows = [Usage("cms, europe", 2, 10**13, 1.5e12, 3.25), Usage("", 1, 5, 0.0, 0.0)]
+        rows = [Usage("cms, europe", 2, 10**13, 1.5e12, 3.25, 2.5, 1.0), Usage("", 1, 5, 0.0, 0.0)]
         text = as_csv(rows, "project")
         assert text == (
-            "project,transits,bytes,byte_seconds,seconds\n"
-            '"cms, europe",2,10000000000000,1500000000000,3.250\n'
-            ",1,5,0,0.000\n"
+            "project,transits,bytes,byte_seconds,seconds,judged_s,broken_s\n"
+            '"cms, europe",2,10000000000000,1500000000000,3.250,2.500,1.000\n'
+            ",1,5,0,0.000,0.000,0.000\n"
         )
 
     def test_a_name_is_no_formula(self) -> None:

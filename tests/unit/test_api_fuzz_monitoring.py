@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import fuzzing
@@ -15,21 +16,14 @@ from dashboard_world import WORKFLOW, status, workflow
 from hypothesis import strategies as st
 from monitoring_rig import monitored
 from schemathesis import GenerationMode
+from test_api_monitoring_roles import TABLE
 
 from adon.service.monitoring import described
 from network_provisioner.api import description
 
-BARE = description()["paths"]
-DESCRIBED = description(described())
-SCHEMA = schemathesis.openapi.from_dict(DESCRIBED)
 # What never ends by itself has tests of its own.
 ENDLESS = {"/v1/feed"}
-OPERATIONS = [
-    (verb, path)
-    for path, verbs in DESCRIBED["paths"].items()
-    for verb in verbs
-    if path not in BARE and path not in ENDLESS
-]
+OPERATIONS = [(verb, path) for verb, path in TABLE if path not in ENDLESS]
 KNOWN = {
     "workflow": st.just(WORKFLOW),
     "name": st.sampled_from(["known", "mu", "tacc"]),
@@ -41,6 +35,12 @@ KNOWN = {
     "tool": st.sampled_from(["tcp", "echo", "host"]),
 }
 NOW = 1_000_000.0
+
+
+@cache
+def schema() -> Any:
+    """As in test_api_fuzz."""
+    return schemathesis.openapi.from_dict(description(described()))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,8 @@ def send_anything(url: str, verb: str, path: str, mode: GenerationMode) -> None:
     key = bearer("mu" if "/agents/{name}/" in path else "engineer")
     web.headers.update(key | {"Connection": "close"})  # as in test_api_fuzz
 
-    parameters = DESCRIBED["paths"][path][verb].get("parameters", ())
+    operation = schema()[path][verb]
+    parameters = operation.definition.raw.get("parameters", ())
     waits = any(parameter["name"] == "wait_s" for parameter in parameters)
 
     def sent(case: Any) -> Any:
@@ -85,7 +86,7 @@ def send_anything(url: str, verb: str, path: str, mode: GenerationMode) -> None:
             error(answer)
         return answer
 
-    fuzzing.fuzz(SCHEMA[path][verb], mode, KNOWN, sent, unread=(403, 404, 413))
+    fuzzing.fuzz(operation, mode, KNOWN, sent, unread=(403, 404, 413))
 
 
 def _would_wait(query: Any) -> bool:

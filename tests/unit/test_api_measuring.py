@@ -131,6 +131,19 @@ def test_an_agent_reports_connections(web: TestClient) -> None:
     assert error(web.post(path, json={"connections": []}, headers=bearer("tacc")))[0] == 403
 
 
+def test_an_agent_reports_what_its_connections_send(web: TestClient) -> None:
+    path = "/v1/agents/mu/sockets"
+    ends = ["10.10.0.1", 50_000, "::ffff:10.10.0.2", 5001]
+    one = [*ends, 1.0, 12_500, 1.0, 0.25, 0.0, True, 0]
+    posted = web.post(path, json={"sockets": [one]}, headers=bearer("mu"))
+    assert (posted.status_code, posted.json()) == (200, {"agent": "mu"})
+    for wrong in (one[:-1], [*ends, 1.0, -1, *one[6:]], [*ends, 1.0, 9, 1.5, *one[7:]]):
+        assert error(web.post(path, json={"sockets": [wrong]}, headers=bearer("mu")))[:2] == (
+            400, "bad_request",
+        )  # fmt: skip
+    assert error(web.post(path, json={"sockets": []}, headers=bearer("tacc")))[0] == 403
+
+
 def test_what_the_disks_of_a_host_do_is_archived_by_ten_seconds(
     web: TestClient, coordinator: CoordinatorRig
 ) -> None:

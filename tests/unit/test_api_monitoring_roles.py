@@ -69,6 +69,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
         set(), "/v1/agents/mu/disks",
         {"source": "delay", "seconds": [[0, 0, 0, 0]], "processes": []},
     ),
+    ("post", "/v1/agents/{name}/sockets"): (set(), "/v1/agents/mu/sockets", {"sockets": []}),
     ("get", "/v1/tasks"): (SEE, "/v1/tasks", None),
     ("get", "/v1/tasks/{name}"): (SEE, "/v1/tasks/known", None),
     ("put", "/v1/tasks/{name}"): (START, "/v1/tasks/mine", TASK),

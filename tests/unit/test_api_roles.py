@@ -41,6 +41,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/transits/{transit_id}/flows"): (
         {R, E}, "/v1/transits/mine/flows", {"flows": []},
     ),
+    ("get", "/v1/caller"): (EVERYBODY | {Role.AGENT}, "/v1/caller", None),
     ("get", "/v1/topology"): (EVERYBODY, "/v1/topology", None),
     ("get", "/v1/topology/routes"): (EVERYBODY, "/v1/topology/routes", None),
     ("get", "/v1/topology/discovered"): ({E, OP, M}, "/v1/topology/discovered", None),
@@ -69,6 +70,8 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/templates/{name}/reset"): ({R, E}, "/v1/templates/t0/reset", None),
     ("delete", "/v1/templates/{name}"): ({R, E}, "/v1/templates/t0", None),
 }  # fmt: skip
+# By agents' own names: see test_api_relays.
+AGENTS = [("post", "/v1/relays/{name}")]
 
 
 @contextmanager
@@ -123,9 +126,8 @@ def world(request: pytest.FixtureRequest, operation: tuple[str, str], role: Role
 
 def test_the_table_has_every_operation() -> None:
     described = description()["paths"]
-    agents = {("post", "/v1/relays/{name}")}  # by their own names: see test_api_relays
     found = {(verb, path) for path in described for verb in described[path]}
-    assert set(TABLE) == found - agents
+    assert {*TABLE, *AGENTS} == found
 
 
 @pytest.mark.parametrize("role", Role)
@@ -204,6 +206,24 @@ def test_a_researcher_sees_its_own(web: TestClient) -> None:
     assert ids("measurement") == ["mine", "done", "others", "ahead"]
     used = web.get("/v1/accounting", headers=bearer("researcher")).json()
     assert [row["name"] for row in used] == [MINE]
+
+
+def test_transits_are_searched_in_what_the_caller_may_read(web: TestClient) -> None:
+    web.patch("/v1/transits/others", json={"min_bps": 1e8}, headers=bearer("engineer"))
+    waits = {"id": "waits", "src": "local", "dst": "tacc", "min_bps": 1.5e8, "user": MINE}
+    web.post("/v1/transits", json=waits, headers=bearer("engineer"))
+
+    def ids(role: str, query: str) -> set[str]:
+        answer = web.get(f"/v1/transits?{query}", headers=bearer(role))
+        return {t["id"] for t in answer.json()}
+
+    assert ids("engineer", "text=OTHERS") == {"others", "waits"}  # which waits for it
+    assert ids("researcher", "text=others") == set()
+    assert ids("researcher", "text=another's") == {"waits"}
+    assert ids("engineer", "site=local") == {"waits"}
+    web.post("/v1/transits/mine/release", json={"outcome": "reset"}, headers=bearer("researcher"))
+    assert ids("engineer", "failed=true") == ids("engineer", "text=reset") == {"mine"}
+    assert "done" in ids("engineer", "failed=false")
 
 
 def test_the_owner_is_the_tokens_name_where_none_is_given(web: TestClient) -> None:

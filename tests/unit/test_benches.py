@@ -1,9 +1,51 @@
-"""Benches are run seldom; that they can be is known at once."""
+"""Benches are run seldom; that they can be is known at once, and what becomes of a result."""
 
 from __future__ import annotations
 
-from tests.bench.__main__ import load
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.bench import Bench, Figure, Input, Tell
+from tests.bench.__main__ import load, run
+from tests.bench.results import save
+from tests.bench.tables import rendered
 
 
 def test_every_bench_can_be_loaded() -> None:
     assert load() == []
+
+
+def test_a_run_becomes_a_table(tmp_path: Path) -> None:
+    def lag(tell: Tell) -> Iterable[Figure | Input]:
+        yield Input("logs", "sha256:12")
+        yield Figure("lag, median", 0.0214, "s", "lower", 0.02, {"polling": 1234.5})
+        yield Figure("cable pulled: gap", 1.0, "s", "lower")
+        yield Figure("cable pulled: lost", 3.0, "packets", "lower", 0.0)
+
+    result, whole = run(Bench("P77", lag))
+    assert result is not None
+    assert whole
+    save("P77", "lag", {**result, "machine": "2 cores", "load": [0.5, 0.2], "date": "2026-11-29",
+                        "commit": "4d941962"}, tmp_path)  # fmt: skip
+    page = "Text.\n\n<!-- P77 -->\n<!-- end -->\n"
+    assert rendered(page, tmp_path) == (
+        "Text.\n\n<!-- P77 -->\n"
+        "| | ADON | polling | goal |\n|---|---|---|---|\n"
+        "| lag, median | 0.0214 s | 1,230 s | ≤ 0.02 s, **missed** |\n\n"
+        "| | gap, s | lost (≤ 0 packets) |\n|---|---|---|\n"
+        "| cable pulled | 1 | 3, **missed** |\n\n"
+        "*2026-11-29, `4d941962`, 2 cores, load 0.2 to 0.5, logs `sha256:12`.*\n\n<!-- end -->\n"
+    )
+
+
+def test_a_bench_that_fails_or_cannot_measure_has_no_result() -> None:
+    def nothing(tell: Tell) -> Iterable[Figure]:
+        tell("needs root")
+        return ()
+
+    def breaks(tell: Tell) -> Iterable[Figure]:
+        yield Figure("half", 1.0, "s", "lower")
+        raise OSError("no such file")
+
+    assert run(Bench("P77", nothing)) == (None, True)
+    assert run(Bench("P77", breaks)) == (None, False)

@@ -60,7 +60,16 @@ def test_nobody_stays_on_a_poor_path_because_the_better_one_was_full(rig: Rig) -
     assert rig.broker.get("a").grant.moves == 1
 
 
-def test_who_has_all_that_it_may_have_stays(rig: Rig) -> None:
+def test_who_has_all_that_it_may_have_stays(tmp_path: Path) -> None:
+    all_of_it = {"throughput": Metric(18e6, "measured", 1.0)}  # of layer 3, which takes no promise
+    rig = Rig(
+        tmp_path / "s",
+        demo_network(),
+        TEMPLATES,
+        matches=True,
+        metrics_of=lambda path, _: all_of_it if path.layer == "l3" else {},
+    )
+    rig.ask("big", "mu", "tacc", template="big", flows=port(1))
     got = rig.ask("a", "mu", "tacc", template="mover", flows=port(2), max_bps=18e6)
     assert (got.grant.path, got.grant.granted_bps) == (L3, 18e6)
     rig.broker.release("big")

@@ -15,6 +15,7 @@ from policy_world import LISTING_1, NOW, ended
 
 from network_provisioner.api import create_app
 from network_provisioner.api.registries import Registries
+from network_provisioner.base.model import KeptPromise
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.policies.registry import PolicyRegistry
@@ -143,19 +144,32 @@ def test_a_file_that_is_not_there() -> None:
 class TestUsage:
     def test_table_csv_and_json(self, store: SqliteStore) -> None:
         store.put(ended("a", project="cms", bytes=2 * 10**9, byte_seconds=3e9))
-        store.put(ended("b", project="ligo", bytes=10**9, byte_seconds=1e9))
+        kept = KeptPromise("kept", kept_s=6.0, less_s=3.0, broken_s=1.0).as_dict()
+        store.put(ended("b", project="ligo", bytes=10**9, byte_seconds=1e9, kept=kept))
         store.put(ended("c", project="cms", bytes=1, released_at=NOW - 86400))
         rows = said("policy", "usage", "--by", "project").splitlines()
-        assert rows[0].split() == ["project", "transits", "bytes", "byte-seconds", "held"]
-        assert rows[1].split() == ["cms", "2", "2", "GB", "3", "GB", "10", "s"]
+        assert rows[0].split() == [
+            "project",
+            "transits",
+            "bytes",
+            "byte-seconds",
+            "held",
+            "promises",
+            "kept",
+        ]
+        assert rows[1].split() == ["cms", "2", "2", "GB", "3", "GB", "10", "s", "-"]
+        assert rows[2].split()[-1] == "90.0%"
         text = said("policy", "usage", "--by", "project", "--since", "2026-11-21", "--csv")
         assert text == (
-            "name,transits,bytes,byte_seconds,seconds\n"
-            "cms,1,2000000000,3000000000.0,10.0\n"
-            "ligo,1,1000000000,1000000000.0,10.0\n"
+            "name,transits,bytes,byte_seconds,seconds,judged_s,broken_s\n"
+            "cms,1,2000000000,3000000000.0,10.0,0.0,0.0\n"
+            "ligo,1,1000000000,1000000000.0,10.0,10.0,1.0\n"
         )
         (only,) = as_json("policy", "usage", "--by", "user", "--until", f"{NOW - 3600:.0f}")
-        assert only == {"name": "", "transits": 1, "bytes": 1, "byte_seconds": 0, "seconds": 0}
+        assert only == {
+            "name": "", "transits": 1, "bytes": 1, "byte_seconds": 0, "seconds": 0,
+            "judged_s": 0, "broken_s": 0,
+        }  # fmt: skip
 
     def test_nothing(self, store: SqliteStore) -> None:
         assert store.active() == []

@@ -122,6 +122,30 @@ def test_an_agent_says_why_there_is_nothing(rig: CoordinatorRig) -> None:
     assert rig.coordinator.agent("tacc")["last_error"].endswith("iperf3 is not there")
 
 
+def test_who_stops_is_silent_after_two_periods(rig: CoordinatorRig) -> None:
+    for _ in range(18):
+        rig.let_pass(10)
+        rig.work("mu", "tacc", "iplant")
+        rig.coordinator.reported("mu", "disks")
+        assert rig.coordinator.silent() == {}
+    for _ in range(2):  # the programs of tacc and mu fail, the agents are there
+        rig.let_pass(10)
+        rig.work("iplant")
+    silent = rig.coordinator.silent()
+    assert [name for name in silent if "task" in name] == []
+    for _ in range(12):
+        rig.let_pass(10)
+        rig.work("iplant")
+    silent = rig.coordinator.silent()
+    assert silent.keys() == {"agent 'mu': disks", "task 'tcp'", "task 'echo'"}
+    assert silent["task 'tcp'"][1] == "its last two measurements gave no result"
+    for _ in range(12):
+        rig.let_pass(10)
+        rig.work("mu", "tacc", "iplant")
+        rig.coordinator.reported("mu", "disks")
+    assert rig.coordinator.silent() == {}
+
+
 def test_what_the_archive_cannot_take_now_is_not_accepted(
     rig: CoordinatorRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from network_world import demo_network
 from adon.config.adon_yml import parse_config
 from adon.config.monitoring import check_monitoring
 from adon.config.sections import MonitoringConfig
-from adon.service.measuring import AgentWatch, Sweeper
+from adon.service.measuring import SilenceWatch, Sweeper
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, AgentReport, RegisteredAgent
@@ -197,7 +197,12 @@ def test_who_is_there() -> None:
 def test_an_agent_that_does_not_ask_again_is_told_once_and_so_is_its_return() -> None:
     clock, told = Clock(0.0), list[News]()
     agents = AgentRegistry([RegisteredAgent(name, "192.0.2.1") for name in ("mu", "old", "tacc")])
-    watch = AgentWatch(lambda: agents.silent(clock.now), [told.append], clock)
+
+    def silent() -> dict[str, tuple[float, str]]:
+        away = agents.silent(clock.now)
+        return {f"agent {name!r}": (at, "it has not asked again") for name, at in away.items()}
+
+    watch = SilenceWatch([silent], [told.append], clock)
     agents.heard("mu", 10.0, None, 25.0)
     agents.heard("old", 10.0)  # it does not wait, and may come when it likes
     agents.heard("tacc", 20.0, None, 25.0)

@@ -17,7 +17,7 @@ from site_selector.estimates.rates import Network, path_beliefs
 NOW = 1e6
 UNITS = {"throughput": "bit/s", "tcp_throughput": "bit/s", "rtt": "s", "path_throughput": "bit/s",
          "compute_rate": "byte/s", "runtime": "s", "queue_wait": "s", "loss": "1",
-         "jitter": "s", "disk_rate": "bit/s"}  # fmt: skip
+         "jitter": "s", "disk_rate": "bit/s", "free_space": "byte"}  # fmt: skip
 
 
 def archive_of(*facts: tuple[str, str, float, float]) -> Archive:
@@ -255,3 +255,17 @@ def test_no_transfer_is_believed_to_be_faster_than_the_disks_at_its_ends() -> No
     other = path_beliefs({}, names, source, Network(), NOW, "soykb")["mu", "tacc"]
     assert other.rate_bps == 30e6
     assert knowledge.disk_rate(archive.estimate, "tacc", "read", "montage", NOW) is None
+
+
+def test_free_space_is_the_least_of_late_at_any_host_of_a_site() -> None:
+    archive = archive_of(
+        ("free_space", "mu/a", 9e9, 30.0),
+        ("free_space", "mu/a", 7e9, 20.0),  # it jumps: the lesser of the last few counts
+        ("free_space", "mu/b", 8e9, 10.0),
+        ("free_space", "mu/b", 1e9, 2 * FRESH_S),
+        ("free_space", "museum", 1.0, 1.0),
+        ("free_space", "tacc", 1.0, 2 * FRESH_S),
+    )
+    known = knowledge.known_estimates(archive, ["mu", "tacc"], [], NOW)
+    spaces = {site: e.value for (metric, site), e in known.items() if metric == "free_space"}
+    assert spaces == {"mu": 7e9}

@@ -115,6 +115,7 @@ sites:
   directories:
   - type: sharedScratch
     path: /scratch
+    freeSize: 1 GB
     fileServers:
     - {url: "gsiftp://dtn.mu/scratch", operation: put}
     - {url: "https://dtn.mu/scratch", operation: get}

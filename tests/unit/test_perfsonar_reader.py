@@ -161,6 +161,27 @@ def test_an_archive_that_gives_always_the_same_does_not_hold_us_up(
     assert len(world.asked) < 40  # not one for every second of a week
 
 
+def test_an_archive_and_a_test_that_stop_are_silent(world: Esmond, archive: Archive) -> None:
+    hour = 3600
+    world.add("a", MU, TACC)
+    world.put("a", "throughput", dict.fromkeys(range(int(NOW) - 5 * hour, int(NOW), hour), 1e9))
+    one, now = reader_of(world, archive, every_s=600.0), NOW
+    one.once(now)
+    assert one.silent(lambda: now + 600) == {}
+    for now in (NOW + hour, NOW + 2 * hour):
+        one.once(now)
+    assert list(one.silent(lambda: now)) == ["perfSONAR throughput mu>tacc"]
+    world.put("a", "throughput", {int(now) - 60: 1e9})
+    one.once(now)
+    assert one.silent(lambda: now) == {}
+    world.answers[ROOT] = (500, b"")
+    with pytest.raises(FetchError):
+        one.once(now + 600)
+    assert one.silent(lambda: now + 900) == {}
+    (silent,) = one.silent(lambda: now + 1300).values()
+    assert silent == (now, "it does not answer")
+
+
 class Counting:
     """An archive of one series that counts results as elmond does: those without a value are
     counted, and left out; and nothing comes after the ``most`` of an answer."""

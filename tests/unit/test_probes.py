@@ -74,7 +74,7 @@ def test_options_come_with_units_and_go_as_numbers() -> None:
     ("tool", "options", "said"),
     [
         ("tcp", {"stream": 2}, "unknown option 'stream' of tcp, did you mean 'streams'"),
-        ("host", {"x": 2}, "unknown option 'x' of host, expected none"),
+        ("host", {"x": 2}, "unknown option 'x' of host, expected one of folder"),
         ("tcp", {"streams": 0}, "expected a whole number from 1 to 64"),
         ("tcp", {"streams": True}, "expected a whole number from 1 to 64"),
         ("udp", {"rate": "10 b/s"}, "expected 1 kb/s or more"),
@@ -501,6 +501,17 @@ def test_shares_of_time_add_up(before: dict[str, float], after: dict[str, float]
         return
     assert sum(share.values()) == pytest.approx(1)
     assert all(0 <= part <= 1 for part in share.values())
+
+
+def test_free_space_is_measured_where_a_folder_is_given(tmp_path: Path) -> None:
+    readings = hostload.measure(order("host", 0.2, options={"folder": str(tmp_path)}))
+    (space,) = [r for r in readings if r.metric == "free_space"]
+    assert (space.unit, space.details["folder"]) == ("byte", str(tmp_path))
+    assert 0 <= space.value <= space.details["total_bytes"]
+    with pytest.raises(ProbeError, match="/nowhere: No such file or directory"):
+        hostload.free_space("/nowhere")
+    with pytest.raises(InputError, match=r"options.folder: found 'scratch', expected an absolute"):
+        TOOLS["host"].checked({"folder": "scratch"})
 
 
 DISK = programs.Command("disk", ("disk",), "ms")

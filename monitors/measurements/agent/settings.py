@@ -58,8 +58,8 @@ class AgentSettings:
     ``clock_error_s`` what this machine's clock is off by at most where its administrator knows it
     better than the kernel. ``workflows``: whose it follows and reports
     (:class:`~monitors.workflows.service.FollowService`). ``servers``: the ports of this host's
-    transfer servers, whose connections it reports (:mod:`~.connections`). ``disks``: whether it
-    reports what they do (:mod:`~.disks`)."""
+    transfer servers, whose connections it reports, ``disks`` and ``sockets``: whether it reports
+    what these do (:mod:`~.host_reports`, :mod:`~.sockets`)."""
 
     name: str
     broker: str
@@ -73,6 +73,7 @@ class AgentSettings:
     workflows: tuple[str, ...] = ()
     servers: frozenset[int] = frozenset()
     disks: bool = False
+    sockets: bool = False
     version: str = ""
 
 
@@ -131,6 +132,7 @@ class _Agent(Schema):
     workflows: tuple[str, ...] = ()
     servers: frozenset[Port] = frozenset()
     disks: bool = False
+    sockets: bool = False
 
 
 def settings_from_dict(data: object, folder: Path, version: str) -> AgentSettings:
@@ -165,6 +167,7 @@ def settings_from_dict(data: object, folder: Path, version: str) -> AgentSetting
         workflows=doc.workflows,
         servers=doc.servers,
         disks=doc.disks,
+        sockets=doc.sockets,
         version=version,
     )  # fmt: skip
 

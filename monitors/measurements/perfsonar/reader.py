@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import median
 from typing import Any
 from urllib.parse import urlencode
 
@@ -38,6 +39,8 @@ OVERLAP_S = 6 * 3600.0
 is read again. Ids keep it from being recorded twice."""
 
 _NEWEST = 1000  # of our measurements, among which those that a test gave are looked for
+_REGULAR = 3  # results, from which on the time between two is known
+_GONE_S = 7 * 86_400.0  # a test that gave nothing for so long is over
 _SETTLED_S = 600.0  # by then the run of a result stands beside it, or never will
 TESTS = 1000
 """Tests asked for at once: what both archives give where nothing is asked."""
@@ -54,7 +57,9 @@ Fetch = Callable[[str], Any]
 @dataclass
 class Reader:
     """Reads one archive. ``read`` is where each series was read up to, ``listed`` from when on
-    tests are worth a look (Unix seconds)."""
+    tests are worth a look (Unix seconds). ``answered_at``: when the archive did so last, or was
+    asked first; ``newest``: of each series the last result's Unix second, and the usual time
+    between two of them."""
 
     remote: Remote
     hosts: Hosts
@@ -62,6 +67,8 @@ class Reader:
     fetch: Fetch
     read: dict[str, float] = field(default_factory=dict)
     listed: float | None = None
+    answered_at: float = 0.0
+    newest: dict[Series, tuple[float, float]] = field(default_factory=dict)
 
     def once(self, now: float) -> int:
         """Reads what is new, and returns how many measurements were recorded.
@@ -70,6 +77,7 @@ class Reader:
         written. What was read before stays, and the next time goes on from there. Where it
         answers that it cannot give some results, the others are read.
         """
+        self.answered_at = self.answered_at or now
         recorded, whole = 0, True
         for tests in self._tests(now):
             beside = {test.event_type: test for test in tests if test.event_type in BESIDE}
@@ -82,7 +90,28 @@ class Reader:
                     whole = False
         if whole:
             self.listed = now - OVERLAP_S
+        self.answered_at = now
         return recorded
+
+    def silent(self, clock: Callable[[], float]) -> dict[str, tuple[float, str]]:
+        """The archive, if it has not answered for two of its periods; else its series that should
+        have had two more results by now, with the time of the last."""
+        now, every_s, url = clock(), self.remote.every_s, self.remote.url
+        if self.answered_at and now > self.answered_at + 2 * every_s + _TIMEOUT_S:
+            return {f"perfSONAR archive {url}": (self.answered_at, "it does not answer")}
+        return {
+            f"perfSONAR {series.event_type} {series.subject}": (at, f"no result comes, at {url}")
+            for series, (at, gap_s) in list(self.newest.items())
+            if 0 <= now - at - 2 * gap_s - every_s - _SETTLED_S < _GONE_S
+        }
+
+    def _note_newest(self, series: Series, times: Sequence[float]) -> None:
+        if len(times) >= _REGULAR:
+            gaps = [b - a for a, b in pairwise(sorted(times))]
+            self.newest[series] = max(times), median(gaps)
+        elif times and series in self.newest:
+            at, gap_s = self.newest[series]
+            self.newest[series] = max(at, *times), gap_s
 
     def _tests(self, now: float) -> Iterator[list[Series]]:
         """The tests that may have something new, each as its series."""
@@ -118,6 +147,7 @@ class Reader:
             clocks: dict[int, Any] = {}
             if series.event_type == DELAYS:
                 clocks.update(self._beside(beside.get(CLOCKS), page))
+            self._note_newest(series, [at for at, _ in page])
             settled = now - _SETTLED_S if RUNS in beside else now + 1
             points = [(at, value) for at, value in page if at in runs or at < settled]
             if series.event_type == FAILURES:

@@ -1,5 +1,5 @@
-"""How busy this machine is: CPU, memory, and waiting for input and output; and what its system
-allows TCP connections."""
+"""How busy this machine is: CPU, memory, and waiting for input and output; how much space a disk
+has; and what its system allows TCP connections."""
 
 from __future__ import annotations
 
@@ -49,8 +49,18 @@ def tcp_limits(net: Path = _NET) -> dict[str, Any]:
     return {**sizes, **core, "congestion": congestion}
 
 
+def free_space(folder: str) -> Reading:
+    """What a user without privileges may still write where ``folder`` is. Raises ProbeError."""
+    try:
+        disk = psutil.disk_usage(folder)
+    except OSError as error:
+        raise ProbeError(f"{folder}: {error.strerror}, expected a folder to measure") from None
+    return reading("free_space", float(disk.free), folder=folder, total_bytes=disk.total)
+
+
 def measure(order: ProbeRequest) -> list[Reading]:
-    """CPU and input/output over the time of the order, memory at its end. Raises ProbeError."""
+    """CPU and input/output over the time of the order, memory and free space at its end. Raises
+    ProbeError."""
     before = psutil.cpu_times()._asdict()
     order.halt.wait(max(_LEAST_S, order.left_s - _END_S))
     if order.halt.is_set():
@@ -65,4 +75,5 @@ def measure(order: ProbeRequest) -> list[Reading]:
               shares=cpu, tcp=tcp_limits()),
         reading("memory_use", 1 - memory.available / memory.total, total_bytes=memory.total),
         reading("io_wait", waits, cores=os.cpu_count()),
+        *([free_space(order.options["folder"])] if order.options["folder"] else []),
     ]  # fmt: skip

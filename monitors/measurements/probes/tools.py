@@ -16,6 +16,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
+_FOLDER = re.compile(r"/[^\0\n]{0,4095}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _KEY = re.compile(r"[0-9a-f]{16,128}\Z")
 
@@ -158,7 +159,14 @@ TOOLS = {
                 "wait": Option(_seconds(0.1, 10.0), 1.0, "for an answer"),
             },
         ),
-        Tool("host", 0, ("cpu_use", "memory_use", "io_wait"), False, 0.2),
+        Tool(
+            "host", 0, ("cpu_use", "memory_use", "io_wait", "free_space"), False, 0.2,
+            {
+                "folder": Option(
+                    _matching(_FOLDER, "an absolute path"), "", "whose free space is measured"
+                )
+            },
+        ),
         Tool(
             "command", 0, ("custom:",), False, 0.2,
             {

@@ -47,4 +47,9 @@ def _directory(directory: Element) -> dict[str, Any]:
         }
         for server in directory.children("file-server")
     ]
-    return {"type": kind, "path": directory.attributes.get("path", ""), "fileServers": servers}
+    return {
+        "type": kind,
+        "path": directory.attributes.get("path", ""),
+        "freeSize": directory.attributes.get("free-size", ""),
+        "fileServers": servers,
+    }

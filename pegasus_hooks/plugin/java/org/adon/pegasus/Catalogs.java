@@ -186,6 +186,8 @@ final class Catalogs {
         }
         try {
             work.submitDirectory = bag.getPlannerOptions().getSubmitDirectory();
+            Object cleanup = bag.getPlannerOptions().getCleanup();
+            work.cleanup = cleanup == null ? null : cleanup.toString();
         } catch (LinkageError error) {
             // A planner that does not say: nobody is told why, and all else is as ever.
         }

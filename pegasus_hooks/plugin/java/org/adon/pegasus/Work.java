@@ -38,6 +38,9 @@ final class Work {
     /** Where the planner writes; null where it does not say. */
     String submitDirectory;
 
+    /** {@code --cleanup}; null where the planner does not say, or does as it usually does. */
+    String cleanup;
+
     Work(String name) {
         this.name = name;
     }

@@ -32,4 +32,10 @@ public class PlannerOptions {
     public String getSubmitDirectory() {
         return null;
     }
+
+    public enum CLEANUP_OPTIONS {}
+
+    public CLEANUP_OPTIONS getCleanup() {
+        return null;
+    }
 }

@@ -1,0 +1,149 @@
+// A page that lists records of one kind: filtered by the broker, sorted here, with all that is chosen
+// in the address, and as CSV.
+
+import { el } from "./dom.js";
+import { counted, whole } from "./format.js";
+import { choice, empty, heading, table } from "./parts.js";
+
+const SOME = 200; // asked for and drawn at once
+const MOST = 100_000; // in a file
+const TYPED_MS = 250; // after the last letter of a search
+
+const shownAs = (value) => (value === "" || value === null || value === undefined ? "–" : String(value));
+const plain = (value) => (value === null || value === undefined ? "" : value);
+
+/** Rows as CSV. What a spreadsheet would read as a formula has an apostrophe before it. */
+export function csv(columns, rows) {
+  const field = (value) => {
+    const text = String(plain(value));
+    const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const lines = [columns.map((c) => c.name), ...rows.map((row) => columns.map((c) => c.value(row)))];
+  return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
+}
+
+function compared(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(plain(a)).localeCompare(String(plain(b)), "en", { numeric: true });
+}
+
+/** Rows by the column that `order` names, "-" before it for the other way round. */
+export function ordered(rows, columns, order) {
+  const column = columns.find((c) => c.name === order.replace(/^-/, ""));
+  if (!column) return rows;
+  const way = order.startsWith("-") ? -1 : 1;
+  return [...rows].sort((a, b) => way * compared(column.value(a), column.value(b)));
+}
+
+function save(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/** A page. `spec`: {title, word and words (of one record, of several), filters: [{name, label, options, without}] (options of a
+ * choice, and the words for none of them; or functions of `c`; without options, a text), columns: [{name, value(row), cell(row, c), n, full,
+ * half, hidden (in the file alone)}], order, ask(c, chosen, limit) for the rows and `c.state` of what else it needs, key(row),
+ * pick(row, chosen) where the broker has no such filter, above(c), below(c), nothing}, and what else a page has. */
+export function records(spec) {
+  const { columns, filters = [], ask, key, actions = {}, above, below, nothing, pick, ...page } = spec;
+  const listed = columns.filter((column) => !column.hidden);
+  const chosen = (c) => Object.fromEntries(filters.map(({ name }) => [name, c.query.get(name) || ""]));
+  const order = (c) => c.query.get("order") || spec.order || "";
+
+  async function rowsOf(c, limit) {
+    const rows = await ask(c, chosen(c), limit);
+    return { all: rows.length, rows: pick ? rows.filter((row) => pick(row, chosen(c))) : rows };
+  }
+
+  return {
+    every: 5000,
+    ...page,
+
+    begin(c) {
+      c.state = { rows: [], all: 0, limit: SOME };
+    },
+    same(c) {
+      c.reload();
+    },
+    async load(c) {
+      Object.assign(c.state, await rowsOf(c, c.state.limit));
+    },
+
+    view(c) {
+      const s = c.state;
+      const by = order(c);
+      const sorted = (name) => (by === name ? "ascending" : by === `-${name}` ? "descending" : "");
+      const rows = ordered(s.rows, columns, by);
+      const cut = s.all >= s.limit;
+      const count = counted(rows.length, spec.word, spec.words);
+      const caption = cut ? `the newest ${count}` : count;
+      return [
+        heading(spec.title, spec.beside?.(c)),
+        above?.(c),
+        el(
+          "div",
+          { class: "filters", role: "search" },
+          filters.map((filter) => filtered(c, filter)),
+          el("button", { type: "button", "data-act": "csv" }, "CSV of all"),
+        ),
+        rows.length
+          ? table(
+              caption,
+              listed.map((column) => ({ ...column, sorted: sorted(column.name) })),
+              rows.map((row) => ({
+                key: key(row),
+                cells: listed.map((column) => (column.cell ? column.cell(row, c) : shownAs(column.value(row)))),
+              })),
+              { sparse: true, words: true },
+            )
+          : empty(filters.some(({ name }) => c.query.get(name)) ? "None is like this." : nothing || "There is none."),
+        cut
+          ? el(
+              "p",
+              {},
+              el("button", { type: "button", "data-act": "more" }, `More than ${whole(s.limit)}`),
+              " The columns sort those that are listed; the filters search all.",
+            )
+          : null,
+        below?.(c),
+      ];
+    },
+
+    actions: {
+      filter(c, from) {
+        c.choose({ [from.name]: from.value.trim() });
+        c.state.limit = SOME;
+        clearTimeout(c.state.typing);
+        c.state.typing = setTimeout(c.reload, from.matches("[type=search]") ? TYPED_MS : 0);
+      },
+      order(c, from) {
+        const { column } = from.dataset;
+        c.choose({ order: order(c) === column ? `-${column}` : column });
+        c.redraw();
+      },
+      more(c) {
+        c.state.limit *= 5;
+        c.reload();
+      },
+      async csv(c) {
+        const { rows } = await rowsOf(c, MOST);
+        save(`${spec.title.toLowerCase().replaceAll(" ", "-")}.csv`, csv(columns, ordered(rows, columns, order(c))));
+        c.say(`${counted(rows.length, spec.word, spec.words)} saved`);
+      },
+      ...actions,
+    },
+  };
+}
+
+const called = (value, c) => (typeof value === "function" ? value(c) : value);
+
+function filtered(c, { name, label, options, without = "all" }) {
+  const value = c.query.get(name) || "";
+  if (options) {
+    const all = called(options, c).map((each) => (Array.isArray(each) ? each : [each, each]));
+    return choice("filter", label, [["", called(without, c)], ...all], value, name);
+  }
+  return el("label", {}, label, el("input", { type: "search", name, "data-act": "filter", value }));
+}

@@ -1,0 +1,127 @@
+"""What the TCP connections of transfers do at their senders, as the agents of these hosts report
+it. No effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from network_provisioner.base.model import AgreedRequest, Transit
+from network_provisioner.base.units import bits
+from network_provisioner.state.connections import site_of
+from network_provisioner.topology.graph import Topology
+
+KEPT_S = 15.0  # how long a report counts
+MOST_SOCKETS = 1_000  # of one report
+
+
+@dataclass(frozen=True, slots=True)
+class SocketPeriod:
+    """What a connection did in ``seconds`` at the end that sends: ``local`` and ``remote`` are
+    address and port.
+
+    ``acked_bytes`` arrived at the other end. ``busy`` is the share of the time in which data was on
+    its way or waited; in ``window`` of it the receiver took no more, in ``buffer`` the sender's
+    buffer was too small. ``waiting``: at its end, data waited to be sent. ``paced_bps`` is what its
+    program lets it send, 0 where that is not limited.
+    """
+
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    seconds: float
+    acked_bytes: int
+    busy: float
+    window: float
+    buffer: float
+    waiting: bool
+    paced_bps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What the connections of a transit did over some seconds: the rate at which data arrived
+    (b/s), and the mean of the shares of :class:`SocketPeriod`, where a connection that was not
+    reported did nothing."""
+
+    acked_bps: float
+    busy: float
+    window: float
+    buffer: float
+    waiting: float
+    paced_bps: float = 0.0
+
+
+class ReportedSockets:
+    """What agents reported last. Not thread-safe."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._site = site_of(topology)
+        self._reports: dict[str, list[tuple[float, Sequence[SocketPeriod]]]] = {}
+
+    def take_in(self, agent: str, site: str, found: Iterable[SocketPeriod], now: float) -> None:
+        """What the host of an agent at a site sent since its last report. An agent speaks for its
+        own site."""
+        site_at = cache(self._site)
+        own = [period for period in found if site_at(period.local[0]) == site]
+        kept = [(at, r) for at, r in self._reports.get(agent, ()) if 0 <= now - at < KEPT_S]
+        self._reports[agent] = [*kept, (now, own)]
+
+    def sender(
+        self, transit: Transit, since: float, until: float, others: Sequence[Transit] = ()
+    ) -> Sender | None:
+        """What the connections of a transit did from one Unix second to another, those left out
+        that ``others`` of its two sites name; None where nobody reported any, or nothing of the
+        latter half of that time."""
+        site_at, ends = cache(self._site), (transit.request.src, transit.request.dst)
+        found: list[tuple[SocketPeriod, float]] = []  # and the seconds of each that count
+        last = since
+        for reports in self._reports.values():
+            lately = [(at, periods) for at, periods in reports if since < at <= until]
+            own = [
+                (period, min(period.seconds, at - since))
+                for at, periods in lately
+                for period in periods
+                if (site_at(period.local[0]), site_at(period.remote[0])) == ends
+                and _carried(period, transit.request)
+                and not any(_carried(period, other.request) for other in others)
+            ]
+            if own:
+                found += own
+                last = max(last, lately[-1][0])
+        seconds = last - since
+        if not found or seconds < (until - since) / 2:
+            return None
+        connections = {(p.local, p.remote): p.paced_bps for p, _ in found}
+
+        def mean(values: Iterable[float]) -> float:
+            sums = sum(v * s for v, (_, s) in zip(values, found, strict=True))
+            return sums / (seconds * len(connections))
+
+        acked = sum(p.acked_bytes * s / p.seconds for p, s in found)
+        return Sender(
+            bits(acked) / seconds,
+            mean(p.busy for p, _ in found),
+            mean(p.window for p, _ in found),
+            mean(p.buffer for p, _ in found),
+            mean(float(p.waiting) for p, _ in found),
+            sum(connections.values()) if all(connections.values()) else 0.0,
+        )
+
+
+def _carried(period: SocketPeriod, request: AgreedRequest) -> bool:
+    """Whether a connection is among what a request means; all of its two sites are where it names
+    neither hosts nor flows."""
+
+    def within(port: int, ports: tuple[int, int] | None) -> bool:
+        return ports is None or ports[0] <= port <= ports[1]
+
+    hosts = period.local[0], period.remote[0]
+    if request.hosts not in ((), hosts):
+        return False
+    return not request.flows or any(
+        flow.protocol == "tcp"
+        and within(period.local[1], flow.src_ports)
+        and within(period.remote[1], flow.dst_ports)
+        for flow in request.flows
+    )

@@ -1,0 +1,238 @@
+"""Whether running transits get what they were promised, and an alarm where the network is at fault.
+
+    bytes at each switch ─► count() ─┐
+    connections at senders, disks ───┴─► follow(): judge the last seconds ─► kept, less, broken,
+                                         unknown ─► transit.usage.kept, News of a broken promise
+
+Every transit on one path with a rate of its own is judged; where a link of it takes no promises,
+that counts for :mod:`~.reevaluation` alone. A transfer that has just begun, or has just moved, is
+waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from network_provisioner.base.controller import Controller, CountsHops, WatchesSwitches
+from network_provisioner.base.errors import AdonError
+from network_provisioner.base.model import KeptPromise, Transit
+from network_provisioner.selection.promise import BROKEN, UNKNOWN, Sample, Verdict, judge
+from network_provisioner.state import circuits
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.disks import ReportedDisks
+from network_provisioner.state.network_state import NetworkState
+from network_provisioner.state.sockets import ReportedSockets
+from network_provisioner.topology.link_failures import News
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.repository import Repository
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 1.0  # from one look at a transit to the next, at least
+WINDOW_S = 6.0  # that are judged together
+START_S = 3.0  # until TCP has found the rate that it was given
+FEW = 4  # looks in a row at which a promise is broken, before anybody believes it
+WATCHED = 64  # transits at one look
+
+Count = tuple[float, Sequence[tuple[str, int]]]
+"""A Unix second, and what the switches of a path had counted by then."""
+
+
+@dataclass(eq=False)
+class _Watched:
+    """A transit whose promise is watched, on one path ``since`` a Unix second. ``granted_bps``: at
+    each of the ``counts``, and what counts is the least. ``broken``: looks in a row at which it
+    was; ``news``: that it is, None while it is not. ``verdict``: the last."""
+
+    granted_bps: deque[float] = field(default_factory=deque)
+    path: tuple[str, ...] = ()
+    counts: deque[Count] = field(default_factory=deque)
+    looked_at: float = 0.0
+    since: float = 0.0
+    broken: int = 0
+    news: News | None = None
+    verdict: Verdict = field(default_factory=lambda: Verdict(UNKNOWN))
+
+
+@dataclass(eq=False)
+class Promises:
+    """Not thread-safe but for :meth:`count`: the broker's turn is around every other call."""
+
+    _state: NetworkState
+    _active: ActiveTransits
+    _desired: DesiredState
+    _repository: Repository
+    _controller: Controller
+    _sockets: ReportedSockets
+    _disks: ReportedDisks
+    _clock: Callable[[], float]
+    _watched: dict[str, _Watched] = field(default_factory=dict)
+    _turns: deque[str] = field(default_factory=deque)
+    _repairs: dict[str, tuple[int, float]] = field(default_factory=dict)
+    news: deque[News] = field(default_factory=deque)
+
+    def count(self) -> Mapping[str, Count]:
+        """What switches have counted for transits whose turn it is. Asks the switches, and may be
+        called while others change transits."""
+        if not isinstance(self._controller, CountsHops) or not self._turns:
+            return {}
+        names = list(islice(self._turns, WATCHED))
+        try:
+            counted = self._controller.hop_bytes(names)
+        except AdonError:  # said by whoever changes them
+            counted = {}
+        at = self._clock()
+        return {name: (at, counted.get(name, ())) for name in names}
+
+    def follow(self, counted: Mapping[str, Count], now: float) -> None:
+        """Take in what was counted, and say which promises are kept."""
+        live = {t.id: t for t in self._active.on_switches() if self._is_watched(t)}
+        for name in self._watched.keys() - live.keys():
+            del self._watched[name]
+        for name in live.keys() - self._watched.keys():
+            self._watched[name] = _Watched()
+            self._turns.append(name)
+        repaired = self._repaired(now)
+        changed = []
+        for name, last in counted.items():
+            if name in live:
+                changed += self._look(live[name], self._watched[name], last, repaired)
+        self._turns = deque(name for name in self._turns if name in live)
+        self._turns.rotate(-len(counted))
+        self._repository.save(changed)
+
+    def states(self) -> Counter[str]:
+        """How many live transits are in each state."""
+        live = [t.usage.kept for t in self._active.on_switches()]
+        return Counter(kept.state for kept in live if kept is not None)
+
+    @property
+    def problem(self) -> str:
+        """Which promises are broken, "" for none."""
+        news = [watched.news for watched in self._watched.values() if watched.news]
+        more = f", and {len(news) - 1} more" if len(news) > 1 else ""
+        return f"{news[0]}{more}" if news else ""
+
+    def verdict(self, transit_id: str) -> Verdict:
+        """The last on a transit."""
+        watched = self._watched.get(transit_id)
+        return Verdict(UNKNOWN) if watched is None else watched.verdict
+
+    def is_reported(self, transit_id: str) -> bool:
+        """Whether it is known already that a promise is broken."""
+        return transit_id in self._watched and self._watched[transit_id].news is not None
+
+    def _is_watched(self, transit: Transit) -> bool:
+        alone = not transit.relayed and not transit.grant.parts
+        return alone and transit.request.min_bps > 0 and self._desired.counts
+
+    def _is_promised(self, transit: Transit) -> bool:
+        (way,) = circuits.ways(transit, self._state.topology)
+        return not self._state.not_guaranteed(way.path)
+
+    def _look(
+        self,
+        transit: Transit,
+        watched: _Watched,
+        last: Count,
+        repaired: frozenset[str],
+    ) -> list[Transit]:
+        """Judge the last seconds of a transit; it, where that is to be written down."""
+        at, counts = last
+        seconds, watched.looked_at = at - (watched.looked_at or at), at
+        path = tuple(transit.grant.path)
+        if path != watched.path or _began_anew(watched.counts, counts):
+            watched.path, watched.since = path, at
+        began = transit.grant.active_at or transit.grant.installed_at
+        if at < max(watched.since, began) + START_S:
+            watched.counts.clear()
+            watched.granted_bps.clear()
+        watched.counts.append(last)
+        watched.granted_bps.append(self._desired.guaranteed_bps(transit.id))
+        while at - watched.counts[0][0] > WINDOW_S:
+            watched.counts.popleft()
+            watched.granted_bps.popleft()
+        if counts and at - watched.counts[0][0] < PERIOD_S:
+            return []
+        verdict = judge(self._sample(transit, watched, repaired))
+        watched.broken = watched.broken + 1 if verdict.state == BROKEN else 0
+        if 0 < watched.broken < FEW:  # it may be that the counters are older than usual
+            verdict = replace(verdict, state=UNKNOWN)
+        watched.verdict = verdict
+        if not self._is_promised(transit):
+            verdict = Verdict(UNKNOWN, "a link of its path takes no promises")
+            if transit.usage.kept is None:
+                return []
+        was = transit.usage.kept or KeptPromise()
+        transit.usage.kept = _after(was, verdict, at, min(seconds, WINDOW_S))
+        self._report(watched, transit, verdict, at)
+        return [transit] if (was.state == BROKEN) != (verdict.state == BROKEN) else []
+
+    def _sample(self, transit: Transit, watched: _Watched, repaired: frozenset[str]) -> Sample:
+        request = transit.request
+        (since, before), (until, after) = watched.counts[0], watched.counts[-1]
+        others = [
+            t
+            for t in self._active.on_switches()
+            if not request.flows and t.request.flows and t is not transit
+        ]
+        return Sample(
+            until - since,
+            min(watched.granted_bps),
+            watched.path,
+            tuple((name, b - a) for (_, a), (name, b) in zip(before, after, strict=True)),
+            self._sockets.sender(transit, since, until, others),
+            (self._disks.io_wait(request.src, until), self._disks.io_wait(request.dst, until)),
+            repaired,
+        )
+
+    def _repaired(self, now: float) -> frozenset[str]:
+        """The switches that have a problem, or were repaired lately."""
+        if not isinstance(self._controller, WatchesSwitches):
+            return frozenset()
+        suspects = set()
+        for status in self._controller.switches():
+            total = sum(status.repairs.values())
+            known, at = self._repairs.get(status.name, (total, 0.0))
+            if total != known:
+                at = now
+            self._repairs[status.name] = total, at
+            if status.problem or now - at < 2 * WINDOW_S:
+                suspects.add(status.name)
+        return frozenset(suspects)
+
+    def _report(self, watched: _Watched, transit: Transit, verdict: Verdict, now: float) -> None:
+        """That a promise is broken, once, and that it is not any more."""
+        if verdict.state == BROKEN and watched.news is None:
+            where = f"link {verdict.link}" if verdict.link else f"path {'-'.join(watched.path)}"
+            words = f"gets less than it was promised over {where}: {verdict.why}"
+            watched.news = news = News(f"transit {transit.id!r}", words, now, again="is served")
+        elif watched.news is not None and not watched.broken:
+            news, watched.news = replace(watched.news, at=now), None
+        else:
+            return
+        log.warning("%s", news)
+        self.news.append(news)
+
+
+def _began_anew(counts: Sequence[Count], now: Sequence[tuple[str, int]]) -> bool:
+    """Whether other switches count, or a counter has begun anew, since the last look."""
+    if not counts:
+        return False
+    before = counts[-1][1]
+    names = [name for name, _ in before] != [name for name, _ in now]
+    return names or any(b < a for (_, a), (_, b) in zip(before, now, strict=True))
+
+
+def _after(was: KeptPromise, verdict: Verdict, at: float, seconds: float) -> KeptPromise:
+    """With some seconds more in the state of a verdict."""
+    name = f"{verdict.state}_s"
+    since = was.since if was.state == verdict.state else at
+    times = {name: getattr(was, name) + seconds}
+    return replace(
+        was, state=verdict.state, why=verdict.why, link=verdict.link, since=since, **times
+    )

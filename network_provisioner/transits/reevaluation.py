@@ -1,0 +1,281 @@
+"""Running transits whose paths got worse: moved, split, reduced or reported, as their templates'
+``triggers`` say (thesis, Figure 6), and back again.
+
+    verdicts on what arrived (promises), measurements of the path ─► worse than the trigger's limit
+    for its time, at two looks or measurements at least ─► its action
+
+Nobody is moved to and fro. A transit is left alone for :data:`PAUSE_S` after each action. The path
+that it left is avoided for :data:`HOLD_S`, and twice as long each time that it disappoints again;
+then the transit comes back to the path that it was granted, where that is better.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import format_rate
+from network_provisioner.selection.admission import Admission
+from network_provisioner.selection.promise import BROKEN, KEPT, LESS
+from network_provisioner.selection.push import Reroute
+from network_provisioner.selection.transit import Metric
+from network_provisioner.state import circuits
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.network_state import NetworkState
+from network_provisioner.templates.lookup import Templates, template_of
+from network_provisioner.templates.template import METRICS, Template, Trigger
+from network_provisioner.topology.link_failures import News
+from network_provisioner.transits.changes import Changes
+from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.promises import Promises
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 30.0  # a move costs a transfer a second or two
+HOLD_S = 60.0
+MOST_HOLD_S = 3600.0
+LOOKS = 2  # at least, before anybody believes what they say
+MORE = 1.25  # an avoided path is taken again for so much more than arrives here
+_AT_ONCE = 64  # transits at one look
+_SAME_S = 0.5  # two measurements are further apart
+
+Nodes = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Bad:
+    """A path that gave ``bps``, avoided for ``hold_s`` until a Unix second."""
+
+    until: float
+    hold_s: float
+    bps: float
+
+
+@dataclass(eq=False)
+class _Watched:
+    """A transit that was granted ``home``, and is on ``path`` since a Unix second. ``worse``: when
+    each metric was seen to be worse than it may be, as often in a row; ``acted_at``: when something
+    was last done about it; ``reported``: the metrics that nothing can be done about;
+    ``granted_bps``: its minimum before it was reduced, 0 for never."""
+
+    home: Nodes
+    path: Nodes
+    since: float
+    worse: dict[str, list[float]] = field(default_factory=dict)
+    bad: dict[Nodes, _Bad] = field(default_factory=dict)
+    acted_at: float = 0.0
+    reported: set[str] = field(default_factory=set)
+    granted_bps: float = 0.0
+
+
+@dataclass(eq=False)
+class Reevaluation:
+    """Not thread-safe: the broker's turn is around every call. ``report`` takes what nobody does
+    anything about."""
+
+    _state: NetworkState
+    _templates: Templates
+    _active: ActiveTransits
+    _admission: Admission
+    _lifecycle: Lifecycle
+    _changes: Changes
+    _promises: Promises
+    _report: Callable[[News], object]
+    _watched: dict[str, _Watched] = field(default_factory=dict)
+    _turns: deque[str] = field(default_factory=deque)
+
+    def follow(self, now: float) -> None:
+        """Look at the transits whose turn it is."""
+        live = {t.id: t for t in self._active.on_switches() if t.request.min_bps > 0}
+        for name in self._watched.keys() - live.keys():
+            del self._watched[name]
+            self._state.avoided.pop(name, None)
+        for name in live.keys() - self._watched.keys():
+            path = tuple(live[name].grant.path)
+            self._watched[name] = _Watched(path, path, now)
+            self._turns.append(name)
+        for _ in range(min(_AT_ONCE, len(self._turns))):
+            name = self._turns.popleft()
+            if name in live:
+                self._turns.append(name)
+                self._look(live[name], self._watched[name], now)
+
+    def _look(self, transit: Transit, watched: _Watched, now: float) -> None:
+        template = template_of(transit, self._templates)
+        if template is None or transit.grant.parts:
+            return
+        path = tuple(transit.grant.path)
+        if path != watched.path:
+            watched.path, watched.since, watched.worse = path, now, {}
+        due = list(self._due(transit, template, watched, now))
+        self._state.avoided[transit.id] = {p for p, bad in watched.bad.items() if now < bad.until}
+        if 0 <= now - watched.acted_at < PAUSE_S:
+            return
+        for metric, trigger, why in due:
+            self._act(transit, watched, metric, trigger, why, now)
+            return
+        if watched.home in watched.bad and now >= watched.bad[watched.home].until:
+            self._return(transit, template, watched, now)
+
+    # -- what is worse -------------------------------------------------------------------------
+
+    def _due(
+        self, transit: Transit, template: Template, watched: _Watched, now: float
+    ) -> Iterator[tuple[str, Trigger, str]]:
+        """The triggers that act now, and why."""
+        measured = self._measured(transit, watched.path)
+        for metric in METRICS:
+            trigger = template.trigger(metric)
+            if metric == "throughput":
+                at, worse, words = self._arrives(transit, trigger, now)
+            else:
+                at, worse, words = _beyond(metric, measured.get(metric), trigger, template, now)
+            if worse is None or at < watched.since:
+                continue
+            if not worse:
+                watched.worse.pop(metric, None)
+                watched.reported.discard(metric)
+                continue
+            looks = watched.worse.setdefault(metric, [])
+            if not looks or at - looks[-1] > _SAME_S:
+                looks.append(at)
+            if len(looks) >= LOOKS and now - looks[0] >= trigger.for_s:
+                yield metric, trigger, words
+
+    def _arrives(
+        self, transit: Transit, trigger: Trigger, now: float
+    ) -> tuple[float, bool | None, str]:
+        """Whether less arrives than it should, by the network's fault; None: nobody knows."""
+        verdict = self._promises.verdict(transit.id)
+        if verdict.state not in (BROKEN, KEPT, LESS):
+            return now, None, ""
+        limited = trigger.limit is None or verdict.arrived_bps < trigger.limit
+        return now, verdict.state == BROKEN and limited, verdict.why
+
+    def _measured(self, transit: Transit, path: Nodes) -> dict[str, Metric]:
+        try:
+            return dict(self._admission.measured(transit, path))
+        except InputError:  # the topology has it no more
+            return {}
+
+    # -- what is done --------------------------------------------------------------------------
+
+    def _act(
+        self, transit: Transit, watched: _Watched, metric: str, trigger: Trigger, why: str,
+        now: float,
+    ) -> None:  # fmt: skip
+        verdict = self._promises.verdict(transit.id)
+        arrived_bps = verdict.arrived_bps if verdict.state == BROKEN else transit.request.min_bps
+        path, done = watched.path, False
+        if trigger.action == "move":
+            done = self._move(transit, watched, verdict.link.split("-"), arrived_bps, why, now)
+        elif trigger.action == "split":
+            done = self._split(transit, verdict.link.split("-"), arrived_bps, why, now)
+        elif trigger.action == "reduce" and metric == "throughput":
+            done = self._reduce(transit, watched, arrived_bps, why, now)
+        if done or (trigger.action != "ignore" and metric not in watched.reported):
+            watched.acted_at = now
+        if done:
+            self._avoid(transit, watched, path, arrived_bps, now)
+        elif trigger.action != "ignore" and metric not in watched.reported:
+            watched.reported.add(metric)
+            news = News(f"transit {transit.id!r}", f"stays on its path: {why}", now)
+            log.warning("%s", news)
+            if not self._promises.is_reported(transit.id):
+                self._report(news)
+
+    def _avoid(
+        self, transit: Transit, watched: _Watched, path: Nodes, bps: float, now: float
+    ) -> None:
+        before = watched.bad.get(path)
+        hold_s = min(MOST_HOLD_S, 2 * before.hold_s) if before else HOLD_S
+        watched.bad[path] = _Bad(now + hold_s, hold_s, bps)
+        self._state.avoided.setdefault(transit.id, set()).add(path)
+
+    def _move(
+        self, transit: Transit, watched: _Watched, suspect: list[str], arrived_bps: float,
+        why: str, now: float,
+    ) -> bool:  # fmt: skip
+        """Away from the link that is to blame, else from the first that can be avoided."""
+        away = self._admission.separating(transit, suspect)
+        if away is None:
+            return False
+        together = [transit, *self._active.pairs.mates(transit)]
+        moves = self._admission.elsewhere(together, away, now)
+        own = next((move for move in moves if move.id == transit.id), None)
+        if own is None:
+            return False
+        bad = watched.bad.get(own.ways[0].path.nodes)
+        if bad is not None and now < bad.until and bad.bps < MORE * arrived_bps:
+            return False
+        self._lifecycle.move(moves, why, now, may_stay=True)
+        return tuple(transit.grant.path) != watched.path
+
+    def _split(
+        self, transit: Transit, suspect: list[str], arrived_bps: float, why: str, now: float
+    ) -> bool:
+        away = self._admission.separating(transit, suspect)
+        if away is None:
+            return False
+        ways = self._admission.divided(transit, {away: arrived_bps}, now)
+        if not ways:
+            return False
+        self._lifecycle.move([Reroute(transit.id, ways, away)], why, now, may_stay=True)
+        return bool(transit.grant.parts)
+
+    def _reduce(
+        self, transit: Transit, watched: _Watched, arrived_bps: float, why: str, now: float
+    ) -> bool:
+        watched.granted_bps = watched.granted_bps or transit.request.min_bps
+        return self._rate(transit, arrived_bps, why, now)
+
+    def _rate(self, transit: Transit, min_bps: float, why: str, now: float) -> bool:
+        try:
+            self._changes.rates(transit, min_bps, None, now, why)
+        except BrokerError as error:
+            log.info("transit %s keeps its rate: %s", transit.id, error)
+            return False
+        return True
+
+    def _return(self, transit: Transit, template: Template, watched: _Watched, now: float) -> None:
+        """To the path, and the rate, that it was granted, unless measurements of that path say that
+        it is as bad as before."""
+        watched.acted_at = now
+        known = self._measured(transit, watched.home)
+        limits = [(known.get(metric), template.trigger(metric)) for metric in METRICS[1:]]
+        if any(
+            metric is not None
+            and trigger.limit is not None
+            and metric.age_s <= PAUSE_S
+            and metric.value > trigger.limit
+            for metric, trigger in limits
+        ):
+            return
+        if watched.granted_bps > transit.request.min_bps:
+            why = f"{format_rate(watched.granted_bps)} are tried again"
+            self._rate(transit, watched.granted_bps, why, now)
+        if watched.path == watched.home:
+            return
+        verdict = self._promises.verdict(transit.id)
+        best = self._admission.better(transit, now)
+        if best is not None and best.path.nodes == watched.home:
+            if verdict.state == BROKEN:
+                self._avoid(transit, watched, watched.path, verdict.arrived_bps, now)
+            (way,) = circuits.ways(transit, self._state.topology)
+            move = Reroute(transit.id, (replace(way, path=best.path),), way.path.hops[0])
+            self._lifecycle.move([move], "the path it was granted is tried again", now, True)
+
+
+def _beyond(
+    name: str, metric: Metric | None, trigger: Trigger, template: Template, now: float
+) -> tuple[float, bool | None, str]:
+    """When a metric was measured, whether it is beyond its limit (None: nobody knows), and that in
+    words."""
+    if metric is None or trigger.limit is None or metric.age_s > template.max_age_s:
+        return now, None, ""
+    words = f"{name} is {metric.value:g}, at most {trigger.limit:g} allowed"
+    return now - metric.age_s, metric.value > trigger.limit, words

@@ -1,0 +1,125 @@
+"""Running transits whose paths got worse, by what arrives and by what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from promise_rig import MB, Day
+
+from network_provisioner.selection.transit import Metric
+from network_provisioner.topology.graph import Path as NetworkPath
+
+RATE = 15  # Mb/s: as much fits on the other path, too
+L2, L3 = ["mu", "s1", "s2", "tacc"], ["mu", "s1", "r1", "s2", "tacc"]
+
+
+def day(folder: Path, **template: Any) -> Day:
+    """With a default template that has these keys."""
+    body = {"qspec": {"min_throughput": "5 Mb/s", "max_loss": 0.01}, **template}
+    return Day(folder / "s", RATE, templates={"default": body})
+
+
+def test_a_broken_promise_moves_the_transit_and_it_comes_back(tmp_path: Path) -> None:
+    one = day(tmp_path)
+    one.seconds(12, RATE)
+    assert one.transit.grant.path == L2
+    one.seconds(15, 9)
+    assert one.transit.grant.path == L3 and "wants more" in one.transit.reason
+    assert [bool(news.at) for news in one.news] == [False, True]
+    one.seconds(50, RATE)
+    assert one.transit.grant.path == L3, "the path that it left is avoided"
+    one.seconds(30, RATE)
+    assert one.transit.grant.path == L2
+    one.seconds(60, RATE)
+    assert (one.transit.grant.path, one.transit.grant.moves) == (L2, 2)
+
+
+def test_a_path_that_disappoints_again_and_again_is_tried_ever_less(tmp_path: Path) -> None:
+    one, moves = day(tmp_path), []
+    for _ in range(1200):
+        one.seconds(1, 9 if one.transit.grant.path == L2 else RATE)
+        moves.append(one.transit.grant.moves)
+    assert one.transit.grant.path == L3
+    assert [moves[minute * 60] for minute in (1, 2, 5, 9, 19)] == [1, 3, 5, 7, 7]
+
+
+def test_where_both_paths_are_bad_nobody_runs_to_and_fro(tmp_path: Path) -> None:
+    one = day(tmp_path)
+    one.seconds(1000, 9)
+    assert one.transit.grant.moves <= 7
+
+
+def test_loss_that_two_measurements_agree_on_moves_a_transit(tmp_path: Path) -> None:
+    measured: dict[str, Metric] = {}
+    clock = {"at": 0.0}
+
+    def metrics_of(path: NetworkPath, user: str) -> dict[str, Metric]:
+        if list(path.nodes) != L2 or not measured:
+            return {}
+        age_s = one.rig.clock.now - clock["at"]
+        return {"loss": Metric(measured["loss"].value, "measured", age_s)}
+
+    one = Day(
+        tmp_path / "s",
+        RATE,
+        templates={"default": {"qspec": {"min_throughput": "5 Mb/s", "max_loss": 0.01}}},
+        metrics_of=metrics_of,
+    )
+    one.rig.let_pass(1)
+    measured["loss"], clock["at"] = Metric(0.02, "measured"), one.rig.clock.now
+    one.rig.let_pass(20)
+    assert one.transit.grant.path == L2, "one measurement"
+    clock["at"] = one.rig.clock.now
+    one.rig.let_pass(1)
+    assert one.transit.grant.path == L3 and "loss is 0.02" in one.transit.reason
+    clock["at"] = one.rig.clock.now + 65
+    one.rig.let_pass(70)
+    assert one.transit.grant.path == L3, "it is as bad as before"
+    measured["loss"], clock["at"] = Metric(0.0, "measured"), one.rig.clock.now
+    one.rig.let_pass(40)
+    assert one.transit.grant.path == L2
+
+
+@pytest.mark.parametrize("action", ["report", "ignore"])
+def test_what_a_template_only_reports_or_ignores_stays(tmp_path: Path, action: str) -> None:
+    one = day(tmp_path, triggers={"throughput": {"action": action}})
+    one.seconds(60, 9)
+    assert one.transit.grant.path == L2
+    assert [str(news).startswith("transit 'a' gets less") for news in one.news] == [True]
+
+
+def test_a_limit_of_its_own(tmp_path: Path) -> None:
+    one = day(tmp_path, triggers={"throughput": {"limit": "8 Mb/s"}})
+    one.seconds(30, 9)
+    assert one.transit.grant.path == L2
+    one.seconds(30, 7)
+    assert one.transit.grant.path == L3
+
+
+def test_a_rate_is_reduced_to_what_arrives_and_raised_again(tmp_path: Path) -> None:
+    one = day(tmp_path, triggers={"throughput": {"action": "reduce"}})
+    one.seconds(12, RATE)
+    one.seconds(20, 9)
+    assert one.transit.request.min_bps == pytest.approx(9 * MB, rel=0.2)
+    one.seconds(70, RATE)
+    assert one.transit.request.min_bps == RATE * MB
+
+
+def test_a_transit_is_split(tmp_path: Path) -> None:
+    one = day(tmp_path, paths=2, triggers={"throughput": {"action": "split"}})
+    one.seconds(12, RATE)
+    one.seconds(20, 9)
+    parts = {tuple(part.path): part.min_bps for part in one.transit.grant.parts}
+    assert sum(parts.values()) == RATE * MB and parts[tuple(L2)] <= 9.2 * MB
+    assert tuple(L3) in parts
+
+
+def test_without_another_path_it_stays_and_that_is_reported_once(tmp_path: Path) -> None:
+    one = day(tmp_path)
+    one.seconds(5, RATE)
+    one.controller.fail("s1", "r1", "port 11 of s1 is down")
+    one.seconds(120, 9)
+    assert one.transit.grant.path == L2
+    assert len(one.news) == 2  # and of the link
