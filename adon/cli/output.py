@@ -8,11 +8,12 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
-from adon.cli.terminal import fits, grid, print_paged, wrapped
+from adon.cli.terminal import Grid, fits, grid, print_paged, wrapped
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.suggestions import did_you_mean
@@ -126,6 +127,36 @@ def rendered(
     return table(columns, records) if text is None else text(table(columns, records))
 
 
+def rendered_pages(
+    args: argparse.Namespace,
+    columns: Sequence[Column],
+    pages: Iterable[Sequence[Record]],
+    *,
+    none: str = "",
+    below: Callable[[], Iterable[str]] = tuple,
+) -> Iterator[str]:
+    """What :func:`rendered` makes of all records, in parts, each as soon as its page is there;
+    ``below`` makes the lines below the table. The columns are those of the first page, and as wide
+    as it needs them. Raises InputError for a column that no record of it has."""
+    rest = iter(pages)
+    first = next(rest, ())
+    every: Iterable[Sequence[Record]] = chain([first], rest)
+    if args.columns:
+        columns, none, below = _chosen(columns, first, args.columns), "", tuple
+        keys = [column.key for column in columns]
+        every = ([{k: _value_or_none(r, k) for k in keys} for r in page] for page in every)
+    if args.json:
+        yield from _json_parts(every)
+    elif args.csv:
+        csv = (_csv(_split(columns), page, header=not n) for n, page in enumerate(every))
+        yield from filter(None, csv)
+    elif not first and none:
+        yield none
+    else:
+        yield from _table_parts(columns, every)
+        yield from below()
+
+
 def print_fields(
     args: argparse.Namespace,
     records: Record | Sequence[Record],
@@ -197,14 +228,35 @@ def _keys(record: Record, above: str = "") -> Iterator[str]:
             yield f"{above}{key}"
 
 
-def _csv(columns: Sequence[Column], records: Sequence[Record]) -> str:
+def _json_parts(pages: Iterable[Sequence[Record]]) -> Iterator[str]:
+    """One list, as :func:`json_text` has it."""
+    part = "["
+    for page in filter(None, pages):
+        yield part if part == "[" else f"{part},"
+        part = json_text(page)[len("[\n") : -len("\n]")]
+    yield from ("[]",) if part == "[" else (part, "]")
+
+
+def _table_parts(columns: Sequence[Column], pages: Iterable[Sequence[Record]]) -> Iterator[str]:
+    drawn = None
+    for page in pages:
+        rows = [[column.text(record) for column in columns] for record in page]
+        if drawn is None:
+            drawn = Grid([column.heading or column.key for column in columns], rows)
+            yield from drawn.head()
+        if rows:
+            yield "\n".join(drawn.lines(rows))
+
+
+def _csv(columns: Sequence[Column], records: Sequence[Record], header: bool = True) -> str:
     import csv
 
     from network_provisioner.base.cells import csv_cell
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.key for column in columns])
+    if header:
+        writer.writerow([column.key for column in columns])
     for record in records:
         writer.writerow([csv_cell(_raw(value_at(record, c.key))) for c in columns])
     return _visible(out.getvalue()).rstrip("\n")

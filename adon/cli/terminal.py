@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from network_provisioner.base.errors import printable
-from site_selector.explain.tables import table as plain_table
 
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 _BAR = 10
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
 _COLOURS = {
-    **dict.fromkeys(("failed", "expired", "missed", "stuck", "removed"), "red"),
-    **dict.fromkeys(("queued", "held", "installed", "best_effort"), "yellow"),
-    **dict.fromkeys(("active", "running", "done", "ready"), "green"),
+    **dict.fromkeys(("failed", "expired", "missed", "stuck", "removed"), _RED),
+    **dict.fromkeys(("queued", "held", "installed", "best_effort"), _YELLOW),
+    **dict.fromkeys(("active", "running", "done", "ready"), _GREEN),
 }
 
 
@@ -29,62 +29,77 @@ def line_width() -> int:
     return shutil.get_terminal_size(_WITHOUT).columns
 
 
-def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as in :mod:`site_selector.explain.tables`. On a terminal that is too narrow for it,
-    columns without a value are left out, and the longest texts are on a line below each row."""
-    if not sys.stdout.isatty():
-        return plain_table(head, rows)
-    beside, below = list(range(len(head))), list[int]()
-    if not _fit(head, rows, beside):
-        beside = [i for i in beside if i == 0 or any(row[i] != "-" for row in rows)]
-    texts = sorted(
-        (i for i in beside[1:] if head[i] and not head[i].endswith(">")),
-        key=lambda i: max(len(row[i]) for row in rows),
-    )
-    while texts and not _fit(head, rows, beside):
-        below.append(texts.pop())
-        beside.remove(below[-1])
-    lines = _drawn([head[i] for i in beside], [[row[i] for i in beside] for row in rows])
-    if not below or len(lines) != len(rows) + 1:
-        return "\n".join(lines)
-    shown = lines[:1]
-    for row, line in zip(rows, lines[1:], strict=True):
-        shown.append(line)
-        words = (f"{head[i]} {row[i]}" for i in sorted(below) if row[i] != "-")
-        if text := printable("  ".join(words)):
-            shown.append(wrapped(text, "  "))
-    return "\n".join(shown)
+class Grid:
+    """A table that is drawn in parts. The rows that it is made with say how wide its columns are.
+    On a terminal that is too narrow, columns without a value are left out, and the longest texts
+    are on a line below each row. A column whose name ends in ``>`` is set to the right."""
 
-
-def _fit(head: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> bool:
-    return fits(
-        plain_table([head[i] for i in columns], [[row[i] for i in columns] for row in rows])
-    )
-
-
-def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table; cells that do not fit are folded."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(
-        box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(head)
-    )
-    for name in head:
-        number = name.endswith(">")
-        shown.add_column(
-            Text(name.rstrip(">")),
-            justify="right" if number else "left",
-            no_wrap=number,
-            overflow="fold",
+    def __init__(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self._names = [name.rstrip(">") for name in head]
+        self._is_number = [name.endswith(">") for name in head]
+        self._is_terminal = sys.stdout.isatty()
+        self._is_coloured = (
+            self._is_terminal
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM", "dumb") != "dumb"
         )
-    for row in rows:
-        shown.add_row(*(Text(printable(cell), _COLOURS.get(cell, "")) for cell in row))
-    console = Console(file=io.StringIO(), force_terminal=True, width=line_width())
-    with console.capture() as captured:
-        console.print(shown)
-    return captured.get().rstrip("\n").splitlines()
+        self._widths = [
+            max(len(name), *(len(printable(row[i])) for row in rows), 0)
+            for i, name in enumerate(self._names)
+        ]
+        self._beside, self._below = list(range(len(head))), list[int]()
+        if self._is_terminal and not self._fits():
+            self._lay_out(rows)
+
+    def head(self) -> list[str]:
+        """Its first line; none on a terminal where no column has a name."""
+        if self._is_terminal and not any(self._names):
+            return []
+        return [self._line(self._names, lambda _: _BOLD)]
+
+    def lines(self, rows: Iterable[Sequence[str]]) -> Iterator[str]:
+        """The lines of some rows."""
+        for row in rows:
+            yield self._line(row, lambda cell: _COLOURS.get(cell, ""))
+            words = (f"{self._names[i]} {row[i]}" for i in self._below if row[i] != "-")
+            if text := printable("  ".join(words)):
+                yield wrapped(text, "  ")
+
+    def _fits(self) -> bool:
+        return sum(self._widths[i] + 2 for i in self._beside) - 2 <= line_width()
+
+    def _lay_out(self, rows: Sequence[Sequence[str]]) -> None:
+        first, *others = self._beside
+        self._beside = [first, *(i for i in others if any(row[i] != "-" for row in rows))]
+        named = [i for i in self._beside[1:] if self._names[i]]
+        # Numbers go last, of the texts the longest first.
+        named.sort(key=lambda i: (not self._is_number[i], self._widths[i]))
+        while named and not self._fits():
+            self._beside.remove(named[-1])
+            self._below.append(named.pop())
+        self._below.sort()
+
+    def _line(self, row: Sequence[str], style: Callable[[str], str]) -> str:
+        *before, last = self._beside
+        line = "".join(self._cell(i, row[i], style) + "  " for i in before)
+        text = self._cell(last, row[last], style)
+        if self._is_terminal and not self._fits():
+            indent = sum(self._widths[i] + 2 for i in before)
+            room = max(line_width() - indent, 1)
+            text = f"\n{' ' * indent}".join(textwrap.wrap(printable(row[last]), room) or [""])
+        return (line + text).rstrip()
+
+    def _cell(self, column: int, text: str, style: Callable[[str], str]) -> str:
+        text, width = printable(text), self._widths[column]
+        padded = text.rjust(width) if self._is_number[column] else text.ljust(width)
+        start = style(text) if self._is_coloured else ""
+        return f"{start}{padded}{_PLAIN}" if start else padded
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A whole table, see :class:`Grid`."""
+    drawn = Grid(head, rows)
+    return "\n".join([*drawn.head(), *drawn.lines(rows)])
 
 
 def bar(share: float) -> str:

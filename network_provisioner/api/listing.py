@@ -12,8 +12,8 @@ from network_provisioner.base.model import Transit, TransitState
 
 List = Callable[[int, str], list[Transit]]
 """The newest transits, at most so many, before the one with this id ("": of all), oldest first."""
-_LEAST = 1000  # transits that are read at a time where not all are taken
 _FAILED = frozenset({TransitState.FAILED, TransitState.EXPIRED})
+_LEAST = 1000  # transits that are read at a time where too few were taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +57,21 @@ def newest(
     listed: List,
     limit: int,
     only: Only,
-    before: str = "",
     shown: Callable[[list[Transit]], list[Transit]] = list,
+    before: str = "",
 ) -> list[Transit]:
     """The newest ``limit`` transits that are all of this, before the one with the id ``before``,
-    oldest first. ``shown`` is what the caller may read of some: a text is looked for in that alone.
-    Raises as ``listed``."""
-    look = limit if only == Only() else max(limit, _LEAST)
+    oldest first. ``shown`` is what the caller may read of some: a text is looked for in that
+    alone. Raises as ``listed``."""
+    look = limit
     taken: list[Transit] = []
     while True:
         found = listed(look, before)
-        fitting = [transit for transit in found if only.takes(transit)]
+        matching = [transit for transit in found if only.takes(transit)]
         if only.text is not None:
-            fitting = [one for one in shown(fitting) if only.text in _words(one).lower()]
-        taken = fitting + taken
+            matching = [one for one in shown(matching) if only.text in _words(one).lower()]
+        taken = matching + taken
         early = only.since is not None and found and found[0].request.requested_at < only.since
         if len(taken) >= limit or len(found) < look or early:
             return taken[-limit:]
-        before = found[0].id
+        before, look = found[0].id, max(limit, _LEAST)

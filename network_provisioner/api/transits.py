@@ -102,14 +102,16 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         page before it, pass the id of the first as ``before``; a page of fewer than ``limit`` is
         the last."""
         caller.need(May.READ)
-        only = Only(user, project, since, caller.users, site, text and text.lower(), failed)
+        only = Only(
+            user, project, since, caller.users, site, text.lower() if text else None, failed
+        )
         if before:
             await own(caller, May.READ, before)
 
         def listed() -> list[Transit]:
             every = partial(broker.list, state, workflow, ended=ended)
             shown = partial(discretion.transits, caller)
-            return shown(newest(every, limit, only, before, shown))
+            return shown(newest(every, limit, only, shown, before))
 
         return answers.transits(await turns.read(listed))
 

@@ -191,7 +191,7 @@ def test_the_newest_are_those_that_a_look_at_all_finds(
         assert newest(listed, limit, only) == expected
         last = len(everything) // 2
         earlier = [t for t in everything[:last] if only.takes(t)][-limit:]
-        assert newest(listed, limit, only, str(last) if last else "0") == earlier
+        assert newest(listed, limit, only, before=str(last) if last else "0") == earlier
 
 
 # -- metrics ---------------------------------------------------------------------------------
