@@ -50,6 +50,7 @@ const columns = [
 ];
 
 export const transfers = records({
+  changes: true,
   title: "Transfers",
   word: "transfer",
   order: "-requested",
