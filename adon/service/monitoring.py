@@ -106,15 +106,19 @@ def archive_part(around: PartContext) -> MonitoringPart:
     around.broker.other_problems.append(
         lambda: "the archive cannot be written" if archive.problem else ""
     )
+    store = around.store
+    changes = (lambda: store.changes) if store else int
     return MonitoringPart(
-        routers=archive_routers(archive, around.rules, clock),
+        routers=archive_routers(archive, around.rules, clock, changes),
         collectors=[ArchiveMetrics(archive, around.rules, clock)],
         services=[around.outbox, RetentionService(archive, retention, clock)],
     )
 
 
-def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[APIRouter]:
-    """The routes of the archive."""
+def archive_routers(
+    archive: Archive, rules: Rules, clock: Callable[[], float], changes: Callable[[], int] = int
+) -> list[APIRouter]:
+    """The routes of the archive. ``changes`` counts those of transits and documents."""
     from monitors.api import archive as measurements
     from monitors.api import knowledge, plans, streams
     from monitors.archive.feed import Feed
@@ -123,7 +127,7 @@ def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) 
         knowledge.router(archive, rules, clock),
         plans.router(archive, clock),
         measurements.router(archive, rules, clock),
-        streams.router(Feed(archive), rules),
+        streams.router(Feed(archive, changes), rules),
     ]
 
 
@@ -199,7 +203,7 @@ def dashboard_part(around: PartContext) -> MonitoringPart:
     return MonitoringPart(
         routers=[
             pages_router(),
-            router(around.broker, around.archive, around.rules, around.topology),
+            router(around.broker, around.archive, around.rules, around.topology, around.clock),
         ],
         services=sampled,
         pages=PATHS,

@@ -63,9 +63,13 @@ def router(seen: Visible) -> APIRouter:
         state: State | None = None,
         since: Annotated[float, Query(ge=0, le=MOST, description="Unix seconds")] = 0.0,
         roots: bool = False,
+        text: Annotated[
+            str | None, Query(max_length=200, description="part of name, id, user or directory")
+        ] = None,
         limit: Limit = 1000,
     ) -> Response:
         """All workflows that the caller may see, the one that changed last first."""
+        words = (text or "").lower()
         overviews = [
             known.as_dict()
             for known in seen.all(caller).values()
@@ -73,6 +77,7 @@ def router(seen: Visible) -> APIRouter:
             and (state is None or known.is_in(state))
             and known.at >= since
             and not (roots and known.parent)
+            and words in f"{known.name} {known.id} {known.user} {known.submit_dir}".lower()
         ]
         return answers.answer(overviews[:limit])
 
