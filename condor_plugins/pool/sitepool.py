@@ -179,7 +179,6 @@ def summarise(
         site_past = past.get(site, _Past())
         held = site_past.held or elapsed.get(site, [])
         running, waiting = wanted.at(site, share)
-        demand = {**running, **waiting}  # who wants any
         out[site] = SitePool(
             site,
             at,
@@ -195,7 +194,7 @@ def summarise(
             before=None
             if jobs is None or not user
             else starts_before(submitter, row.get("slots", 0), running, waiting, priority or {}),
-            share=min(0.5, share_of(submitter, demand, priority or {})) if user else 0.5,
+            share=min(0.5, share_of(submitter, waiting, priority or {})) if user else 0.5,
             claim_s=claim_s,
             run_s=fmean(held) if held else None,
             start_s=_lower_quartile(site_past.waited),
