@@ -49,7 +49,7 @@ class AdonPlugin:
     def handle_event(self, _event: str, values: Mapping[str, Any]) -> None:
         """Have the event's workflow read now: the kernel does not report what other machines write
         to a network file system."""
-        self._follower.look(values["xwf__id"])
+        self._follower.observe(values["xwf__id"])
 
     def tick(self) -> None:
         """Nothing: the follower has its own clock."""

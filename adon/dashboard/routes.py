@@ -29,8 +29,8 @@ from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.listing import Only, newest
+from network_provisioner.api.redaction import Redaction
 from network_provisioner.api.shapes import MOST, Answer, Text
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
@@ -146,7 +146,7 @@ def router(
 ) -> APIRouter:
     """The routes. ``clock`` gives Unix seconds."""
     routes = APIRouter(tags=["dashboard"])
-    discretion = Discretion(broker)
+    redaction = Redaction(broker)
 
     @routes.get("/v1/decisions", response_model=DecisionsAnswer)
     def get_decisions(
@@ -169,7 +169,7 @@ def router(
         words = text.lower() if text else ""
         if kind in (None, "transit"):
             only = Only(since=since, users=caller.users, text=words or None)
-            shown = partial(discretion.transits, caller)
+            shown = partial(redaction.transits, caller)
             every = partial(broker.list, None, workflow)
             taken = shown(newest(every, limit, only, shown))
             listed += map(decisions.of_transit, taken)

@@ -27,7 +27,7 @@ from statistics import median
 from monitors.base.estimates import Estimate
 from network_provisioner.templates.template import RSpec
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
-from site_selector.estimates.plans import beside
+from site_selector.estimates.plans import with_plans
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
     Network,
@@ -110,7 +110,7 @@ def estimate_world(
         waits,
     )
     totals = {site: workers_now(here).value for site, here in (live.pool or {}).items()}
-    return beside(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
+    return with_plans(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
 
 
 def _waits(

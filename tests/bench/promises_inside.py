@@ -151,7 +151,7 @@ def broken(network: Network, folder: Path) -> None:
                 started, repairs = time.monotonic(), _repairs(promised)
                 told_s = None
                 while told_s is None and time.monotonic() - started < 3 * WATCH_S:
-                    promised.look()
+                    promised.observe()
                     if promised.kept.state == BROKEN or _repairs(promised) > repairs:
                         told_s = time.monotonic() - started
                 kept = promised.kept
@@ -194,10 +194,10 @@ def accused(network: Network, folder: Path) -> None:
 def _watch(promised: Promised, name: str, receiver: Running, sender: Running) -> None:
     with receiver, sender:
         for _ in range(6):  # what came before is forgotten
-            promised.look()
+            promised.observe()
         states = []
         for _ in range(round(WATCH_S)):
-            promised.look()
+            promised.observe()
             states.append(promised.kept.state)
         say("slow", sender=name, states={s: states.count(s) for s in set(states)},
             why=promised.kept.why)  # fmt: skip
@@ -243,7 +243,7 @@ def _transfer(
         started = time.monotonic()
         due = started + 5.0
         while sender.process.poll() is None:
-            promised.look()
+            promised.observe()
             retransmitted = max(retransmitted, _retransmitted())
             if stages and time.monotonic() >= due:
                 stage, due = stages.pop(0), time.monotonic() + STAGE_S
