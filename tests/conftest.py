@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 SEARCHES = bool(os.environ.get("ADON_SEARCH"))
 settings.register_profile(
     "adon",
-    max_examples=200 if SEARCHES else 50,
+    max_examples=200 if SEARCHES else 30,
     deadline=None,
     derandomize=not SEARCHES,
     suppress_health_check=[HealthCheck.too_slow],
