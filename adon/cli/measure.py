@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
+from adon.cli.live import watch
 from adon.cli.options import answered, answered_records, bad_answer, client, tool_options
 from adon.cli.output import for_programs, print_fields, print_json, print_records
 from adon.cli.parsing import (
@@ -137,7 +138,7 @@ def _data(
     }  # fmt: skip
 
 
-@NOUN.verb("list", add_broker, add_output)
+@NOUN.verb("list", add_broker, add_output, watch)
 def _list(args: argparse.Namespace) -> int:
     """List regular measurements.
 
@@ -165,6 +166,7 @@ def _list(args: argparse.Namespace) -> int:
     option("--around", "time to show before and after now", "TIME", default="10 min"),
     add_broker,
     add_output,
+    watch,
 )
 def _schedule(args: argparse.Namespace) -> int:
     """Show recent and coming runs.
@@ -196,7 +198,7 @@ def _schedule(args: argparse.Namespace) -> int:
     )
 
 
-@NOUN.verb("agents", add_broker, add_output)
+@NOUN.verb("agents", add_broker, add_output, watch)
 def _agents(args: argparse.Namespace) -> int:
     """List the agents.
 

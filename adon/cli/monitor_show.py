@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.archive import open_archive
+from adon.cli.live import watch
 from adon.cli.options import moment_of
 from adon.cli.output import Column, note, print_fields, print_records
 from adon.cli.parsing import (
@@ -79,6 +80,7 @@ _DISKS = (
     limit(_MOST, 1000),
     *SOURCE,
     add_output,
+    watch,
 )
 def _list(args: argparse.Namespace) -> int:
     """List workflows, the latest change first.
@@ -121,6 +123,7 @@ def _list(args: argparse.Namespace) -> int:
     option("--history", "show its last N changes, too", "N", whole(0, 10_000), default=0),
     *SOURCE,
     add_output,
+    watch,
 )
 def _status(args: argparse.Namespace) -> int:
     """Show the status of a workflow, of its sub-workflows, and the total.

@@ -37,8 +37,8 @@ def list_columns(now: float, names: int = _WIDEST, ids: Callable[[str], str] = s
         Column("totals.percent_done", "%done>", "{:.1f}".format),
         Column("totals.done", "done>", lambda *of: "/".join(map(str, of)), ("totals.total",)),
         Column("totals.fail", "failed>", lambda failed: str(failed or "-")),
-        Column("user", "user", lambda user: _short(user, names) or "-"),
-        Column("name", "name", lambda name: _short(name, names)),
+        Column("user", "user", lambda user: shortened(user, names) or "-"),
+        Column("name", "name", lambda name: shortened(name, names)),
         Column("at", "changed>", lambda at: _ago(at, now)),
         Column("id", "id", ids),
     ]
@@ -52,7 +52,7 @@ def list_text(rows: Sequence[Row], now: float) -> str:
         ids = dict(zip(whole, _beginnings(whole), strict=True)).__getitem__
         shown = table(list_columns(now, ids=ids), rows)
         excess = max(map(len, shown.splitlines())) - line_width()
-        names = max(len(_short(row["name"])) for row in rows)
+        names = max(len(shortened(row["name"])) for row in rows)
         if 0 < excess <= names - _NARROWEST:  # else nothing is gained by it
             shown = table(list_columns(now, names - excess, ids), rows)
     return "\n".join([shown, *_stuck(rows)])
@@ -67,7 +67,7 @@ def _beginnings(ids: Sequence[str]) -> list[str]:
     return list(ids)
 
 
-def _short(name: str, widest: int = _WIDEST) -> str:
+def shortened(name: str, widest: int = _WIDEST) -> str:
     """A name as it fits into a column: one that is very long would move all others' off a screen.
     The id says which workflow it is."""
     shown = printable(name)

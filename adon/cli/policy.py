@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from adon.cli.live import watch
 from adon.cli.options import answered_records, bad_answer, client, instant_of, moment_of
 from adon.cli.output import Column
 from adon.cli.parsing import (
@@ -90,7 +91,7 @@ def _add_terms(parser: CommandParser) -> None:
         add_to(parser)  # fmt: skip
 
 
-@NOUN.verb("list", flag("--all", "include ended policies"), add_broker, add_output)
+@NOUN.verb("list", flag("--all", "include ended policies"), add_broker, add_output, watch)
 def _list(args: argparse.Namespace) -> int:
     """List running and scheduled policies, with --all also ended ones."""
     none = "no policies" if args.all else "no policy runs or will"

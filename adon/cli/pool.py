@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli import pool_run
 from adon.cli.archive import open_archive, utc
+from adon.cli.live import watch
 from adon.cli.options import above_0, credentials
 from adon.cli.output import (
     Column,
@@ -145,7 +146,7 @@ def _broker(config: Config) -> BrokerClient:
     return BrokerClient(config.broker_url, _BROKER_S, config.broker.token or token, tls)
 
 
-@NOUN.verb("show", _CONFIG, add_output)
+@NOUN.verb("show", _CONFIG, add_output, watch)
 def _show(args: argparse.Namespace) -> int:
     """Show the machines that ADON started for the pool, and the leases of slots.
 
@@ -207,6 +208,7 @@ def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
     option("--dag", "only this workflow, by its DAGMan's cluster id", "CLUSTER", whole(0, _MOST)),
     option("--patience", "ignore jobs that have been idle for less", "TIME", default="20 s"),
     add_output,
+    watch,
 )
 def _waiting(args: argparse.Namespace) -> int:
     """List jobs that no slot fits, and held jobs, with the reasons.

@@ -6,6 +6,7 @@ import argparse
 import os
 import resource
 
+from adon.cli.live import watch
 from adon.cli.options import answered_records, client
 from adon.cli.output import Column
 from adon.cli.parsing import Noun, add_broker, add_output, log_as, logging_options, option
@@ -70,7 +71,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-@NOUN.verb("list", add_broker, add_output)
+@NOUN.verb("list", add_broker, add_output, watch)
 def _list(args: argparse.Namespace) -> int:
     """List the network's relays, whether they are ready, and what they carry.
 

@@ -24,9 +24,14 @@ _COLOURS = {
 }
 
 
+def screen_size() -> os.terminal_size:
+    """Columns and lines of the terminal; 80 and 24 where the output goes elsewhere."""
+    return shutil.get_terminal_size(_WITHOUT)
+
+
 def line_width() -> int:
-    """How many letters a line of the terminal has; 80 where the output goes elsewhere."""
-    return shutil.get_terminal_size(_WITHOUT).columns
+    """How many letters a line of the terminal has."""
+    return screen_size().columns
 
 
 class Grid:
@@ -126,7 +131,7 @@ def print_paged(parts: Iterable[str]) -> None:
     parts = iter(parts)
     if pager := _pager():
         first: list[str] = []
-        room = shutil.get_terminal_size(_WITHOUT).lines - 1  # one for the prompt
+        room = screen_size().lines - 1  # one for the prompt
         for part in parts:
             first.append(part)
             room -= part.count("\n") + 1

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from adon.cli.live import watch
 from adon.cli.options import bad_answer, client, instant_of
 from adon.cli.output import Column, duration, print_fields, print_records, rendered
 from adon.cli.parsing import (
@@ -105,6 +106,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_plot(show, "draw it in this HTML file")
     add_broker(show)
     add_output(show)
+    watch(show)
     drain = add_command(verbs, "drain", _DRAIN, _drain, _DRAIN_MORE)
     drain.add_argument(
         "element", nargs="?", metavar="ELEMENT", help="a switch, or a link such as s1-s2"

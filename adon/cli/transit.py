@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from adon.cli.live import watch
 from adon.cli.options import (
     above_0,
     answered,
@@ -239,6 +240,7 @@ def _print_one(args: argparse.Namespace, transit: Transit) -> int:
     limit(100_000),
     add_broker,
     add_output,
+    watch,
 )
 def _list(args: argparse.Namespace) -> int:
     """List transits that hold bandwidth or wait, newest first.

@@ -126,7 +126,8 @@ def test_a_command_imports_no_other() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = done.stdout.splitlines()[-1].split()
     assert {*names} == {
-        f"adon.cli.{n}" for n in ("main", "options", "output", "parsing", "terminal", "transit")
+        f"adon.cli.{n}"
+        for n in ("live", "main", "options", "output", "parsing", "terminal", "transit")
     }
 
 

@@ -101,7 +101,16 @@ LIKE = {
 NO_RECORDS = {
     *("init", "install pegasus", "install condor", "site replicas", "monitor report"),
     *("topology export", "archive export", "broker openapi", "broker alerts", "broker clear"),
-    *("completion", "dashboard", "watch", "monitor run", "pool run", "agent run", "relay run"),
+    *(
+        "completion",
+        "dashboard",
+        "top",
+        "watch",
+        "monitor run",
+        "pool run",
+        "agent run",
+        "relay run",
+    ),
 }
 BY_NAME = ("state show", "site show")  # JSON has records by name, in objects
 VARY = ("agent probe", "doctor")  # each time other values

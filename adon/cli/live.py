@@ -1,0 +1,79 @@
+"""Screens that are drawn again and again: ``--watch`` and ``adon top``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable
+from time import sleep
+from typing import Any
+
+from adon.cli.options import above_0
+from adon.cli.parsing import Run, option
+from adon.cli.terminal import screen_size
+from network_provisioner.base.errors import AdonError, printable
+from network_provisioner.base.units import parse_duration
+
+_EVERY = "2 s"
+
+
+class _Captured(io.StringIO):
+    """Takes what is printed for the terminal."""
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def watch(parser: Any) -> None:
+    """``--watch [TIME]`` of a command that prints a list or a status."""
+    run: Run = parser.get_default("run")
+    meaning = "show it again every so often, until Ctrl-C (without TIME: 2 s)"
+    option("--watch", meaning, "TIME", nargs="?", const=_EVERY)(parser)
+    parser.set_defaults(run=lambda args: _watched(args, run) if args.watch else run(args))
+
+
+def _watched(args: argparse.Namespace, run: Run) -> int:
+    os.environ["PAGER"] = ""
+
+    def draw() -> str:
+        with contextlib.redirect_stdout(_Captured()) as shown:
+            run(args)
+        return shown.getvalue().rstrip("\n")
+
+    return draw_again(draw, args.watch, "--watch")
+
+
+def draw_again(draw: Callable[[], str], every: str, option: str) -> int:
+    """Show what ``draw`` makes again and again, on a screen of its own where there is one; exit
+    code 0 at Ctrl-C. What fails after the first time is shown too, and tried again. Raises
+    InputError for a period that is none, AdonError where the first time fails."""
+    every_s = above_0(parse_duration, every, option)
+    assert every_s is not None
+    text = draw()
+    with contextlib.suppress(KeyboardInterrupt):
+        if not sys.stdout.isatty():
+            while True:
+                print(text, flush=True)
+                sleep(every_s)
+                text = _drawn(draw)
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(screen=True, auto_refresh=False, console=Console()) as screen:
+            while True:
+                lines = text.splitlines()[: screen_size().lines]
+                screen.update(Text.from_ansi("\n".join(lines)), refresh=True)
+                sleep(every_s)
+                text = _drawn(draw)
+    return 0
+
+
+def _drawn(draw: Callable[[], str]) -> str:
+    try:
+        return draw()
+    except AdonError as error:
+        return f"adon: {printable(str(error))}"
