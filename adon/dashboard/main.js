@@ -14,6 +14,7 @@ import { submitted, typed } from "./form.js";
 import { accounts } from "./accounts.js";
 import { agents } from "./agents.js";
 import { decisions } from "./decisions.js";
+import { begin, finish, logins } from "./login.js";
 import { measurements } from "./measurements.js";
 import { network } from "./network.js";
 import { pairs } from "./pairs.js";
@@ -47,6 +48,7 @@ const QUICK_MS = 150; // after a change, for more of them that come together
 const BETWEEN_MS = [1000, 3000]; // of two changes that are loaded, at least and at most
 const DRAW_MS = 150; // many changes in a short time are drawn together
 const byId = (id) => document.getElementById(id);
+let failed = ""; // why a login did
 let caller = null; // who asks, as the broker knows it
 let shown = null; // {page, parameters, state, stop, …} of the page that is shown
 
@@ -313,15 +315,31 @@ function viewed(context) {
   }
 }
 
+async function offerLogins() {
+  const offered = await logins().catch(() => []);
+  become(
+    byId("logins"),
+    offered.map((offer) => {
+      const words = `Log in with ${new URL(offer.issuer).hostname}`;
+      const button = el("button", { type: "button", class: "main", "data-key": offer.issuer }, words);
+      button.addEventListener("click", () => begin(offer));
+      return button;
+    }),
+  );
+}
+
 function askToken(why) {
   const dialog = byId("ask");
-  byId("ask-why").textContent = why;
+  offerLogins();
+  byId("forget").hidden = !token();
+  byId("ask-why").textContent = failed ? `The login failed: ${failed}` : why;
   byId("key").hidden = false;
   if (!dialog.open) dialog.showModal();
   byId("token").focus();
 }
 
 function again() {
+  failed = "";
   caller = null;
   if (shown) shown.stop.abort();
   shown = null;
@@ -335,6 +353,10 @@ const own = {
   },
   key: () => askToken("Another token, or none where the broker knows you by your certificate."),
   cancel: () => byId("ask").close(),
+  forget() {
+    setToken("");
+    again();
+  },
 };
 
 function act(event) {
@@ -377,4 +399,6 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) shown.line.abort();
   else listen(shown, true);
 });
+failed = await finish();
 open();
+if (failed) askToken("");

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from adon.service import measuring, notices
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from monitors.archive.archive import Archive
     from monitors.rules import Rules
+    from network_provisioner.access import Keyring
+    from network_provisioner.api.federation import Issuers
+    from network_provisioner.api.login import BrowserLogins
     from network_provisioner.base.model import Transit
 
 _log = logging.getLogger(__name__)
@@ -189,9 +192,23 @@ def perfsonar_part(around: PartContext) -> MonitoringPart:
     )
 
 
+@lru_cache(1)
+def _logins(federation: Issuers) -> BrowserLogins:
+    from network_provisioner.api.login import BrowserLogins
+
+    return BrowserLogins(federation.issuers, federation)
+
+
+def logins_of(keyring: Keyring) -> BrowserLogins | None:
+    """Those that adon.yml names now, None where it names no issuer."""
+    federation: Any = keyring.federation
+    return None if federation is None else _logins(federation)
+
+
 def dashboard_part(around: PartContext) -> MonitoringPart:
     """The dashboard: its pages, the routes that are its own, and the size of the pool over time.
     Where adon.yml names no pool, none is sampled. Raises InputError."""
+    from adon.dashboard.login import login_router
     from adon.dashboard.routes import PATHS, pages_router, router
     from adon.service.poolsize import PoolSize, ResidentPool
 
@@ -202,6 +219,7 @@ def dashboard_part(around: PartContext) -> MonitoringPart:
     )
     return MonitoringPart(
         routers=[
+            login_router(partial(logins_of, around.keyring)),
             pages_router(),
             router(around.broker, around.archive, around.rules, around.topology, around.clock),
         ],
