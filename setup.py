@@ -133,6 +133,7 @@ setup(
         "prometheus_client>=0.20",  # /metrics in the format that Prometheus scrapes
         "psycopg[binary]>=3.2",  # PostgreSQL, where several brokers share their state
         "rich>=13",  # tables and progress on a terminal
+        "shtab>=1.7",  # completion in bash, zsh and tcsh
         "requests>=2.31",  # REST controllers (OpenDaylight) and the command line client
         "htcondor>=25.0",  # htcondor2 bindings: pool state, DAG submission, job logs
         "psutil>=6.0",  # how busy an agent's host is
@@ -167,5 +168,8 @@ setup(
             "types-requests",
         ],
     },
-    entry_points={"console_scripts": ["adon = adon.cli.main:main"]},
+    entry_points={
+        "console_scripts": ["adon = adon.cli.main:main"],
+        "pegasus.monitord.plugins": ["adon = pegasus_hooks.monitord:AdonPlugin"],  # Pegasus 6
+    },
 )

@@ -6,32 +6,34 @@ is counted by :mod:`condor_plugins.pool.sitepool`.
 
 from __future__ import annotations
 
+import getpass
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 import classad2
 import htcondor2
 
-from condor_plugins.pool.sitepool import SitePool, summarise
+from condor_plugins.pool.sitepool import CLAIM_S, SitePool, summarise
 from condor_plugins.pool.sites import Ad
 from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
-    "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",
-    "TotalSlotMemory", "IsDataSlot", "Offline", "PegasusSite", "AdonSite",
-    "AdonIoWaitSustainedFraction", "AdonMetricsAt", "DetectedCpus", "Mips",
+    "Name", "Machine", "MyAddress", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus",
+    "Memory", "TotalSlotMemory", "IsDataSlot", "Offline", "PegasusSite", "AdonSite",
+    "AdonIoWaitSustainedFraction", "AdonMetricsAt", "DetectedCpus", "Mips", "TotalLoadAvg",
+    "TotalCondorLoadAvg",
 )  # fmt: skip
 JOB_ATTRIBUTES = (
     "ClusterId", "ProcId", "JobStatus", "JobUniverse", "AdonSite", "pegasus_site", "Requirements",
-    "JobCurrentStartDate", "pegasus_wf_xformation", "RequestMemory",
+    "JobCurrentStartDate", "pegasus_wf_xformation", "RequestMemory", "User", "AccountingGroup",
 )  # fmt: skip
 ENDED_ATTRIBUTES = (
     *JOB_ATTRIBUTES, "QDate", "JobStartDate", "RemoteWallClockTime", "CompletionDate", "ExitCode",
-    "User", "Cmd", "EnteredCurrentStatus", "LastRemoteHost", "LastPublicClaimId",
+    "Cmd", "EnteredCurrentStatus", "LastRemoteHost", "LastPublicClaimId",
 )  # fmt: skip
 _IN_QUEUE = "JobStatus == 1 || JobStatus == 2"  # idle or running
 # Jobs looked back at, of each schedd: enough for a mean, read in a fraction of a second.
@@ -51,6 +53,14 @@ class PoolState(Protocol):
 
     def ended(self) -> Sequence[Ad]:
         """Ads of jobs that ended lately, at least with :data:`ENDED_ATTRIBUTES`."""
+        ...
+
+    def priorities(self) -> Mapping[str, float]:
+        """The effective priority of each submitter, none where nobody tells."""
+        ...
+
+    def claim_s(self) -> float:
+        """For how many seconds a user who has jobs keeps a slot; less than 0: for ever."""
         ...
 
 
@@ -98,6 +108,25 @@ class HTCondorPool:
             ads.extend(defined(past))
         return ads
 
+    def claim_s(self) -> float:
+        """For how many seconds a user who has jobs keeps a slot (CLAIM_WORKLIFE), as configured
+        here; less than 0: for ever."""
+        return float(htcondor2.param.get("CLAIM_WORKLIFE", CLAIM_S))
+
+    def priorities(self) -> Mapping[str, float]:
+        """The effective priority of each submitter (``condor_userprio``), without the domain; none
+        where the negotiator does not tell."""
+        try:
+            where = self._open().locate(htcondor2.DaemonType.Negotiator)
+            ads = defined(htcondor2.Negotiator(where).getPriorities())
+        except (htcondor2.HTCondorException, OSError, RuntimeError):
+            return {}
+        return {
+            str(ad["Name"]).partition("@")[0]: float(ad["Priority"])
+            for ad in ads
+            if "Name" in ad and isinstance(ad.get("Priority"), int | float)
+        }
+
     def _open(self) -> htcondor2.Collector:
         return htcondor2.Collector(self._collector) if self._collector else htcondor2.Collector()
 
@@ -108,15 +137,17 @@ def defined(ads: Iterable[classad2.ClassAd]) -> list[Ad]:
     return [{k: v for k, v in ad.items() if not isinstance(v, classad2.Value)} for ad in ads]
 
 
-def read(pool: PoolState, now: float | None = None) -> dict[str, SitePool]:
-    """What every site of the pool has now. Raises AdonError where the collector cannot be asked; of
-    a pool whose schedds cannot, the slots."""
+def read(pool: PoolState, now: float | None = None, user: str = "") -> dict[str, SitePool]:
+    """What every site of the pool has now, for jobs of ``user``. Raises AdonError where the
+    collector cannot be asked; of a pool whose schedds cannot, the slots."""
     slots = pool.slots()
     jobs, ended = None, list[Ad]()
     with suppress(AdonError):
         jobs = pool.jobs()
         ended += pool.ended()
-    return summarise(slots, jobs, time.time() if now is None else now, ended)
+    at = time.time() if now is None else now
+    priority = pool.priorities() if user else None
+    return summarise(slots, jobs, at, ended, user, priority, pool.claim_s())
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -124,7 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
     collector, as JSON by site. One line on standard error and exit 1 where it does not answer."""
     given = sys.argv[1:] if words is None else list(words)
     try:
-        pool = read(HTCondorPool(*given[:1]))
+        pool = read(HTCondorPool(*given[:1]), user=getpass.getuser())
     except AdonError as error:
         print(error, file=sys.stderr)
         return 1

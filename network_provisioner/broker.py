@@ -416,10 +416,10 @@ class Broker(Queries):
             self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)
 
-    def stirs(self) -> bool:
+    def has_news(self) -> bool:
         """Whether links have failed, or work again, or an agent of relays is lost, since the last
         turn: then a sweep is due. Waits for nobody."""
-        return self.links_changed() or self.relaying.stirs()
+        return self.links_changed() or self.relaying.has_news()
 
     def _done(self, transit: Transit, now: float) -> Transit:
         """The transit as it is once the switches know of it."""

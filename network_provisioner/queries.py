@@ -58,7 +58,7 @@ class Queries:
     _ledger: Ledger
     _active: ActiveTransits
     _repository: Repository
-    _failing_list: tuple[str | None, str | None, int] | None = None
+    _failing_list: tuple[str | None, str | None, int, str, bool] | None = None
     """What was asked for by the last list that failed."""
     _desired: DesiredState
     _failures: LinkFailures
@@ -72,10 +72,19 @@ class Queries:
         return self._as_now(_known(transit_id, self._repository.find(transit_id)))
 
     def list(
-        self, state: str | None = None, workflow: str | None = None, limit: int = 10_000
+        self,
+        state: str | None = None,
+        workflow: str | None = None,
+        limit: int = 10_000,
+        before: str = "",
+        ended: bool = True,
     ) -> list[Transit]:
-        """The newest ``limit`` transits in a state, of a workflow (None: any), oldest first."""
-        self._failing_list = asked = state, workflow, limit
+        """The newest ``limit`` transits in a state, of a workflow (None: any), before the one with
+        the id ``before`` ("": of all), without those that have ``ended`` or with them, oldest
+        first. Raises BrokerError ``unknown_transit``, StoreError."""
+        if before:
+            _known(before, self._repository.find(before))
+        self._failing_list = asked = state, workflow, limit, before, ended
         found = self._store.find(*asked)
         self._failing_list = None
         return [self._as_now(transit) for transit in found]
@@ -132,7 +141,7 @@ class Queries:
 
     def links_changed(self) -> bool:
         """Whether links have failed, or work again, since the last turn. Waits for nobody."""
-        return self._failures.stirs()
+        return self._failures.has_news()
 
     def health(self) -> dict[str, Any]:
         """Whether the service works: its controller, and how many transits live and wait."""

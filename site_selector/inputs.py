@@ -17,6 +17,7 @@ from statistics import median
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import format_size
+from network_provisioner.templates.template import RSpec, Template
 from site_selector.catalogs.documents import read_document, uncollected
 from site_selector.catalogs.entries import (
     SUBMIT_SITE,
@@ -64,7 +65,7 @@ class Inputs:
     ``estimated``: inputs whose size nobody tells, and how it was estimated. ``notes``: what a user
     should know of the files, a line each. ``by_level``: jobs start in Pegasus's own order, for no
     priority can be handed over. ``for_all_jobs``: the priority that properties give jobs without
-    one. ``cleanup`` is Pegasus's.
+    one. ``cleanup`` is Pegasus's. ``rspec``: what the workflow's template allows of compute.
     """
 
     workflow: Workflow
@@ -80,6 +81,33 @@ class Inputs:
     by_level: bool = False
     for_all_jobs: Profiles = field(default_factory=dict)
     cleanup: str = CLEANS[0]
+    rspec: RSpec = field(default_factory=RSpec)
+
+    def within(self, template: Template) -> Inputs:
+        """With what a template allows of compute: its sites for jobs that may run there, and a note
+        of those that may not."""
+        allowed = template.rspec.sites
+        candidates = {
+            job: tuple([site for site in sites if site in allowed]) or sites
+            for job, sites in self.candidates.items()
+        }
+        if not allowed or candidates == self.candidates:
+            return replace(self, rspec=template.rspec)
+        elsewhere = sum(set(sites).isdisjoint(allowed) for sites in candidates.values())
+        note = f"template {template.name!r} has jobs run at {', '.join(allowed)} alone"
+        if elsewhere:
+            note += f"; {elsewhere} of {len(candidates)} cannot run there, and stay where they can"
+        configurations = {
+            job: tuple([self.configuration(job, site) for site in sites])
+            for job, sites in candidates.items()
+        }
+        return replace(
+            self,
+            candidates=candidates,
+            configurations=configurations if self.configurations else {},
+            notes=(*self.notes, note),
+            rspec=template.rspec,
+        )
 
     def configuration(self, job: str, site: str) -> str:
         """The data configuration of a job at one of its candidates, "" elsewhere."""

@@ -189,8 +189,15 @@ class MemoryStore:
     def active(self) -> list[Transit]:
         return [t.copy() for t in self.rows.values() if t.state in ACTIVE]
 
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        assert state is workflow is None
+    def find(
+        self,
+        state: str | None,
+        workflow: str | None,
+        limit: int,
+        before: str = "",
+        ended: bool = True,
+    ) -> list[Transit]:
+        assert state is workflow is None and not before and ended
         return [t.copy() for t in list(self.rows.values())[-limit:]]
 
 

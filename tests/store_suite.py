@@ -105,6 +105,11 @@ class Model:
                 ]
                 assert store.find(state, workflow, 99) == matching
                 assert store.find(state, workflow, 2) == matching[-2:]
+                live = [t for t in matching if t.state in ACTIVE]
+                assert store.find(state, workflow, 99, ended=False) == live
+                for place, transit in enumerate(everything):
+                    earlier = [t for t in everything[:place] if t in matching]
+                    assert store.find(state, workflow, 2, before=transit.id) == earlier[-2:]
             if state is not None:
                 assert list(store.each(state)) == [t for t in everything if str(t.state) == state]
         assert list(store.each()) == everything

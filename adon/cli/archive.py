@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.options import moment_of
-from adon.cli.output import Column, duration, print_json, print_records
+from adon.cli.output import Column, duration, print_fields, print_json, print_records
 from adon.cli.parsing import (
     ARCHIVE,
     DRY_RUN,
@@ -18,7 +18,6 @@ from adon.cli.parsing import (
     UNTIL,
     CommandParser,
     Noun,
-    add_json,
     add_output,
     config,
     limit,
@@ -137,7 +136,7 @@ _six = "{:.6g}".format
     _SUBJECT,
     option("--at", "estimate as of this time (default: now)", "TIME"),
     ARCHIVE,
-    add_json,
+    add_output,
 )
 def _estimate(args: argparse.Namespace) -> int:
     """Estimate a value from the archive, with spread, age and source.
@@ -152,6 +151,8 @@ def _estimate(args: argparse.Namespace) -> int:
 
     Exit codes: 0 there is an estimate; 1 there is none; 2 bad input.
     """
+    from monitors.api.archive_shapes import shown_estimate
+
     moment = _moment(args.at, "--at")
     now = time.time() if moment is None else moment  # 0 is a moment, too
     with open_archive(args.archive) as archive:
@@ -159,17 +160,12 @@ def _estimate(args: argparse.Namespace) -> int:
     if estimate is None:
         print(printable(f"nothing is known of {args.what} of {args.subject}"))
         return 1
-    if args.json:
-        from monitors.api.archive_shapes import shown_estimate
-
-        print_json(shown_estimate(metric, subject, estimate, now))
-        return 0
-    print(
+    text = (
         f"{estimate.value:.6g} {estimate.unit} ± {estimate.spread:.3g}, from {estimate.count} of "
         f"{metric} of {subject}, the newest {duration(estimate.age_s(now))} old, "
         f"by {estimate.source}"
     )
-    return 0
+    return print_fields(args, shown_estimate(metric, subject, estimate, now), lambda: text)
 
 
 def _known(
@@ -268,7 +264,7 @@ def open_archive(place: str) -> Archive:
     return Archive(place, read_only=True)
 
 
-@NOUN.verb("retain", config("adon.yml with monitoring.retention"), DRY_RUN)
+@NOUN.verb("retain", config("adon.yml with monitoring.retention"), DRY_RUN, add_output)
 def _retain(args: argparse.Namespace) -> int:
     """Apply monitoring.retention of adon.yml now: roll up and remove older measurements.
 
@@ -288,24 +284,25 @@ def _retain(args: argparse.Namespace) -> int:
     where = config.broker.archive
     open_archive(where).close()
     if retention == Retention():
-        print(f"{args.config} has no monitoring.retention: everything is kept")
-        return 0
+        text = f"{args.config} has no monitoring.retention: everything is kept"
+        return print_fields(args, [], lambda: text)
     with Archive(where) as archive:
         if args.dry_run:
             counts = due(archive, retention, time.time())
-            for metric, count in counts.items():
-                print(f"{metric}: {count} measurements")
-            print(f"in all {sum(counts.values())} would go; nothing was done")
-            return 0
+            lines = [f"{metric}: {count} measurements" for metric, count in counts.items()]
+            lines.append(f"in all {sum(counts.values())} would go; nothing was done")
+            records = [{"metric": metric, "count": count} for metric, count in counts.items()]
+            return print_fields(args, records, lambda: "\n".join(lines))
         done = retain(archive, retention, time.time())
-    print(f"took {done.removed} measurements away, made {done.made} roll-ups")
-    return 0
+    text = f"removed {done.removed} measurements, made {done.made} roll-ups"
+    return print_fields(args, {"removed": done.removed, "rollups": done.made}, lambda: text)
 
 
 @NOUN.verb(
     "copy",
     option("source", "file or postgresql:// URL", "FROM"),
     option("target", "the same; empty, or created if missing", "TO"),
+    add_output,
 )
 def _copy(args: argparse.Namespace) -> int:
     """Copy an archive to another one, which must be empty.
@@ -322,5 +319,4 @@ def _copy(args: argparse.Namespace) -> int:
     check_state(args.target)
     with open_archive(args.source) as source, Archive(args.target) as target:
         count = copy_archive(source, target)
-    print(f"copied {count} measurements")
-    return 0
+    return print_fields(args, {"measurements": count}, lambda: f"copied {count} measurements")

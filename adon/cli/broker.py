@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from adon.cli.output import print_json
+from adon.cli.output import print_fields, print_json
 from adon.cli.parsing import (
     Noun,
     Nouns,
     add_handler,
-    add_json,
+    add_output,
     config,
     log_as,
     logging_options,
@@ -76,7 +76,7 @@ def _clear(args: argparse.Namespace) -> int:
         "-o/--output", "file for the token, readable by its owner only (default: print it)",
         "FILE", Path,
     ),
-    add_json,
+    add_output,
 )  # fmt: skip
 def _new_token(args: argparse.Namespace) -> int:
     """Create a token and its entry for adon.yml.
@@ -107,14 +107,13 @@ def _new_token(args: argparse.Namespace) -> int:
     read(TokenConfig, entry, "token")
     if args.output is not None:
         _write_secret(args.output, token)
-    if args.json:
-        print_json({"entry": entry, **({} if args.output else {"token": token})})
-        return 0
-    if args.output is None:
-        print(f"token, shown this once: {token}\n")
     line = yaml.safe_dump([entry], sort_keys=False, default_flow_style=True, width=1000).strip()
-    print(f"for adon.yml:\n\nsecurity:\n  tokens:\n    - {line[1:-1]}")
-    return 0
+    text = f"for adon.yml:\n\nsecurity:\n  tokens:\n    - {line[1:-1]}"
+    record: dict[str, Any] = {"entry": entry}
+    if args.output is None:
+        record["token"] = token
+        text = f"token, shown this once: {token}\n\n{text}"
+    return print_fields(args, record, lambda: text)
 
 
 def _write_secret(file: Path, text: str) -> None:

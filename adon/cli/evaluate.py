@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import grid, progress
-from adon.cli.parsing import one_of, option, whole
+from adon.cli.output import Column, print_fields, print_records, progress
+from adon.cli.parsing import add_output, one_of, option, whole
+from adon.cli.terminal import grid
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ OPTIONS = (
         default=len(os.sched_getaffinity(0)),
     ),
     option("--save", "write everything as JSON", "FILE", Path),
+    add_output,
 )  # fmt: skip
 
 
@@ -110,10 +112,14 @@ def _compare(args: argparse.Namespace) -> int:
     rows = [report.Row(traces[i], k, tuple(by_case[i, k])) for i, k in sorted(by_case)]
     names = [line.rpartition("/")[2] for line in skipped]
     everything = report.as_dict(rows, platforms, setting, names)
-    _print(everything["summary"], everything["forecasts"])
     if args.save is not None:
         _write(args.save, everything)
-    return 0
+    return print_fields(
+        args,
+        _records(everything["summary"]),
+        lambda: _text(everything["summary"], everything["forecasts"]),
+        everything,
+    )
 
 
 def _search(args: argparse.Namespace) -> int:
@@ -126,37 +132,67 @@ def _search(args: argparse.Namespace) -> int:
         work = [(seed, args.adversary, args.staging) for seed in seeds]
         judged = each(work, _hunt, args.jobs, done)
     judged.sort(key=lambda case: -case.ratio)
-    head = ("adon ÷ best built-in>", "adon>", "best built-in>", "which", "tasks>", "sites>")
-    rows = []
+    records = []
     for case in judged:
         rival, least = adversary.rival(case)
         puzzle = case.puzzle
-        counts = (str(len(puzzle.runtime_s)), str(len(puzzle.platform.sites)))
-        ours = case.makespan_s["adon"]
-        rows.append((f"{case.ratio:.3f}", f"{ours:.1f} s", f"{least:.1f} s", rival, *counts))
-    print(f"The worst of each search, makespans by the simulator\n{grid(head, rows)}")
+        records.append(
+            {
+                "ratio": case.ratio,
+                "adon_s": case.makespan_s["adon"],
+                "best_s": least,
+                "best": rival,
+                "tasks": len(puzzle.runtime_s),
+                "sites": len(puzzle.platform.sites),
+            }
+        )
+    everything = adversary.as_dict(judged, args.seed, args.adversary, args.staging)
     if args.save is not None:
-        _write(args.save, adversary.as_dict(judged, args.seed, args.adversary, args.staging))
-    return 0
+        _write(args.save, everything)
+    return print_records(
+        args,
+        (
+            Column("ratio", "adon ÷ best built-in>", "{:.3f}".format),
+            Column("adon_s", "adon>", "{:.1f} s".format),
+            Column("best_s", "best built-in>", "{:.1f} s".format),
+            Column("best", "which"),
+            Column("tasks", "tasks>"),
+            Column("sites", "sites>"),
+        ),
+        records,
+        document=everything,
+        text=lambda shown: f"The worst of each search, makespans by the simulator\n{shown}",
+    )
 
 
-def _print(summary: dict[str, Any], forecasts: dict[str, Any]) -> None:
+def _records(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"regime": regime, "reference": reference, "family": family, "policy": policy, **row}
+        for regime, references in summary.items()
+        for reference, families in references.items()
+        for family, policies in families.items()
+        for policy, row in policies.items()
+    ]
+
+
+def _text(summary: dict[str, Any], forecasts: dict[str, Any]) -> str:
     from site_selector.evaluation import report
 
-    print(
+    lines = [
         "Makespans as ratios, geometric mean and worst; 1 is best. All jobs start by urgency; as "
         "run, ADON's\nstart by the priorities it hands over, the others' by level and as they come."
-    )
-    for regime, lines in report.tables(summary):
+    ]
+    for regime, rows in report.tables(summary):
         worst = summary[regime]["best_known"][report.OVERALL]["adon"]
-        print(f"\n{regime}\n{grid(report.HEAD, lines)}")
-        print(f"adon's worst: {worst['worst']:.3f} for {worst['worst_case']}")
+        lines.append(f"\n{regime}\n{grid(report.HEAD, rows)}")
+        lines.append(f"adon's worst: {worst['worst']:.3f} for {worst['worst_case']}")
         if regime in forecasts:
             forecast = forecasts[regime]
-            print(
+            lines.append(
                 f"adon's forecasts: true ÷ shown {forecast['true_of_shown']:.3f}, "
                 f"{100 * forecast['in_range']:.0f} % within the range"
             )
+    return "\n".join(lines)
 
 
 def _work(case: Case) -> list[Outcome]:

@@ -23,7 +23,7 @@ from network_provisioner.base.errors import AdonError, BrokerError
 NOUNS = (
     "doctor", "init", "site", "plan", "monitor", "broker", "topology", "transit", "template",
     "policy", "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive",
-    "measure", "transfer", "relay",
+    "measure", "transfer", "relay", "completion",
 )  # fmt: skip
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\

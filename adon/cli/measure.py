@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
 from adon.cli.options import answered, answered_records, bad_answer, client, tool_options
-from adon.cli.output import print_json, print_records
+from adon.cli.output import for_programs, print_fields, print_json, print_records
 from adon.cli.parsing import (
     SETTINGS,
     CommandParser,
     Noun,
     add_broker,
-    add_json,
     add_output,
     config,
     flag,
@@ -226,7 +225,7 @@ def _agents(args: argparse.Namespace) -> int:
     option("--within", "deadline, from now; at most 1 h", "TIME", default="10 min"),
     flag("--no-wait", "print the time of the run, and do not wait for it"),
     add_broker,
-    add_json,
+    add_output,
 )
 def _run(args: argparse.Namespace) -> int:
     """Measure now: run a task once more, or a measurement without a task.
@@ -257,9 +256,8 @@ def _run(args: argparse.Namespace) -> int:
         planned = text.planned(run, time.time())
         key, until = str(run["id"]), float(run["until"])
     if args.no_wait:
-        print_json(run) if args.json else print(planned)
-        return 0
-    if not args.json:
+        return print_fields(args, run, lambda: planned)
+    if not for_programs(args):
         print(planned, flush=True)
     while run["state"] == "planned" and time.time() < until + _GRACE_S:
         time.sleep(_LOOK_S)
@@ -340,7 +338,7 @@ def _add(args: argparse.Namespace) -> int:
     )
 
 
-@NOUN.verb("delete", _NAME, add_broker, add_json)
+@NOUN.verb("delete", _NAME, add_broker, add_output)
 def _delete(args: argparse.Namespace) -> int:
     """Delete a regular measurement. Its results stay in the archive.
 
@@ -352,11 +350,7 @@ def _delete(args: argparse.Namespace) -> int:
     broker = client(args)
     with _named(broker, args.name):
         task = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
-    if args.json:
-        print_json(task)
-    else:
-        print(f"{args.name} is measured no longer")
-    return 0
+    return answered(args, "task", task, lambda: f"{args.name} is measured no longer")
 
 
 @NOUN.verb(
@@ -366,7 +360,7 @@ def _delete(args: argparse.Namespace) -> int:
     option("--metric", "metric", "METRIC", default="rtt"),
     config("read this adon.yml instead of asking the broker", None),
     add_broker,
-    add_json,
+    add_output,
 )
 def _who(args: argparse.Namespace) -> int:
     """Show who may start measurements between two sites, and who may see the results.
@@ -392,12 +386,11 @@ def _who(args: argparse.Namespace) -> int:
             keys = access["keys"]
     else:
         keys = _configured(args)
-    if args.json:
-        print_json({"from": args.source, "to": args.to, "metric": args.metric, "keys": keys})
-        return 0
+    document = {"from": args.source, "to": args.to, "metric": args.metric, "keys": keys}
     with bad_answer(args, "list of keys"):
-        print(text.who(keys, args.source, args.to, args.metric))
-    return 0
+        return print_fields(
+            args, keys, lambda: text.who(keys, args.source, args.to, args.metric), document
+        )
 
 
 def _configured(args: argparse.Namespace) -> Any:

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import Column, bar, duration, grid, table
+from adon.cli.output import Column, duration, table
+from adon.cli.terminal import bar, grid
 from network_provisioner.base.errors import printable
 from network_provisioner.base.units import format_rate
 

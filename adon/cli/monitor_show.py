@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.archive import open_archive
 from adon.cli.options import moment_of
-from adon.cli.output import Column, bar, note, print_json, print_records
+from adon.cli.output import Column, note, print_fields, print_records
 from adon.cli.parsing import (
     ARCHIVE,
     BROKER,
     SINCE,
     TOKEN_FILE,
     Noun,
-    add_json,
     add_output,
     asked_broker,
     config,
@@ -31,6 +30,7 @@ from adon.cli.parsing import (
     page_file,
     whole,
 )
+from adon.cli.terminal import bar
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.units import format_rate
 
@@ -148,7 +148,7 @@ def _status(args: argparse.Namespace) -> int:
     return print_records(args, text.STATUS, rows, document=overview, text=lambda _: shown)
 
 
-@NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without sub-workflows"), *SOURCE, add_json)
+@NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without sub-workflows"), *SOURCE, add_output)
 def _show(args: argparse.Namespace) -> int:
     """Analyse a workflow: run times, waits, transfers, retries and failures.
 
@@ -175,11 +175,12 @@ def _show(args: argparse.Namespace) -> int:
         if len(analysis["workflows"]) > 1:
             ids = {*analysis["workflows"]} - {key}
             inner = [row for row in source.workflows(limit=_MOST) if row["id"] in ids]
-    if args.json:
-        held = [job for row in (workflow, *inner) for job in row.get("held", ())]
-        print_json(analysis | {"held": held, "reason": workflow.get("reason", "")})
-    else:
-        print(text.analysis_text(workflow, analysis, inner, time.time()))
+    held = [job for row in (workflow, *inner) for job in row.get("held", ())]
+    print_fields(
+        args,
+        analysis | {"held": held, "reason": workflow.get("reason", "")},
+        lambda: text.analysis_text(workflow, analysis, inner, time.time()),
+    )
     return 0
 
 
@@ -318,12 +319,10 @@ def _anomalies(args: argparse.Namespace) -> int:
     with open_archive(args.archive) as archive:
         if args.explain:
             explained = _explained(archive, args, now)
-            if args.json:
-                print_json({"series": [_limits_json(*series) for series in explained]})
-            else:
-                shown = "\n\n".join(_limits_text(*series) for series in explained)
-                print(shown or _lacking(archive, args.metric) or _UNWATCHED)
-            return 0
+            records = [_limits_json(*series) for series in explained]
+            shown = "\n\n".join(_limits_text(*series) for series in explained)
+            text = shown or _lacking(archive, args.metric) or _UNWATCHED
+            return print_fields(args, records, lambda: text, {"series": records})
         anomalies = _found(archive, args, since)
         why = "" if anomalies else _lacking(archive, args.metric)
     records = [asdict(series) for series in anomalies]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from adon.cli.output import Column, duration, fits, fitted, line_width, table, wrapped
+from adon.cli.output import Column, duration, fitted, table
 from adon.cli.output import Record as Row
+from adon.cli.terminal import fits, line_width, wrapped
 from monitors.workflows.logs.kickstart import NOT_STARTED
 from monitors.workflows.logs.status import for_people
 from network_provisioner.base.errors import printable

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import Column, Record, note, print_json, rendered
+from adon.cli.output import Column, Record, fields_rendered, note, rendered
+from adon.cli.terminal import print_paged
 from network_provisioner.base.database_url import place
 from network_provisioner.base.errors import InputError, printable_values
 from network_provisioner.base.units import parse_duration
@@ -129,14 +130,12 @@ def bad_answer(args: argparse.Namespace, what: str) -> AbstractContextManager[No
 
 
 def answered(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:
-    """Print what a broker answered, as JSON or as ``text`` says it; exit code 0. Raises BrokerError
-    where the answer is no ``what``."""
-    if args.json:
-        print_json(value)
-        return 0
+    """Print the record or records that a broker answered, see
+    :func:`adon.cli.output.print_fields`; exit code 0. Raises InputError, and BrokerError where the
+    answer is no ``what``."""
     with bad_answer(args, what):
-        words = text()
-    print(words)
+        words = fields_rendered(args, value, text)
+    print_paged([words])
     return 0
 
 
@@ -151,7 +150,7 @@ def answered_records(
     Raises InputError, and BrokerError where the answer is no ``what``."""
     with bad_answer(args, what):
         words = rendered(args, columns, records, **around)
-    print(words)
+    print_paged([words])
     return 0
 
 

@@ -6,14 +6,14 @@ import argparse
 import io
 import json
 import re
-import shutil
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
+from adon.cli.terminal import Grid, fits, grid, print_paged, wrapped
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.suggestions import did_you_mean
@@ -22,12 +22,8 @@ from site_selector.explain.tables import table as plain_table
 
 # Control characters, and those that turn the direction of what follows; no line breaks.
 _OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_WORD = 9  # letters: the longest state
-_WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
-
 _FEW_MINUTES_S = 600
 Record = Mapping[str, Any]
-_BAR = 10
 _LINES = 10  # where there is no terminal: about as many in all
 
 
@@ -131,11 +127,74 @@ def rendered(
     return table(columns, records) if text is None else text(table(columns, records))
 
 
+def rendered_pages(
+    args: argparse.Namespace,
+    columns: Sequence[Column],
+    pages: Iterable[Sequence[Record]],
+    *,
+    none: str = "",
+    below: Callable[[], Iterable[str]] = tuple,
+) -> Iterator[str]:
+    """What :func:`rendered` makes of all records, in parts, each as soon as its page is there;
+    ``below`` makes the lines below the table. The columns are those of the first page, and as wide
+    as it needs them. Raises InputError for a column that no record of it has."""
+    rest = iter(pages)
+    first = next(rest, ())
+    every: Iterable[Sequence[Record]] = chain([first], rest)
+    if args.columns:
+        columns, none, below = _chosen(columns, first, args.columns), "", tuple
+        keys = [column.key for column in columns]
+        every = ([{k: _value_or_none(r, k) for k in keys} for r in page] for page in every)
+    if args.json:
+        yield from _json_parts(every)
+    elif args.csv:
+        csv = (_csv(_split(columns), page, header=not n) for n, page in enumerate(every))
+        yield from filter(None, csv)
+    elif not first and none:
+        yield none
+    else:
+        yield from _table_parts(columns, every)
+        yield from below()
+
+
+def print_fields(
+    args: argparse.Namespace,
+    records: Record | Sequence[Record],
+    text: Callable[[], str],
+    document: Any = ...,
+) -> int:
+    """Print what is no table for people but ``text``: for programs, a column for each field of the
+    record or records; exit code 0. Raises InputError for a column that no record has."""
+    print_paged([fields_rendered(args, records, text, document)])
+    return 0
+
+
+def fields_rendered(
+    args: argparse.Namespace,
+    records: Record | Sequence[Record],
+    text: Callable[[], str],
+    document: Any = ...,
+) -> str:
+    """What :func:`print_fields` prints."""
+    if not (args.json or args.csv or args.columns):
+        return text()
+    document = records if document is ... else document
+    records = [records] if isinstance(records, Mapping) else records
+    keys = dict.fromkeys(key for record in records for key in record)
+    whole = [{key: record.get(key) for key in keys} for record in records]
+    return rendered(args, [Column(key) for key in keys], whole, document=document)
+
+
+def for_programs(args: argparse.Namespace) -> bool:
+    """Whether a program reads what the command prints, which has nothing else then."""
+    return bool(args.json or args.csv or args.columns)
+
+
 def print_records(
     args: argparse.Namespace, columns: Sequence[Column], records: Sequence[Record], **around: Any
 ) -> int:
     """Print them as :func:`rendered` has them; exit code 0. Raises InputError."""
-    print(rendered(args, columns, records, **around))
+    print_paged([rendered(args, columns, records, **around)])
     return 0
 
 
@@ -169,14 +228,35 @@ def _keys(record: Record, above: str = "") -> Iterator[str]:
             yield f"{above}{key}"
 
 
-def _csv(columns: Sequence[Column], records: Sequence[Record]) -> str:
+def _json_parts(pages: Iterable[Sequence[Record]]) -> Iterator[str]:
+    """One list, as :func:`json_text` has it."""
+    part = "["
+    for page in filter(None, pages):
+        yield part if part == "[" else f"{part},"
+        part = json_text(page)[len("[\n") : -len("\n]")]
+    yield from ("[]",) if part == "[" else (part, "]")
+
+
+def _table_parts(columns: Sequence[Column], pages: Iterable[Sequence[Record]]) -> Iterator[str]:
+    drawn = None
+    for page in pages:
+        rows = [[column.text(record) for column in columns] for record in page]
+        if drawn is None:
+            drawn = Grid([column.heading or column.key for column in columns], rows)
+            yield from drawn.head()
+        if rows:
+            yield "\n".join(drawn.lines(rows))
+
+
+def _csv(columns: Sequence[Column], records: Sequence[Record], header: bool = True) -> str:
     import csv
 
-    from network_provisioner.base.cells import csv_cell
+    from network_provisioner.base.csv_cells import csv_cell
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.key for column in columns])
+    if header:
+        writer.writerow([column.key for column in columns])
     for record in records:
         writer.writerow([csv_cell(_raw(value_at(record, c.key))) for c in columns])
     return _visible(out.getvalue()).rstrip("\n")
@@ -211,60 +291,10 @@ def note(message: str) -> None:
     print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)
 
 
-def line_width() -> int:
-    """How many letters a line of the terminal has; 80 where the output goes elsewhere."""
-    return shutil.get_terminal_size(_WITHOUT).columns
-
-
 def table(columns: Sequence[Column], records: Sequence[Record]) -> str:
     """A line for each record; on a terminal no line is wider than that."""
     head = [column.heading or column.key for column in columns]
     return grid(head, [[column.text(record) for column in columns] for record in records])
-
-
-def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same of text, as in :mod:`site_selector.explain.tables`."""
-    if not sys.stdout.isatty():
-        return plain_table(head, rows)
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(
-        box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(head)
-    )
-    for i, name in enumerate(head):
-        number = name.endswith(">")
-        # Where there is no room long names are folded, not numbers and words.
-        whole = number or all(len(row[i]) <= _WORD for row in rows)
-        shown.add_column(
-            Text(name.rstrip(">")),
-            justify="right" if number else "left",
-            no_wrap=whole,
-            overflow="fold",
-        )
-    for row in rows:
-        shown.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(file=io.StringIO(), force_terminal=True, width=line_width())
-    with console.capture() as captured:
-        console.print(shown)
-    return captured.get().rstrip("\n")
-
-
-def bar(share: float) -> str:
-    """A tenth for each mark; one for the least that there is."""
-    marks = min(_BAR, max(round(share * _BAR), 1 if share > 0 else 0))
-    return f"{'#' * marks:.<{_BAR}} {100 * share:3.0f} %"
-
-
-def fits(text: str) -> bool:
-    """Whether all lines fit into the terminal."""
-    return max(map(len, text.splitlines()), default=0) <= line_width()
-
-
-def wrapped(line: str) -> str:
-    """A line of words, on several lines of the terminal where it is too long for one."""
-    return textwrap.fill(line, line_width(), subsequent_indent="    ", break_on_hyphens=False)
 
 
 def fitted(

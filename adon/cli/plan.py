@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.options import OUTPUT_SITE, estimated_world, placed, placement_inputs
-from adon.cli.output import note, print_json
-from adon.cli.parsing import Nouns, add_handler, add_inputs, add_json, option, whole
+from adon.cli.output import note, print_fields
+from adon.cli.parsing import Nouns, add_handler, add_inputs, add_output, option, whole
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
+    from adon.planning.placement import PlacedWorkflow
     from site_selector.inputs import Inputs
     from site_selector.mapping.placement import Mapping
     from site_selector.replicas.order import Paths
@@ -33,7 +34,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
             whole(1, 86_400),
         ),
         option("--mapping", "a saved mapping (default: map now)", "FILE", Path),
-        add_json,
+        add_output,
     )  # fmt: skip
 
 
@@ -48,13 +49,14 @@ def _run(args: argparse.Namespace) -> int:
       adon plan workflow.yml --hooks hooks.json            {"broker": "http://127.0.0.1:8470"}
       adon plan workflow.yml --mapping mapping.json        what 'adon site map --save' wrote
     """
+    from adon.planning.placement import leave_plan
     from adon.planning.planner import plan_workflow
     from pegasus_hooks.planner.model import Options
     from site_selector.explain.text import summary_text
 
     if args.hooks is not None:
         _check_hooks(args.hooks)
-    inputs, mapping, paths = _mapped(args)
+    inputs, mapping, paths, placement = _mapped(args)
     planned = plan_workflow(
         inputs,
         placement_inputs(args).sources(),
@@ -64,24 +66,24 @@ def _run(args: argparse.Namespace) -> int:
         args.hooks,
         Options(defer_s=args.defer, paths=paths),
     )
-    if args.json:
-        print_json(
-            {
-                "planner": planned.planner,
-                "submit_dir": str(planned.submit_dir),
-                "dag": str(planned.dag),
-                "wf_uuid": planned.wf_uuid,
-                "hooks": None if args.hooks is None else str(args.hooks),
-            }
-        )
-        return 0
-    print(summary_text(mapping))
-    print(planned.output)
-    if args.hooks is None:
-        print("without hooks: no paths are asked for, and no transfers are recorded")
-    print(f"to follow it: adon monitor run {planned.submit_dir}")
-    print(planned.submit_dir)
-    return 0
+    if placement is not None and args.config is not None:
+        leave_plan(args.config, planned.submit_dir, placement)
+    record = {
+        "planner": planned.planner,
+        "submit_dir": str(planned.submit_dir),
+        "dag": str(planned.dag),
+        "wf_uuid": planned.wf_uuid,
+        "hooks": None if args.hooks is None else str(args.hooks),
+    }
+    hooks = "without hooks: no paths are asked for, and no transfers are recorded"
+    lines = (
+        summary_text(mapping),
+        planned.output,
+        *([hooks] if args.hooks is None else ()),
+        f"to follow it: adon monitor run {planned.submit_dir}",
+        str(planned.submit_dir),
+    )
+    return print_fields(args, record, lambda: "\n".join(lines))
 
 
 def _check_hooks(file: Path) -> None:
@@ -96,12 +98,15 @@ def _check_hooks(file: Path) -> None:
         raise InputError(f"{file}: {error}") from None
 
 
-def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping, Paths]:
+def _mapped(
+    args: argparse.Namespace,
+) -> tuple[Inputs, Mapping, Paths, PlacedWorkflow | None]:
+    """And what was placed now, None where the mapping is a saved one."""
     from adon.planning.placement import saved
 
     if args.mapping is None:
         placement = placed(args)
-        return placement.inputs, placement.mapping, placement.world.paths
+        return placement.inputs, placement.mapping, placement.world.paths, placement
     inputs, mapping = saved(args.mapping, placement_inputs(args), note)
     several = any(len(places) > 1 for places in inputs.places.values())
-    return inputs, mapping, estimated_world(args).paths if several else {}
+    return inputs, mapping, estimated_world(args).paths if several else {}, None

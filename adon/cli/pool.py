@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any
 from adon.cli import pool_run
 from adon.cli.archive import open_archive, utc
 from adon.cli.options import above_0, credentials
-from adon.cli.output import Column, duration, note, print_json, print_records, table, wrapped
-from adon.cli.parsing import Noun, add_json, add_output, config, limit, option, whole
+from adon.cli.output import (
+    Column,
+    duration,
+    note,
+    print_fields,
+    print_records,
+    table,
+)
+from adon.cli.parsing import Noun, add_output, config, limit, option, whole
+from adon.cli.terminal import wrapped
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.units import parse_duration
 
@@ -47,7 +55,7 @@ _NAME = option("name", "name of the lease", "NAME")
     option("--bytes", "bytes that the jobs read in total", "N", whole(0, 10**18), default=0),
     option("--lease", "duration, such as 90min (default: from adon.yml)", "TIME"),
     _CONFIG,
-    add_json,
+    add_output,
 )
 def _enlarge(args: argparse.Namespace) -> int:
     """Lease room in the pool for a number of jobs at once.
@@ -68,7 +76,7 @@ def _enlarge(args: argparse.Namespace) -> int:
     return _record(args, config, lease, f"leased for {duration(lease_s)}")
 
 
-@NOUN.verb("shrink", _NAME, _CONFIG, add_json)
+@NOUN.verb("shrink", _NAME, _CONFIG, add_output)
 def _shrink(args: argparse.Namespace) -> int:
     """End a lease. Running jobs may finish.
 
@@ -107,14 +115,11 @@ def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -
     except AdonError as error:
         note(f"not recorded: {error}")
         return 1
-    if args.json:
-        print_json({"lease": lease.as_dict(), "recorded": where})
-        return 0
     slots = f"{lease.slots} {'slot' if lease.slots == 1 else 'slots'} " if lease.slots else ""
-    print(f"{lease.name}: {slots}{what}, recorded in {where}")
+    text = f"{lease.name}: {slots}{what}, recorded in {where}"
     if adon_is_at_work(config.expansion.directory) is False:
-        print("no 'adon pool run' is at work on this machine")
-    return 0
+        text += "\nno 'adon pool run' is at work on this machine"
+    return print_fields(args, {"lease": lease.as_dict(), "recorded": where}, lambda: text)
 
 
 def record(config: Config, measurement: Measurement) -> str:
@@ -232,7 +237,7 @@ NOUN.verb("run", *pool_run.OPTIONS)(pool_run.run)
     "explain",
     config("adon.yml that names broker and archive"),
     limit(1000, 10),
-    add_json,
+    add_output,
 )
 def _explain(args: argparse.Namespace) -> int:
     """Explain why machines were started or removed, or were not; the newest decision comes last.
@@ -246,16 +251,16 @@ def _explain(args: argparse.Namespace) -> int:
     from adon.config.adon_yml import load_config
 
     decisions = _decisions(load_config(args.config), args.limit)
-    if args.json:
-        print_json({"decisions": decisions})
-    elif decisions:
-        print("\n\n".join(map(_lines, decisions)))
-    else:
-        print(
-            "nothing was decided about the pool yet: 'adon pool run' does so, which 'adon install "
-            "condor --expander' has condor_master run"
-        )
-    return 0
+    none = (
+        "nothing was decided about the pool yet: 'adon pool run' does so, which 'adon install "
+        "condor --expander' has condor_master run"
+    )
+    return print_fields(
+        args,
+        decisions,
+        lambda: "\n\n".join(map(_lines, decisions)) or none,
+        {"decisions": decisions},
+    )
 
 
 def _decisions(config: Config, last: int) -> list[dict[str, Any]]:

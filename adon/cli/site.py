@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
 from adon.cli.options import OUTPUT_SITE, estimated_world, placed, placement_inputs
-from adon.cli.output import Column, note, print_json, print_records
+from adon.cli.output import Column, note, print_fields, print_records
 from adon.cli.parsing import (
     TEMPLATE,
     Noun,
     add_inputs,
-    add_json,
     add_output,
     add_plot,
     names,
@@ -87,7 +86,7 @@ def _map(args: argparse.Namespace) -> int:
     add_inputs,
     option("--job", "only this job of the workflow", "JOB"),
     add_plot,
-    add_json,
+    add_output,
 )
 def _explain(args: argparse.Namespace) -> int:
     """Show the cost of each job at each site, and why it runs where it does.
@@ -113,11 +112,9 @@ def _explain(args: argparse.Namespace) -> int:
     if args.plot:
         _plot(problem, names, made.mapping, args.plot)
     mapping, changes = with_changes(problem, names, made.mapping, jobs)
-    if args.json:
-        print_json(explain_dict(mapping, jobs, changes))
-    else:
-        print(explain_text(mapping, jobs))
-    return 0
+    return print_fields(
+        args, explain_dict(mapping, jobs, changes), lambda: explain_text(mapping, jobs)
+    )
 
 
 def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) -> None:
@@ -181,7 +178,7 @@ def _estimates(estimates: Record[str, Any]) -> Iterator[dict[str, Any]]:
         "--workers", "exact number of workers that it needs (default: 1 up to the number of jobs "
         "that can run at once)", "N", whole(1, 10**9),
     ),
-    add_json,
+    add_output,
 )  # fmt: skip
 def _edge(args: argparse.Namespace) -> int:
     """Decide where a whole workflow gets its resources: local or remote, and over which layer.
@@ -237,10 +234,11 @@ def _edge(args: argparse.Namespace) -> int:
     if args.save is not None:
         save_holdings(args.save, held)
     place = None if mine is not None else held.place_of(name)
-    if args.json:
-        print_json(decision_dict(decision, edge, place))
-    else:
-        print(decision_text(decision, edge, place))
+    print_fields(
+        args,
+        decision_dict(decision, edge, place),
+        lambda: decision_text(decision, edge, place),
+    )
     return 0 if mine is not None else 1
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from adon.cli.output import Column, print_json, rendered
-from adon.cli.parsing import Noun, add_json, add_output, option
+from adon.cli.output import Column, for_programs, print_fields, rendered
+from adon.cli.parsing import Noun, add_output, option
 from network_provisioner.base.database_url import check_state, is_database_url
 from network_provisioner.base.errors import InputError
 
@@ -68,7 +68,7 @@ def _left_out(store: Store, for_programs: bool) -> int:
     "copy",
     option("source", _PLACE, "FROM"),
     option("target", "the same; empty, or created if missing", "TO"),
-    add_json,
+    add_output,
 )
 def _copy(args: argparse.Namespace) -> int:
     """Copy a state to another place, which must be empty.
@@ -84,7 +84,9 @@ def _copy(args: argparse.Namespace) -> int:
     return _copied(args, args.source, args.target)
 
 
-@NOUN.verb("backup", option("place", _PLACE, "PLACE"), option("file", "new file", "FILE"), add_json)
+@NOUN.verb(
+    "backup", option("place", _PLACE, "PLACE"), option("file", "new file", "FILE"), add_output
+)
 def _backup(args: argparse.Namespace) -> int:
     """Back up a state to a new SQLite file, also while brokers use it.
 
@@ -115,9 +117,11 @@ def _copied(args: argparse.Namespace, place: str, to: str) -> int:
         closing(_opened(to, reading=False)) as target,
     ):
         transits, versions = copy_state(source, target)
-    if args.json:
-        counts = {"transits": transits, "document_versions": versions}
-        print_json(counts | {"unreadable": source.unreadable})
-    else:
-        print(f"copied {transits} transits and {versions} versions of documents")
-    return _left_out(source, args.json)
+    record = {
+        "transits": transits,
+        "document_versions": versions,
+        "unreadable": source.unreadable,
+    }
+    text = f"copied {transits} transits and {versions} versions of documents"
+    print_fields(args, record, lambda: text)
+    return _left_out(source, for_programs(args))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.options import answered_records, client
-from adon.cli.output import Column, duration, grid
+from adon.cli.output import Column, duration
 from adon.cli.parsing import Noun, add_broker, add_output, one_of, option, whole
+from adon.cli.terminal import grid
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
@@ -229,8 +230,10 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
             (f"scores of {metric}", _scores(metric, points))
             for metric, points in t["tables"].items()
         ),
+        ("scores learned", _scores("throughput", entry["reached"])),
         ("priority", str(t["priority"])),
         ("waits", duration(t["patience"])),
+        ("triggers", ", ".join(_trigger(*item) for item in t["triggers"].items())),
         ("smallest", _smallest(t)),
         ("meanwhile", _MEANWHILE[t["when_queued"]]),
         ("paths", str(t["paths"])),
@@ -242,7 +245,20 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _most(rspec: Mapping[str, Any]) -> str:
     most_bps = rspec.get("max_throughput")
-    return "all" if most_bps is None else format_rate(most_bps)
+    compute = [", ".join(rspec["sites"])] if rspec.get("sites") else []
+    if rspec.get("cores"):
+        compute.append(f"{rspec['cores']} cores a site")
+    if rspec.get("memory"):
+        compute.append(f"{format_size(rspec['memory'])} a core")
+    return "; ".join(["all" if most_bps is None else format_rate(most_bps), *compute])
+
+
+def _trigger(metric: str, trigger: Mapping[str, Any]) -> str:
+    limit = trigger["limit"]
+    shown = ""
+    if limit is not None:
+        shown = f" {format_rate(limit)}" if metric == "throughput" else f" {limit:g}"
+    return f"{metric}{shown} for {duration(trigger['for'])}: {trigger['action']}"
 
 
 def _smallest(t: Mapping[str, Any]) -> str:

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.options import bad_answer, client, instant_of
-from adon.cli.output import Column, duration, print_json, print_records, rendered
+from adon.cli.output import Column, duration, print_fields, print_records, rendered
 from adon.cli.parsing import (
     START,
     Nouns,
     add_broker,
     add_command,
-    add_json,
     add_noun,
     add_output,
     add_plot,
     flag,
 )
+from adon.cli.terminal import print_paged
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate
@@ -117,7 +117,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_output(drain)
     check = add_command(verbs, "check", _CHECK, _check, _CHECK_MORE)
     check.add_argument("file", type=Path, metavar="FILE", help="an adon.yml, .json or .graphml")
-    add_json(check)
+    add_output(check)
     export = add_command(verbs, "export", _EXPORT, _export, _EXPORT_MORE)
     export.add_argument(
         "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
@@ -151,19 +151,19 @@ def _show(args: argparse.Namespace) -> int:
     if args.plot:
         _plot(args, data)
     with bad_answer(args, "topology"):
-        print((_held if args.end else _loads)(args, data))
+        text = (_held if args.end else _loads)(args, data)
+    print_paged([text])
     return 0
 
 
 def _discovered(args: argparse.Namespace) -> int:
     data = client(args).discovered()
-    if args.json:
-        print_json(data)
     with bad_answer(args, "network that was found"):
         differences = [str(words) for words in data["differences"]]
         summary = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
-    if not args.json:
-        print("\n".join(differences or [f"the network is as it was said to be: {summary}"]))
+    records = [{"difference": words} for words in differences]
+    same = f"the network is as it was said to be: {summary}"
+    print_fields(args, records, lambda: "\n".join(differences) or same, data)
     return 1 if differences else 0
 
 
@@ -308,12 +308,10 @@ def _check(args: argparse.Namespace) -> int:
             raise InputError(f"{args.file}: {error}") from None
     kinds = Counter(node.kind for node in network.nodes.values() if node.kind != LINK)
     counts = {**kinds, "link": len(network.whole_links)}
-    if args.json:
-        print_json({"counts": counts, "warnings": network.warnings})
-        return 0
     words = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-    print("\n".join([f"{args.file}: the broker accepts it: {words}", *network.warnings]))
-    return 0
+    lines = [f"{args.file}: the broker accepts it: {words}", *network.warnings]
+    record = {"counts": counts, "warnings": network.warnings}
+    return print_fields(args, record, lambda: "\n".join(lines))
 
 
 def _export(args: argparse.Namespace) -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import above_0, bad_answer, client
-from adon.cli.output import Column, duration, note, print_json, print_records
-from adon.cli.parsing import TEMPLATE, Noun, add_broker, add_json, add_output, option, whole
+from adon.cli.output import Column, duration, note, print_fields, print_records
+from adon.cli.parsing import TEMPLATE, Noun, add_broker, add_output, option, whole
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.units import bits, format_rate, format_size, parse_rate, parse_size
 
@@ -37,7 +37,7 @@ _PERMUTATIONS = 10_000
     option("--rate", "rate of the path (default: all that template and path allow)", "RATE"),
     TEMPLATE,
     add_broker,
-    add_json,
+    add_output,
 )
 def _advise(args: argparse.Namespace) -> int:
     """Show how to tune a transfer between two sites: streams, buffer, and the expected rate.
@@ -56,12 +56,7 @@ def _advise(args: argparse.Namespace) -> int:
     with bad_answer(args, "advice"):
         figures = _with_own(_figures(answer["figures"]), answer["hosts"])
         answer |= {"figures": asdict(figures), "advice": asdict(advise(figures))}
-        if args.json:
-            print_json(answer)
-            return 0
-        for line in _lines(answer, figures, args.template):
-            print(line)
-    return 0
+        return print_fields(args, answer, lambda: "\n".join(_lines(answer, figures, args.template)))
 
 
 def _figures(details: dict[str, Any]) -> PathFigures:

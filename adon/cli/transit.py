@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import (
     above_0,
     answered,
     answered_records,
+    bad_answer,
     client,
     instant_of,
     moment_of,
     ports,
 )
-from adon.cli.output import Column, duration, table
+from adon.cli.output import Column, duration, rendered_pages, table
 from adon.cli.parsing import (
     SINCE,
     START,
     TEMPLATE,
     Noun,
     add_broker,
-    add_json,
     add_output,
     flag,
     limit,
     option,
     whole,
 )
+from adon.cli.terminal import print_paged
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
+from network_provisioner.base.units import (
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from network_provisioner.base.flows import Flow
@@ -43,6 +52,7 @@ _ID = option("id", "id of the transit, from 'adon transit list'", "ID")
 _STATES = (
     "queued", "held", "installed", "active", "released", "expired", "failed", "best_effort",
 )  # fmt: skip
+_PAGE = 250  # transits that are asked for at a time
 _BLOCKING = (
     Column("link", "  waits for", lambda link: f"  {link}"),
     Column("free_bps", "free>"),
@@ -108,7 +118,7 @@ def _request(args: argparse.Namespace) -> int:
     request = TransitRequest(
         **given
         | {
-            "id": f"cli:{uuid.uuid4()}" if args.id is None else args.id,
+            "id": f"cli:{uuid.uuid4().hex[:12]}" if args.id is None else args.id,
             "size_bytes": None if args.size is None else parse_size(args.size, "--size"),
             "min_bps": above_0(parse_rate, args.min, "--min"),
             "max_bps": above_0(parse_rate, args.max, "--max"),
@@ -231,10 +241,10 @@ def _print_one(args: argparse.Namespace, transit: Transit) -> int:
     add_output,
 )
 def _list(args: argparse.Namespace) -> int:
-    """List transits that hold bandwidth or wait, oldest first.
+    """List transits that hold bandwidth or wait, newest first.
 
-    With --all, include those that have ended and those without a path; with --limit, show the
-    newest. Reasons are below the table for those without a path and those that ended early.
+    With --all, include those that have ended and those without a path. Reasons are below the table
+    for those without a path and those that ended early.
 
     Examples:
       adon transit list --project soykb
@@ -242,29 +252,37 @@ def _list(args: argparse.Namespace) -> int:
       adon transit list --state queued --json
       adon transit list --csv --columns id,state,granted_bps,size_bytes
     """
-    from network_provisioner.base.model import ENDED
+    reasons: list[str] = []
 
-    transits = client(args).list(
-        args.state,
-        args.workflow,
-        args.user,
-        args.project,
-        moment_of(args.since, "--since", time.time()),
-        args.limit,
-    )
-    if not (args.all or args.state):
-        transits = [t for t in transits if t.state not in ENDED]
-    return answered_records(
-        args,
-        "list of transits",
-        _columns(),
-        [t.as_dict() for t in transits],
-        none="no transits" if args.all or args.state else "no transit holds bandwidth or waits",
-        text=lambda shown: "\n".join((shown, *_reasons(transits))),
-    )
+    def records() -> Iterator[list[dict[str, Any]]]:
+        for page in _pages(args):
+            reasons.extend(_reasons(page))
+            yield [t.as_dict() for t in page]
+
+    ended = args.all or args.state is not None
+    none = "no transits" if ended else "no transit holds bandwidth or waits"
+    with bad_answer(args, "list of transits"):
+        shown = rendered_pages(args, _columns(), records(), none=none, below=lambda: reasons)
+        print_paged(shown)
+    return 0
 
 
-@NOUN.verb("explain", _ID, add_broker, add_json)
+def _pages(args: argparse.Namespace) -> Iterator[list[Transit]]:
+    """The transits that the options name, newest first."""
+    broker, left = client(args), args.limit or math.inf
+    only = (args.workflow, args.user, args.project)
+    since = moment_of(args.since, "--since", time.time())
+    ended, before = args.all or args.state is not None, None
+    while left > 0:
+        size = int(min(_PAGE, left))
+        page = broker.list(args.state, *only, since, size, before, ended)
+        yield page[::-1]
+        if len(page) < size:
+            return
+        before, left = page[0].id, left - size
+
+
+@NOUN.verb("explain", _ID, add_broker, add_output)
 def _explain(args: argparse.Namespace) -> int:
     """Show why a transit has its path or waits, and all candidate paths with their scores.
 
@@ -296,7 +314,9 @@ def _columns() -> list[Column]:
         Column("state", "state", str),
         Column("src", "from"),
         Column("dst", "to"),
+        Column("size_bytes", "size>", lambda size: format_size(size) if size else "-"),
         Column("granted_bps", "granted>", granted, ("path", "state", "max_bps")),
+        Column("goodput_bps", "goodput>", lambda bps: format_rate(bps) if bps else "-"),
         Column("lease_until", "lease>", left, ("state",)),
         Column("path", "path", lambda p, on: f"{'-'.join(p)} ({on})" if p else "-", ("layer",)),
         Column("user", "for", lambda *of: "/".join(filter(None, of)) or "-", ("project",)),

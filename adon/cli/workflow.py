@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import above_0, instant_of
-from adon.cli.output import Column, duration, print_json, print_records, table
+from adon.cli.output import Column, duration, print_fields, print_records, table
 from adon.cli.parsing import (
     CONF,
     DEFAULT_BROKER,
@@ -21,7 +21,6 @@ from adon.cli.parsing import (
     UNDO,
     WORKFLOW,
     Noun,
-    add_json,
     add_output,
     config,
     option,
@@ -65,7 +64,7 @@ add = NOUN.add
     ),
     UNDO,
     DRY_RUN,
-    add_json,
+    add_output,
 )  # fmt: skip
 def _provision(args: argparse.Namespace) -> int:
     """Make a workflow enlarge pool and network before its wide levels, and release them after.
@@ -94,22 +93,16 @@ def _provision(args: argparse.Namespace) -> int:
     replicas = known_replicas(read_workflow(args.workflow, sources.variables), sources)
     workflow = provisioned(document, replicas, options, program(), sources.variables)
     written = _write(args, document, workflow.text)
-    if args.json:
-        print_json(_as_json(workflow, written))
-    else:
-        _print(workflow, options, written)
-    return 0
+    answer = _as_json(workflow, written)
+    return print_fields(args, answer["steps"], lambda: _text(workflow, options, written), answer)
 
 
 def _undo(args: argparse.Namespace, document: Document) -> int:
     from pegasus_hooks.provisioning.insertion import without_provisioning
 
     written = _write(args, document, without_provisioning(document.text, document.name))
-    if args.json:
-        print_json({"output": written, "steps": []})
-    else:
-        print(f"{written}: as it was before" if written else "nothing to take out")
-    return 0
+    text = f"{written}: as it was before" if written else "nothing to take out"
+    return print_fields(args, [], lambda: text, {"output": written, "steps": []})
 
 
 def _options(args: argparse.Namespace) -> ProvisioningOptions:
@@ -150,18 +143,22 @@ def _write(args: argparse.Namespace, document: Document, text: str) -> str:
     return str(target)
 
 
-def _print(provisioned: ProvisionedWorkflow, options: ProvisioningOptions, written: str) -> None:
+def _text(provisioned: ProvisionedWorkflow, options: ProvisioningOptions, written: str) -> str:
+    lines = []
     if not provisioned.steps:
-        print(f"no level has {options.min_width} jobs or more: nothing to provision")
+        lines.append(f"no level has {options.min_width} jobs or more: nothing to provision")
     for stretch, step in provisioned.steps:
-        print("\n".join(_told(stretch, step)))
+        lines += _lines(stretch, step)
     if options.hooks and not all(step.paths for _, step in provisioned.steps):
-        print("files and jobs are at one site, so no path is reserved; see --execution-sites")
+        lines.append(
+            "files and jobs are at one site, so no path is reserved; see --execution-sites"
+        )
     if written:
-        print(f"written to {written}")
+        lines.append(f"written to {written}")
+    return "\n".join(lines)
 
 
-def _told(stretch: WideLevels, step: ProvisioningStep) -> list[str]:
+def _lines(stretch: WideLevels, step: ProvisioningStep) -> list[str]:
     levels = str(stretch.first)
     if stretch.last != stretch.first:
         levels += f" to {stretch.last}"
@@ -245,7 +242,7 @@ def _reserve(args: argparse.Namespace) -> int:
     beliefs = ahead.beliefs_of(now)
     prediction = predict(ahead.dag, beliefs, {}, start)
     if not args.dry_run:
-        booking.look()
+        booking.observe()
         # What is kept for each is known once it was asked for, and how long that takes.
         for _ in range(2):
             booking.fit(prediction.windows, (), now, rules)
@@ -287,7 +284,7 @@ def _release(args: argparse.Namespace) -> int:
     from pegasus_hooks.advance.booking import Corrections
 
     booking = _ahead(args, needs_hooks=True).booking
-    booking.look()
+    booking.observe()
     back = list(booking.held.values())
     released = booking.carry_out(Corrections(back=back), time.time()).back
     text = f"{released} released" if released else "nothing is reserved that has not begun"

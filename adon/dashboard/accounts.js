@@ -1,7 +1,7 @@
 // Who used how much of the network.
 
 import { get } from "./api.js";
-import { bytes, duration, rate, whole } from "./format.js";
+import { bytes, duration, percent, rate, whole } from "./format.js";
 import { records } from "./records.js";
 
 const SPANS = [
@@ -12,6 +12,7 @@ const SPANS = [
 ];
 
 export const accounts = records({
+  changes: true,
   title: "Accounts",
   word: "account",
   order: "-bytes",
@@ -30,6 +31,12 @@ export const accounts = records({
       n: true,
       value: (row) => (row.seconds ? (8 * row.bytes) / row.seconds : 0),
       cell: (row) => (row.seconds ? rate((8 * row.bytes) / row.seconds) : "–"),
+    },
+    {
+      name: "promises kept",
+      n: true,
+      value: (row) => (row.judged_s ? 1 - row.broken_s / row.judged_s : 1),
+      cell: (row) => (row.judged_s ? percent(1 - row.broken_s / row.judged_s) : "–"),
     },
   ],
   key: (row) => row.name || "none",

@@ -66,7 +66,7 @@ const drained = (topology) => ({
   ],
   call: (body) => ({ method: "POST", path: "/v1/drains", body }),
   command: (t) => [
-    "topology", "drain", t.element, ...given("--at", instant(t.at)), ...given("--until", instant(t.until)),
+    "topology", "drain", t.element, ...given("--start", instant(t.at)), ...given("--end", instant(t.until)),
     ...given("--note", t.note),
   ],
   done: (d) =>
@@ -80,6 +80,6 @@ const cancelled = (drains) => ({
   button: "Put it back",
   fields: [{ name: "element", label: "Link or switch", options: ["", ...drains.map((d) => d.element)], required: true }],
   call: ({ element = "" }) => ({ method: "DELETE", path: `/v1/drains/${encodeURIComponent(element)}` }),
-  command: (typed) => ["topology", "drain", "--cancel", typed.element],
+  command: (typed) => ["topology", "drain", "--undo", typed.element],
   done: (d) => `${d.element} is back in service`,
 });

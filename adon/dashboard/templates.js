@@ -16,6 +16,7 @@ const weights = (template) =>
     .join(", ");
 
 export const templates = records({
+  changes: true,
   title: "Templates",
   word: "template",
   order: "name",
@@ -55,7 +56,8 @@ export const templates = records({
 export const template = {
   title: "Template",
   back: () => el("nav", { "aria-label": "Where this is" }, link("#/templates", "← all templates")),
-  every: 5000,
+  changes: true,
+  every: 60000,
 
   begin(c) {
     c.state = {};
@@ -174,10 +176,10 @@ function saved(entry) {
       const { min_throughput, max_delay, max_jitter, max_loss, max_throughput, io_aware, ...others } = v;
       const plain = Object.entries(others).filter(([key]) => !key.startsWith("weight_"));
       const given = filled({
-        ...(t && { tables: t.tables, tuning: t.tuning, relay_tls: t.relay_tls }),
+        ...(t && { tables: t.tables, tuning: t.tuning, relay_tls: t.relay_tls, triggers: t.triggers }),
         ...Object.fromEntries(plain),
         qspec: filled({ min_throughput, max_delay, max_jitter, max_loss }),
-        rspec: filled({ max_throughput }),
+        rspec: filled({ ...t?.rspec, max_throughput }),
         weights: filled(Object.fromEntries(METRICS.map((metric) => [metric, v[`weight_${metric}`]]))),
         io_aware: io_aware && io_aware === "yes",
       });
@@ -201,7 +203,7 @@ const restored = (c, history) => ({
     },
   ],
   call: (body) => ({ method: "POST", path: path(c.id, "/restore"), body }),
-  command: (typed) => ["template", "save", c.id, ...given("--version", typed.version)],
+  command: (typed) => ["template", "save", c.id, ...given("--revision", typed.version)],
   done: (answer) => `version ${answer.version} is saved`,
 });
 

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { candidates } from "./decisions.js";
 import { el } from "./dom.js";
-import { bytes, clock, duration, rate } from "./format.js";
+import { bytes, clock, duration, percent, rate } from "./format.js";
 import { form, given } from "./form.js";
 import { blocked } from "./holdings.js";
 import { cards, facts, heading, link, state, table, workflowLink } from "./parts.js";
@@ -15,7 +15,8 @@ const all = () => el("nav", { "aria-label": "Where this is" }, link("#/transfers
 export const transfer = {
   title: "Transfer",
   back: all,
-  every: 5000,
+  changes: true,
+  every: 60000,
 
   begin(c) {
     c.state = { t: null };
@@ -57,6 +58,7 @@ export const transfer = {
         outcome: t.outcome,
         took: t.seconds ? duration(t.seconds) : "",
         doubt: t.doubt,
+        promise: t.kept ? promise(t.kept) : "",
         user: t.user,
         project: t.project,
         template: t.template && link(`#/templates/${encodeURIComponent(t.template)}`, t.template),
@@ -70,6 +72,12 @@ export const transfer = {
       t.changes?.length ? rates(t, now) : null,
     ];
   },
+};
+
+const promise = (kept) => {
+  const seen = kept.kept_s + kept.less_s + kept.broken_s;
+  const share = seen ? `, kept for ${percent(1 - kept.broken_s / seen)} of ${duration(seen)}` : "";
+  return `${kept.state}${share}${kept.why ? `: ${kept.why}` : ""}`;
 };
 
 const rates = (t, now) => [

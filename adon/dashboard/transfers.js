@@ -35,6 +35,7 @@ const columns = [
   { name: "size", n: true, value: (t) => t.size_bytes ?? "", cell: (t) => bytes(t.size_bytes) },
   { name: "granted", n: true, value: (t) => t.granted_bps, cell: (t) => (t.granted_bps ? rate(t.granted_bps) : "–") },
   { name: "goodput", n: true, value: (t) => t.goodput_bps, cell: (t) => (t.goodput_bps ? rate(t.goodput_bps) : "–") },
+  { name: "promise", half: true, value: (t) => t.kept?.state ?? "", cell: (t) => t.kept && el("span", { title: t.kept.why }, t.kept.state) },
   { name: "user", half: true, value: (t) => t.user, cell: (t) => [t.user, t.project && el("small", {}, t.project)] },
   {
     name: "reason",
@@ -50,6 +51,7 @@ const columns = [
 ];
 
 export const transfers = records({
+  changes: true,
   title: "Transfers",
   word: "transfer",
   order: "-requested",

@@ -19,7 +19,7 @@ import {
   workflowLink,
 } from "./parts.js";
 import { jobs, transfers } from "./jobs.js";
-import { apply, later, tell } from "./workflows.js";
+import { apply, tell } from "./workflows.js";
 
 const HISTORY = 1000;
 const JOBS = 200;
@@ -72,7 +72,7 @@ export const workflow = {
     if (!s.asked) c.early();
     const asked = `${s.outcome} ${s.whole}`;
     if (asked === s.asked && performance.now() - s.heavyAt < HEAVY * s.heavyMs) {
-      later(c);
+      c.later();
       return;
     }
     const began = performance.now();
@@ -91,7 +91,7 @@ export const workflow = {
       tell(c, s.w);
       s.w.history = [...(s.w.history || []), { at: m.at, ...m.details }].slice(-HISTORY);
     }
-    if (own.length) later(c);
+    if (own.length) c.later();
     return own.length > 0;
   },
 

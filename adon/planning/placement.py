@@ -19,6 +19,8 @@ from network_provisioner.base.database_url import place as at
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.credentials import from_environment
+from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.templates.match import Specification, match
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks import pegasus_plan
@@ -32,9 +34,13 @@ from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
 from site_selector.estimates.world import MeasurementSource, NoMeasurements, World
 from site_selector.inputs import CLEANS, Inputs, known_site, read_inputs, size_note
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
+from site_selector.mapping.takes import plan_of
+from site_selector.problem import build_problem
 
+_TRIALS = 3  # to leave a plan while others do
 _ESTIMATES_TIMEOUT_S = 8.0  # a busy broker reads a large archive for a part of a second
 
 
@@ -149,7 +155,15 @@ class PlacementInputs:
         read = read_inputs(self.sources(), self.execution_sites, default)
         for line in read.notes:
             (say or _ignore)(line)
-        return replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
+        read = replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
+        if self.config is None:
+            return read
+        templates = templates_from_dict(load_config(self.config).templates).values()
+        found = match(templates, read.workflow.name, Specification())
+        within = read if found.template is None else read.within(found.template)
+        for line in within.notes[len(read.notes) :]:
+            (say or _ignore)(line)
+        return within
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
@@ -267,6 +281,20 @@ def sources(
     if known.note and say is not None:
         say(known.note)
     return known, live
+
+
+def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
+    """Leave what a workflow that was planned into ``submit_dir`` will take. Raises InputError for a
+    configuration that is none."""
+    problem = build_problem(placed.inputs, placed.world, placed.mapping.output_site)
+    place = {name: number for number, name in enumerate(problem.places)}
+    sites = [place[placed.mapping.sites[job]] for job in problem.jobs]
+    run = Estimator(problem)(sites)
+    plans = plans_of(config, str(submit_dir.absolute()))
+    for _ in range(_TRIALS):
+        plans.read()
+        if plans.leave(plan_of("", problem, sites, run, time.time())):
+            return
 
 
 def saved(file: Path, files: PlacementInputs, say: Say | None = None) -> tuple[Inputs, SiteMapping]:

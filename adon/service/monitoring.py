@@ -85,7 +85,7 @@ def described() -> list[APIRouter]:
     nobody: Any = None
     return [
         *archive_routers(nobody, nobody, time.time),
-        workflows.refresh_router(nobody, nobody),
+        workflows.refresh_router(nobody, nobody, nobody),
         workflows.router(nobody),
         *measuring.described(),
         anomalies.router(nobody, nobody, nobody),
@@ -106,15 +106,19 @@ def archive_part(around: PartContext) -> MonitoringPart:
     around.broker.other_problems.append(
         lambda: "the archive cannot be written" if archive.problem else ""
     )
+    store = around.store
+    changes = (lambda: store.changes) if store else int
     return MonitoringPart(
-        routers=archive_routers(archive, around.rules, clock),
+        routers=archive_routers(archive, around.rules, clock, changes),
         collectors=[ArchiveMetrics(archive, around.rules, clock)],
         services=[around.outbox, RetentionService(archive, retention, clock)],
     )
 
 
-def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[APIRouter]:
-    """The routes of the archive."""
+def archive_routers(
+    archive: Archive, rules: Rules, clock: Callable[[], float], changes: Callable[[], int] = int
+) -> list[APIRouter]:
+    """The routes of the archive. ``changes`` counts those of transits and documents."""
     from monitors.api import archive as measurements
     from monitors.api import knowledge, plans, streams
     from monitors.archive.feed import Feed
@@ -123,7 +127,7 @@ def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) 
         knowledge.router(archive, rules, clock),
         plans.router(archive, clock),
         measurements.router(archive, rules, clock),
-        streams.router(Feed(archive), rules),
+        streams.router(Feed(archive, changes), rules),
     ]
 
 
@@ -131,6 +135,7 @@ def workflows_part(around: PartContext) -> MonitoringPart:
     """Workflows over HTTP, and those that the broker itself follows. Raises InputError."""
     from monitors.api import workflows
     from monitors.api.visible import Visible
+    from monitors.workflows.followers import Followers
     from monitors.workflows.service import FollowService, Refresher
 
     settings = around.settings
@@ -142,9 +147,12 @@ def workflows_part(around: PartContext) -> MonitoringPart:
         return around.broker.list(workflow=workflow)
 
     seen = Visible(around.archive, around.rules, around.workflows, transits_of)
+    followers = Followers(around.clock)
+    around.silent.append(followers.silent)
     # What ends in a word of its own before what takes any name.
     return MonitoringPart(
-        (workflows.refresh_router(seen, refresher), workflows.router(seen)), services=(follows,)
+        (workflows.refresh_router(seen, refresher, followers), workflows.router(seen)),
+        services=(follows,),
     )
 
 
@@ -195,7 +203,7 @@ def dashboard_part(around: PartContext) -> MonitoringPart:
     return MonitoringPart(
         routers=[
             pages_router(),
-            router(around.broker, around.archive, around.rules, around.topology),
+            router(around.broker, around.archive, around.rules, around.topology, around.clock),
         ],
         services=sampled,
         pages=PATHS,

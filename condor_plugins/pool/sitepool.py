@@ -8,11 +8,13 @@ bindings; :mod:`condor_plugins.collector` reads the ads.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, median, quantiles
 from typing import Any
 
+from condor_plugins.pool.shares import share_of, starts_before
 from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
 
@@ -20,6 +22,8 @@ SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
 _SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
 _CLOSED = ("Owner", "Drained")  # states of slots that start no job
+CLAIM_S = 1200.0
+"""HTCondor's CLAIM_WORKLIFE."""
 _STALE_S = 900.0  # three of the updates that a startd sends every 5 minutes
 
 
@@ -30,12 +34,16 @@ class SitePool:
     ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now: cores
     for which there is memory, of slots that take jobs.
     ``stalled`` is how many cores of its machines have stood still for minutes because disks are
-    waited for. ``mips`` is the median speed of its cores, None where none reports it. ``ahead``
-    counts idle jobs that want these slots: those bound to the site, and of those that may run
-    anywhere the site's share of the pool. ``run_s`` is how long a job holds a slot on average, from
-    jobs that ended, else from those that run; ``start_s`` what jobs waited that had nobody ahead
-    (lower quartile); None where no job tells. ``runtimes`` has by transformation the median seconds
-    on a slot and the number of jobs behind it.
+    waited for, ``loaded`` how many other programs than HTCondor's jobs use. ``mips`` is the median
+    speed of its cores, None where none reports it. ``ahead`` counts idle jobs that want these
+    slots: those bound to the site, and of those that may run anywhere the site's share of the pool.
+    ``before``: how many of them start before a job of the user who asks, by shares and priorities,
+    None where nobody knows; ``share``: what that user can have of the slots while others want them,
+    at most a half. ``claim_s``: how long a user who has jobs keeps a slot, at least. ``run_s`` is
+    how long a job holds a slot on average, from jobs that ended, else from those that run;
+    ``start_s`` what jobs waited that had nobody ahead (lower quartile); None where no job tells.
+    ``runtimes`` has by transformation the median seconds on a slot and the number of jobs behind
+    it.
     """
 
     site: str
@@ -48,10 +56,14 @@ class SitePool:
     source: str = SOURCE
     mips: float | None = None
     ahead: float | None = None
+    before: float | None = None
+    share: float = 0.5
+    claim_s: float = CLAIM_S
     run_s: float | None = None
     start_s: float | None = None
     runtimes: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     stalled: float = 0.0
+    loaded: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -106,17 +118,28 @@ def _memory_of_jobs(jobs: Iterable[Ad], slots: Iterable[Ad]) -> dict[str, float]
 
 
 def summarise(
-    slots: Iterable[Ad], jobs: Iterable[Ad] | None, at: float, ended: Iterable[Ad] = ()
+    slots: Iterable[Ad],
+    jobs: Iterable[Ad] | None,
+    at: float,
+    ended: Iterable[Ad] = (),
+    user: str = "",
+    priority: Mapping[str, float] | None = None,
+    claim_s: float = CLAIM_S,
 ) -> dict[str, SitePool]:
     """Counts per site at ``at``. Slots that name no site are left out; jobs that name none count
-    in proportion as ahead of others at every site. ``jobs`` is None where no schedd told."""
+    in proportion as ahead of others at every site. ``jobs`` is None where no schedd told. ``user``
+    is who asks, ``priority`` the effective priority of each submitter, and ``claim_s`` the pool's
+    CLAIM_WORKLIFE."""
     counts: dict[str, dict[str, int]] = {}
     stalled: dict[str, dict[str, float]] = {}
+    machines: dict[str, _Machine] = {}
     speeds: dict[str, list[float]] = {}
     elapsed: dict[str, list[float]] = {}
     anywhere = 0
     queue, past_jobs = [*(jobs or ())], [*ended]
     slots = [*slots]
+    wanted = _Wanted.of(queue)
+    submitter = wanted.submitter(user)
     memory_mb = _memory_of_jobs(queue, slots) or _memory_of_jobs(past_jobs, slots)
 
     def add(site: str, **more: int) -> None:
@@ -136,6 +159,7 @@ def summarise(
         mips = _number(ad, "Mips")
         if site:  # of the whole machine, and so the same in all of its slots
             stalled.setdefault(site, {})[str(ad.get("Machine"))] = _stalled(ad, at)
+            machines.setdefault(str(ad.get("Machine")), _Machine()).add(ad, site, total)
         if site and mips:
             speeds.setdefault(site, []).append(mips)
     for ad in queue:
@@ -154,6 +178,7 @@ def summarise(
         share = row.get("slots", 0) / all_slots if all_slots else 0.0
         site_past = past.get(site, _Past())
         held = site_past.held or elapsed.get(site, [])
+        running, waiting = wanted.at(site, share)
         out[site] = SitePool(
             site,
             at,
@@ -163,8 +188,14 @@ def summarise(
             idle_jobs=row.get("idle_jobs", 0),
             running_jobs=row.get("running_jobs", 0),
             stalled=round(sum(stalled.get(site, {}).values()), 3),
+            loaded=round(sum(machine.loaded(site) for machine in machines.values()), 3),
             mips=median(speeds[site]) if site in speeds else None,
             ahead=None if jobs is None else row.get("ahead", 0) + round(anywhere * share, 3),
+            before=None
+            if jobs is None or not user
+            else starts_before(submitter, row.get("slots", 0), running, waiting, priority or {}),
+            share=min(0.5, share_of(submitter, waiting, priority or {})) if user else 0.5,
+            claim_s=claim_s,
             run_s=fmean(held) if held else None,
             start_s=_lower_quartile(site_past.waited),
             runtimes={
@@ -172,6 +203,38 @@ def summarise(
             },
         )
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """How many jobs each submitter has running or idle at each site, "" for anywhere."""
+
+    counts: Mapping[tuple[str, object], Mapping[str, float]]
+
+    @classmethod
+    def of(cls, queue: Iterable[Ad]) -> _Wanted:
+        counts: dict[tuple[str, object], Counter[str]] = {}
+        for ad in filter(_takes_a_slot, queue):
+            name = str(ad.get("AccountingGroup") or ad.get("User", "")).partition("@")[0]
+            counts.setdefault((site_of_job(ad), ad.get("JobStatus")), Counter())[name] += 1
+        return cls(counts)
+
+    def submitter(self, user: str) -> str:
+        """The accounting group in which a user has most jobs, ``group.user``; the user, where that
+        has none in any."""
+        totals: Counter[str] = sum(map(Counter, self.counts.values()), Counter())
+        own = {name: n for name, n in totals.items() if name == user or name.endswith(f".{user}")}
+        return max(own, key=own.__getitem__, default=user)
+
+    def at(self, site: str, share: float) -> tuple[dict[str, float], dict[str, float]]:
+        """Running and idle jobs by submitter, with this share of those that may run anywhere."""
+        both = []
+        for status in (_RUNNING, _IDLE):
+            totals = dict(self.counts.get((site, status), {}))
+            for name, n in self.counts.get(("", status), {}).items():
+                totals[name] = totals.get(name, 0.0) + n * share
+            both.append(totals)
+        return both[0], both[1]
 
 
 @dataclass(slots=True)
@@ -210,6 +273,33 @@ def _lower_quartile(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=4, method="inclusive")[0]
+
+
+@dataclass(eq=False)
+class _Machine:
+    """What the slots of a machine say of its load; several startds may share it. ``slots`` by
+    site."""
+
+    cores: float = 0.0
+    load: float = 0.0
+    of_jobs: dict[str, float] = field(default_factory=dict)  # by startd
+    slots: dict[str, int] = field(default_factory=dict)
+
+    def add(self, ad: Ad, site: str, slots: int) -> None:
+        self.cores = max(self.cores, _number(ad, "DetectedCpus") or 0.0)
+        self.load = max(self.load, _number(ad, "TotalLoadAvg") or 0.0)
+        startd = str(ad.get("MyAddress") or ad.get("Name"))
+        self.of_jobs[startd] = _number(ad, "TotalCondorLoadAvg") or 0.0
+        self.slots[site] = self.slots.get(site, 0) + slots
+
+    def loaded(self, site: str) -> float:
+        """Cores that other programs use, a site's part; 0 where slots are more than cores: then its
+        owner means them to share."""
+        all_slots = sum(self.slots.values())
+        if not 0 < all_slots <= self.cores:
+            return 0.0
+        others = min(self.cores, max(0.0, self.load - sum(self.of_jobs.values())))
+        return others * self.slots.get(site, 0) / all_slots
 
 
 def _stalled(ad: Ad, at: float) -> float:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from network_provisioner.base.model import Transit, TransitState
 
-List = Callable[[str | None, str | None, int], list[Transit]]
-_MOST = 2**31 - 1
+List = Callable[[int, str], list[Transit]]
+"""The newest transits, at most so many, before the one with this id ("": of all), oldest first."""
 _FAILED = frozenset({TransitState.FAILED, TransitState.EXPIRED})
-_STEP = 8  # by which more are looked at as long as too few were found
+_LEAST = 1000  # transits that are read at a time where too few were taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,23 @@ def _words(transit: Transit) -> str:
 
 def newest(
     listed: List,
-    state: str | None,
-    workflow: str | None,
     limit: int,
     only: Only,
     shown: Callable[[list[Transit]], list[Transit]] = list,
+    before: str = "",
 ) -> list[Transit]:
-    """The newest ``limit`` transits that are all of this, oldest first. ``shown`` is what the
-    caller may read of some: a text is looked for in that alone. Raises as ``listed``."""
-    look = limit if only == Only() else max(limit, 1000)
+    """The newest ``limit`` transits that are all of this, before the one with the id ``before``,
+    oldest first. ``shown`` is what the caller may read of some: a text is looked for in that
+    alone. Raises as ``listed``."""
+    look = limit
+    taken: list[Transit] = []
     while True:
-        found = listed(state, workflow, look)
-        taken = [transit for transit in found if only.takes(transit)]
+        found = listed(look, before)
+        matching = [transit for transit in found if only.takes(transit)]
         if only.text is not None:
-            taken = [one for one in shown(taken) if only.text in _words(one).lower()]
+            matching = [one for one in shown(matching) if only.text in _words(one).lower()]
+        taken = matching + taken
         early = only.since is not None and found and found[0].request.requested_at < only.since
         if len(taken) >= limit or len(found) < look or early:
             return taken[-limit:]
-        look = min(_STEP * look, _MOST)
+        before, look = found[0].id, max(limit, _LEAST)

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.discreet import own_transit
+from network_provisioner.api.redaction import own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.turns import Turns
 from network_provisioner.base.schema import INTEGRAL
@@ -82,7 +82,8 @@ class MatchBody(Body):
 
 
 class TemplateAnswer(Answer):
-    """A version of a template. ``lowered`` says what the site's policy lowered."""
+    """A version of a template. ``reached``: scores by bandwidth (bit/s) that transfers taught;
+    ``lowered`` says what the site's policy lowered."""
 
     name: str
     version: int
@@ -92,6 +93,7 @@ class TemplateAnswer(Answer):
     template: dict[str, Any]
     source: dict[str, Any]
     learned: dict[str, Any]
+    reached: list[list[float]]
     lowered: list[str]
 
 
@@ -244,5 +246,6 @@ def _view(caller: Principal, entry: TemplateEntry, learned: Mapping[str, Any]) -
         "template": template_to_dict(entry.template) | {"peak": learned.get("peak", 0.0)},
         "source": source,
         "learned": learned,
+        "reached": [list(point) for point in entry.template.reached],
         "lowered": list(entry.capped),
     }

@@ -188,11 +188,14 @@ class BrokerClient:
         project: str | None = None,
         since: float | None = None,
         limit: int | None = None,
+        before: str | None = None,
+        ended: bool = True,
     ) -> list[Transit]:
-        """The newest transits that are all of this, oldest first; ``since`` in Unix seconds."""
+        """The newest transits that are all of this, before the one with the id ``before``, without
+        those that have ``ended`` or with them, oldest first; ``since`` in Unix seconds."""
         given = {
             "state": state, "workflow": workflow, "user": user, "project": project,
-            "since": since, "limit": limit,
+            "since": since, "limit": limit, "before": before, "ended": None if ended else "false",
         }  # fmt: skip
         return self.read(_transits, "GET", "/v1/transits" + _query(given))
 

@@ -94,6 +94,8 @@ class Store:
     """Whether other brokers may be at it at the same time."""
     unreadable: dict[str, str]
     """What was met that cannot be read, and is left out: its name, and why."""
+    changes = 0
+    """How often transits or documents were written here: what was read before may be old."""
 
     _transits_in: str
     _documents_in: str
@@ -171,12 +173,26 @@ class Store:
         """How many transits there are in each state that any is in."""
         return dict(self._rows(f"SELECT state, count(*) FROM {self._transits_in} GROUP BY state"))
 
-    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
-        """The newest ``limit`` transits in a state, of a workflow (None: any), oldest first."""
+    def find(
+        self,
+        state: str | None,
+        workflow: str | None,
+        limit: int,
+        before: str = "",
+        ended: bool = True,
+    ) -> list[Transit]:
+        """The newest ``limit`` transits in a state, of a workflow (None: any), put before the one
+        with the id ``before`` ("": of all), without those that have ``ended`` or with them, oldest
+        first."""
         given = {"state": state, "workflow": workflow}
         values = {column: value for column, value in given.items() if value is not None}
-        where = " AND ".join(["1 = 1", *(f"{column} = :{column}" for column in values)])
-        clause = f"WHERE {where} ORDER BY number DESC LIMIT :limit"
+        where = ["1 = 1", *(f"{column} = :{column}" for column in values)]
+        if before:
+            values["before"] = before
+            where.append(f"number < (SELECT number FROM {self._transits_in} WHERE id = :before)")
+        if not ended:
+            where.append(f"state IN ({ACTIVE_STATES})")
+        clause = f"WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT :limit"
         return self._transits(clause, **values, limit=limit)[::-1]
 
     def each(self, state: str | None = None) -> Iterator[Transit]:
@@ -210,6 +226,7 @@ class Store:
         return found
 
     def _replaced(self, transits: Iterable[Transit]) -> None:
+        self.changes += 1
         for transit in transits:
             self.unreadable.pop(f"transit {transit.id}", None)
 
@@ -224,6 +241,11 @@ class Store:
     def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
         """Write a new version of a document and return its number: 1, 2, 3 …, also after it was
         deleted. ``keep`` drops all versions but the newest so many (0: none)."""
+        version = self._put_version(kind, name, body, keep)
+        self.changes += 1
+        return version
+
+    def _put_version(self, kind: str, name: str, body: dict[str, Any], keep: int) -> int:
         which = {"kind": kind, "name": name}
         with self._writing() as run:
             version = self._add_version(run, which | self._numbered(run), text_of(body))
@@ -236,7 +258,7 @@ class Store:
 
     def try_write(self) -> None:
         """Write something small that changes nothing. Raises StoreError."""
-        self.put_document("network", "written", {}, keep=1)
+        self._put_version("network", "written", {}, 1)
 
     def delete_document(self, kind: str, name: str) -> bool:
         """Take a document away; its history stays. False where there is none."""
@@ -248,6 +270,7 @@ class Store:
             if not rows or rows[0][0] is None:
                 return False
             self._add_version(run, which | number, None)
+        self.changes += 1
         return True
 
     def _add_version(self, run: Run, values: dict[str, Any], text: str | None) -> int:

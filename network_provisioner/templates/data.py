@@ -44,8 +44,8 @@ def template_from_dict(name: str, data: object) -> Template:
     bytes. Raises InputError."""
     label = f"template {name!r}"
     if isinstance(data, Mapping):
-        if "name" in data:
-            raise InputError(f"{label} has the unknown key 'name', expected it as the section's")
+        for key in {"name", "reached"} & data.keys():  # those are not for people to write
+            raise InputError(f"{label} has the unknown key {key!r}")
         data = {**data, "name": name}
     template = read(Template, data, label)
     low, high = template.qspec.min_bps, template.rspec.max_bps
@@ -63,7 +63,7 @@ def template_to_dict(template: Template) -> dict[str, Any]:
     out = plain(template)
     del out["name"]
     for spec in ("qspec", "rspec"):
-        out[spec] = {key: limit for key, limit in out[spec].items() if limit is not None}
+        out[spec] = {key: limit for key, limit in out[spec].items() if limit not in (None, [])}
     return out
 
 

@@ -12,6 +12,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.stores.store import Document
 from network_provisioner.templates.data import template_from_dict, template_to_dict
+from network_provisioner.templates.learn import table_of
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped
 from network_provisioner.templates.template import Template
 
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 
 KIND = "template"
 LEARNED = "template-learned"
+LEVELS = "template-levels"
 ORIGIN_BUILT_IN, ADON_YML, SAVED = "built in", "adon.yml", "saved"
 
 
@@ -71,7 +73,9 @@ def body_of(
     }
 
 
-def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> TemplateEntry | None:
+def entry_of(
+    document: Document, policy: TemplatePolicy, learned: Source, levels: Source | None = None
+) -> TemplateEntry | None:
     """An entry from its document; None, and a line in the log, for one that cannot be read."""
     body = document.body
     try:
@@ -86,7 +90,8 @@ def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Tem
     words: list[str] = []
     if not trusted:
         template, words = capped(template, policy)
-    template = replace(template, version=document.version, peak_bps=peak)
+    reached = table_of(levels or {}, template.qspec.min_bps)
+    template = replace(template, version=document.version, peak_bps=peak, reached=reached)
     return TemplateEntry(
         template, origin, document.at, by, trusted, source, learned, tuple(words),
         None if users is None else frozenset(users),
@@ -95,7 +100,7 @@ def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Tem
 
 def figures(template: Template) -> Template:
     """A template without what counts or learns, to compare."""
-    return replace(template, version=1, peak_bps=0.0)
+    return replace(template, version=1, peak_bps=0.0, reached=())
 
 
 def check_owner(name: str, found: TemplateEntry | None, by: Principal) -> None:

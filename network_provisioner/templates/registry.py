@@ -81,7 +81,8 @@ class TemplateRegistry:
         self._old: dict[tuple[str, int], TemplateEntry | None] = {}  # versions that were asked for
         self._matches: dict[tuple[str, Specification, str | None], Match] = {}
         self._own: dict[str, Mapping[str, Any]] = {}  # lessons of users that were asked for
-        self._stamps = (-1, -1)
+        self._levels: dict[str, learning.Levels] = {}
+        self._stamps = (-1, -1, -1)
         self._looked_at = float("-inf")
         if store.leads():
             self.keep_configured()
@@ -177,18 +178,24 @@ class TemplateRegistry:
             stamps = (
                 self._store.documents_stamp(entrydocs.KIND),
                 self._store.documents_stamp(entrydocs.LEARNED),
+                self._store.documents_stamp(entrydocs.LEVELS),
             )
             if stamps == self._stamps:
                 return
             documents = self._store.documents(entrydocs.LEARNED)
             lessons = [d.name for d in documents if _OF not in d.name]
             learned = {n: learning.best(self._store.history(entrydocs.LEARNED, n)) for n in lessons}
+            levels: dict[str, learning.Levels] = {
+                d.name: d.body for d in self._store.documents(entrydocs.LEVELS)
+            }
             entries = {}
             for document in self._store.documents(entrydocs.KIND):
-                entry = entry_of(document, self.policy, learned.get(document.name, {}))
+                name = document.name
+                entry = entry_of(document, self.policy, learned.get(name, {}), levels.get(name))
                 # What another broker has in its adon.yml is not for this one.
-                if entry and (document.name in self._configured or not entry.configured):
-                    entries[document.name] = entry
+                if entry and (name in self._configured or not entry.configured):
+                    entries[name] = entry
+            self._levels = levels
             self._entries, self._old, self._matches, self._own = entries, {}, {}, {}
             self._stamps = stamps
 
@@ -315,6 +322,9 @@ class TemplateRegistry:
                 return False
             if transit.usage.bytes < (base.break_even_bytes or learning.LEAST_BYTES):
                 return False
+            if transit.usage.vouched and transit.grant.granted_bps > 0:
+                self._note_goodput(known.template.name, transit)
+                known = self._entries[known.template.name]
             return self._teach(known, transit, tuning or learning.used(transit, base.tuning))
 
     def taught(self, name: str, user: str = "") -> Mapping[str, Any]:
@@ -382,6 +392,15 @@ class TemplateRegistry:
             template, _, user = document.name.partition(_OF)
             if template == name and (users is None or user in users):
                 self._store.delete_document(entrydocs.LEARNED, document.name)
+        if users is None and name in self._levels:
+            self._store.delete_document(entrydocs.LEVELS, name)
+
+    def _note_goodput(self, name: str, transit: Transit) -> None:
+        levels = learning.with_goodput(
+            self._levels.get(name, {}), transit.grant.granted_bps, transit.usage.goodput_bps
+        )
+        self._store.put_document(entrydocs.LEVELS, name, levels, _KEEP_LESSONS)
+        self.refresh()
 
     def _teach(self, known: TemplateEntry, transit: Transit, tuning: Tuning) -> bool:
         name, taught = known.template.name, known.learned

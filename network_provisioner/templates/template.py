@@ -93,10 +93,15 @@ class QSpec:
 
 @dataclass(frozen=True, slots=True)
 class RSpec:
-    """The most the application may take; None for all that its path has."""
+    """The most the application may take; None for all that its path has. Of compute, for site
+    selection: the ``sites`` that may run its jobs (empty: all), how many ``cores`` of each, and the
+    ``memory`` that each of these takes in bytes (None: nobody says)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     max_bps: Annotated[Rate | None, Field(alias="max_throughput")] = None
+    sites: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    cores: Annotated[Whole | None, Field(ge=1)] = None
+    memory: Annotated[Size | None, Field(gt=0)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,8 @@ class Template:
     ``max_age_s``         a measurement older than this counts as missing
     ``paths``             how many paths one request may be split over where none alone carries it
     ``peak_bps``          the best goodput that a transfer with it reached so far; 0 for none
+    ``reached``           scores of bandwidth by what transfers reached with it; empty for none.
+                          The table that people write counts more
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -197,6 +204,7 @@ class Template:
     paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] = 1
     tuning: Tuning = Tuning()
     peak_bps: Annotated[Rate, Field(alias="peak")] = 0.0
+    reached: Annotated[Table, Field(exclude=True)] = ()
 
     def trigger(self, metric: str) -> Trigger:
         """What is done when this metric of a path gets worse; its limit is None where there is
@@ -215,12 +223,15 @@ class Template:
     ) -> float:
         """The score s_i of a metric's value, 0 to 10 (thesis, Algorithm 3 and Table 2).
 
-        The template's own table where it has one. Otherwise linear: throughput scores 1 at
-        ``min_bps`` and 10 at ``max_bps`` (both default to QSpec and RSpec; without a ceiling all
-        that meets the QSpec scores 10); delay, jitter and loss score 1 at the QSpec's limit and 10
+        The template's own table where it has one, else what transfers taught. Otherwise linear:
+        throughput scores 1 at ``min_bps`` and 10 at ``max_bps`` (both default to QSpec and RSpec;
+        without a ceiling all that meets the QSpec scores 10); delay, jitter and loss score 1 at the
+        QSpec's limit and 10
         at zero. What misses the QSpec scores 0.
         """
         table = self.tables.get(metric)
+        if table is None and metric == "throughput" and value >= self.qspec.min_bps:
+            table = self.reached or None
         if table is not None:
             return interpolate(table, value)
         if metric == "throughput":

@@ -205,7 +205,7 @@ class Reevaluation:
         if away is None:
             return False
         together = [transit, *self._active.pairs.mates(transit)]
-        moves = self._admission.elsewhere(together, away, now)
+        moves = self._admission.reroutes(together, away, now)
         own = next((move for move in moves if move.id == transit.id), None)
         if own is None:
             return False

@@ -25,8 +25,9 @@ from operator import attrgetter
 from statistics import median
 
 from monitors.base.estimates import Estimate
+from network_provisioner.templates.template import RSpec
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
-from site_selector.estimates.plans import beside
+from site_selector.estimates.plans import with_plans
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
     Network,
@@ -56,6 +57,7 @@ DEFAULT_WORKERS = 4
 # at POST's end and at what is ready once each in three cycles (DAGMAN_USER_LOG_SCAN_INTERVAL, 5 s).
 DAGMAN_S = 15.0
 _BETWEEN = Belief(DAGMAN_S, "default", note="DAGMan's cycles")
+_ALL = RSpec()
 _LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
 _LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
@@ -86,7 +88,7 @@ def estimate_world(
         ratio = measured.estimate("output_ratio", name, now)
         if ratio is not None and ratio.value > 0:
             ratios[name] = archived(ratio)
-    sites = _sites(inputs.sites, measured, live, now)
+    sites = _sites(inputs.sites, measured, live, now, inputs.rspec)
     between = _between(sites)
     waits = _waits(sites, names, measured, now)
     errors = {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))}
@@ -108,7 +110,7 @@ def estimate_world(
         waits,
     )
     totals = {site: workers_now(here).value for site, here in (live.pool or {}).items()}
-    return beside(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
+    return with_plans(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
 
 
 def _waits(
@@ -183,6 +185,7 @@ def _sites(
     measured: MeasurementSource,
     live: Live,
     now: float,
+    rspec: RSpec = _ALL,
 ) -> dict[str, SiteBelief]:
     typical = _pool_latency(sites, measured, now)
     latency = None if live.pool is None else typical
@@ -192,11 +195,31 @@ def _sites(
     least = _BETWEEN if typical is None else archived(typical[0], f"measured at {typical[1]}")
     return {
         name: replace(
-            what_is_left(_at_least(belief, least), name, live),
+            _allowed(
+                what_is_left(_at_least(belief, least), name, live),
+                rspec,
+                (live.pool or {}).get(name),
+            ),
             space=_space(sites[name], measured, now),
         )
         for name, belief in sites_known.items()
     }
+
+
+def _allowed(belief: SiteBelief, rspec: RSpec, here: PoolSite | None) -> SiteBelief:
+    """With no more workers than a template allows, and than its pool has memory for."""
+    workers = belief.workers
+    limits = [(rspec.cores, "cores")]
+    if rspec.memory and here is not None and here.memory_bytes:
+        limits.append((here.memory_bytes // rspec.memory, "memory"))
+    for limit, what in limits:
+        if limit is not None and limit < workers.value:
+            note = f"{workers.value:g} less what the template allows of {what}"
+            workers = replace(workers, value=float(limit), note=note)
+    if workers.value <= 0:
+        wait = Belief(float("inf"), workers.source, workers.at, note=workers.note)
+        return replace(belief, workers=workers, queue_wait=wait)
+    return replace(belief, workers=workers)
 
 
 def _space(site: Site, measured: MeasurementSource, now: float) -> Belief | None:
@@ -275,14 +298,20 @@ def _site(
 
 def workers_now(here: PoolSite) -> Belief:
     """N from HTCondor: the slots, less the cores that have stood still for minutes because disks
-    are waited for.
+    are waited for, or that other programs use, whichever are more: Linux counts who waits for disks
+    as load.
 
-    More jobs there would wait for the same disks. At least half of the slots count: the kernel
-    tells who waits, and not whether the next jobs will.
+    More jobs there would wait for the same disks and cores. At least half of the slots count: the
+    kernel tells who waits, and not whether the next jobs will.
     """
-    stalled = min(int(here.stalled), here.slots // 2)
-    note = f"of {here.slots} slots, {stalled} wait for disks (I/O wait)" if stalled else ""
-    return Belief(float(here.slots - stalled), "collector", here.at, note=note)
+    lost, why = max(
+        (int(here.stalled), "wait for disks (I/O wait)"),
+        (int(here.loaded), "compute for other programs"),
+        key=lambda cause: cause[0],
+    )
+    lost = min(lost, here.slots // 2)
+    note = f"of {here.slots} slots, {lost} {why}" if lost else ""
+    return Belief(float(here.slots - lost), "collector", here.at, note=note)
 
 
 def _by_slots(site: Site) -> bool:
@@ -300,24 +329,30 @@ def _live_wait(
     Where slots are idle and nobody is ahead, what a job waits anyway: matchmaking and claiming,
     from the schedd's history, else as measured here or elsewhere in the pool. Else the k-th slot
     that falls free is the new job's, k being the jobs ahead plus one minus the idle slots: of N
-    slots that are held for a mean of r seconds and without memory, that takes k · r / N.
+    slots that are held for a mean of r seconds and without memory, that takes k · r / N
+    ± √k · r / N. Sooner comes a user whose share lets fewer jobs go before, though others keep
+    their slots for CLAIM_WORKLIFE.
     """
     if here.ahead is None:
         return None
-    first = here.ahead + 1 - here.idle_slots
-    start = here.start_s
-    if first <= 0 and start is None:
-        if own is not None:
-            return archived(own)
-        if latency is not None:
-            return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
-    if first <= 0:
-        note = f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle"
-        return Belief(start or 0.0, "schedd", here.at, note=note)
+    start_s = here.start_s
+    queue = f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle"
+    if here.ahead < here.idle_slots:
+        if start_s is None:
+            if own is not None:
+                return archived(own)
+            if latency is not None:
+                return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
+        return Belief(start_s or 0.0, "schedd", here.at, note=queue)
     if here.run_s is None:
         return None
-    note = (
-        f"{here.ahead:g} jobs ahead, {here.idle_slots} of {here.slots} slots idle, each job holds "
-        f"one for {here.run_s:.3g} s"
-    )
-    return Belief(first * here.run_s / here.slots + (start or 0.0), "schedd", here.at, note=note)
+    count, each_s = here.ahead + 1 - here.idle_slots, here.run_s / here.slots
+    note = f"{queue}, each job holds one for {here.run_s:.3g} s"
+    if here.before is not None and here.claim_s >= 0:
+        fewer = here.before + 1 - here.idle_slots
+        kept_s = max(here.run_s, here.claim_s + here.run_s / 2) / here.slots
+        if fewer * kept_s < count * each_s:
+            count, each_s = max(fewer, 0.0), kept_s
+            note += f"; by users' priorities {here.before:g} of them start before"
+    wait_s = count * each_s + (start_s or 0.0)
+    return Belief(wait_s, "schedd", here.at, spread=count**0.5 * each_s, note=note)

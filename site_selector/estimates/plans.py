@@ -19,6 +19,7 @@ from site_selector.estimates.world import Belief, PathBelief, PoolSite, World
 
 TENTHS = 10
 """Of a workflow's jobs."""
+_LEFT = 0.25  # of a site's workers, whatever is planned there
 _LEAST_SHARE = 0.01  # of Γ_a, below which a plan's transfers are not worth a word
 
 Steps = tuple[tuple[float, int], ...]
@@ -84,7 +85,7 @@ def _in_order(steps: Steps) -> bool:
     return times == sorted(times) and all(n >= 0 for _, n in steps) and isfinite(times[-1])
 
 
-def beside(
+def with_plans(
     world: World,
     plans: Iterable[Plan],
     pool: Mapping[str, PoolSite] | None,
@@ -94,7 +95,8 @@ def beside(
 ) -> World:
     """What is believed, without what ``plans`` will take.
 
-    At most half of a site's workers (``totals``) and of a path are others': HTCondor and TCP share.
+    At most three quarters of a site's workers (``totals``) and half of a path are others': HTCondor
+    and TCP share.
     What HTCondor or, where bandwidth is ``reserved``, the broker know of already is not taken off
     again: jobs that run or wait, transfers that have begun.
     """
@@ -108,7 +110,7 @@ def beside(
             steps := _taken(
                 [(plan.at - world.now, plan.cores[site]) for plan in living if site in plan.cores],
                 _seen(None if pool is None else pool.get(site)),
-                int(belief.workers.value) - ceil(totals.get(site, belief.workers.value) / 2),
+                int(belief.workers.value) - ceil(_LEFT * totals.get(site, belief.workers.value)),
             )
         )
     }

@@ -86,7 +86,7 @@ IDLE = Live()
 def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
     """A site without what running applications hold of it.
 
-    Jobs that run keep the workers that they have, but no more than half: HTCondor shares. What
+    Jobs that run keep the workers that they have, but not this user's share: HTCondor shares. What
     applications hold of which it does not know is theirs until nobody knows when.
     """
     total = belief.workers.value
@@ -110,7 +110,7 @@ def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
         if pool_site is None or pool_site.ahead is None
         else pool_site.slots - pool_site.idle_slots
     )
-    usable = max(left - busy, math.ceil(left / 2))
+    usable = max(left - busy, math.ceil(left * (0.5 if pool_site is None else pool_site.share)))
     who = [*held, *([f"{busy} jobs that run"] if busy else [])]
     return belief if usable == total else _with_workers(belief, usable, ", ".join(who))
 

@@ -63,13 +63,34 @@ class PoolSite(Protocol):
         ...
 
     @property
+    def memory_bytes(self) -> int:
+        """Of its slots together; 0 where nobody knows."""
+        ...
+
+    @property
     def idle_slots(self) -> int:
         """Those of them that could start a job now."""
         ...
 
     @property
     def ahead(self) -> float | None:
-        """Idle jobs that want these slots before a new one; None where no schedd was asked."""
+        """Idle jobs that want these slots; None where no schedd was asked."""
+        ...
+
+    @property
+    def before(self) -> float | None:
+        """How many of them start before a new one of this user, by shares and priorities; None
+        where that is not known."""
+        ...
+
+    @property
+    def claim_s(self) -> float:
+        """For how many seconds a user who has jobs keeps a slot; less than 0: for ever."""
+        ...
+
+    @property
+    def share(self) -> float:
+        """What this user can have of the slots while others want them, 0 to 1."""
         ...
 
     @property
@@ -80,6 +101,11 @@ class PoolSite(Protocol):
     @property
     def start_s(self) -> float | None:
         """What a job waits here where nobody is ahead of it; None where nobody knows."""
+        ...
+
+    @property
+    def loaded(self) -> float:
+        """Cores of its machines that other programs than HTCondor's jobs use."""
         ...
 
     @property

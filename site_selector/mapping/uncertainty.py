@@ -149,6 +149,8 @@ def relative_error(belief: Belief, now: float, learned: Mapping[str, float] | No
     spread = SPREADS * belief.spread / belief.value if known else 0.0
     if source in ("catalog", "topology") and spread > 0 and source not in (learned or {}):
         error = spread  # of measured to written
+    if belief.source == "schedd" and source not in (learned or {}):
+        error = max(error, spread)
     if belief.source == "archive":
         error = max(error, spread, _ONCE if belief.count == 1 else 0.0)
         if belief.at is not None:
@@ -158,7 +160,7 @@ def relative_error(belief: Belief, now: float, learned: Mapping[str, float] | No
 
 
 def _is_random(wait: Belief) -> bool:
-    if wait.source == "archive":
+    if wait.source in ("archive", "schedd"):
         return wait.spread > _RANDOM_SPREAD * wait.value
     return wait.source == "catalog"
 

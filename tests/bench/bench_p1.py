@@ -14,15 +14,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from adon.machine.parallel import each
-from site_selector.evaluation.cases import OURS, PEERS, Outcome, Setting, run_case
+from site_selector.evaluation.cases import OURS, Outcome, Setting, run_case
 from site_selector.evaluation.report import AS_RUN, Row, honesty, summarise
 from site_selector.evaluation.traces import Trace, TraceFile, read_folder
 from site_selector.evaluation.worlds import Platform, draw_platform
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Input, Tell, bench
 from tests.bench.shapes import montage, soykb
 
 PLATFORMS = 8
 GEOMEAN, WORST = 1.10, 1.5
+# Of those that may win; random shows how much there is to win.
+PEERS = ("greedy", "peft", "insertion", "heft", "pegasus-heft", "random")
 _WORDS = {
     "exact": "beliefs right",
     "errors": "run times, sizes, throughput off by up to 50 %",
@@ -39,15 +41,21 @@ def traces(folder: str) -> list[TraceFile]:
     return [TraceFile(trace.name, "", trace) for trace in made]
 
 
+def digests(files: Iterable[TraceFile]) -> Iterable[Input]:
+    """Of traces that were read, none for made-up ones."""
+    return [Input(file.path, f"sha256:{file.sha256[:16]}") for file in files if file.sha256]
+
+
 def work(case: tuple[Trace, Platform, int, Setting]) -> list[Outcome]:
     """One case, in a process of its own."""
     return run_case(*case)
 
 
 @bench("P1")
-def mapping_quality(tell: Tell) -> Iterable[Figure]:
+def mapping_quality(tell: Tell) -> Iterable[Figure | Input]:
     """Makespans of whole mappings, as ratios."""
     found = traces(os.environ.get("TRACES", ""))
+    yield from digests(found)
     platforms = [draw_platform(0, number) for number in range(PLATFORMS)]
     cases = [(trace, number) for trace in found for number in range(PLATFORMS)]
     cases.sort(key=lambda case: -len(case[0].trace.tasks))  # the long ones first, for even cores

@@ -40,9 +40,9 @@ def lines(runs: Sequence[Run]) -> Iterator[str]:
                 yield from _grid(header, rows)
                 yield ""
             loads += run.get("load", [])
-            inputs += "".join(
-                f", {name} `{digest}`" for name, digest in run.get("inputs", {}).items()
-            )
+            read = run.get("inputs", {})
+            named = ", ".join(f"{name} `{digest}`" for name, digest in read.items())
+            inputs += "" if not read else f", {named if len(read) < 3 else f'{len(read)} inputs'}"
         busy = f", load {min(loads):g} to {max(loads):g}" if loads else ""
         yield f"*{source}{busy}{inputs}.*"
         yield ""
@@ -82,7 +82,8 @@ def _row(figure: dict[str, Any], with_goal: bool) -> list[str]:
     cells += [_value(value, unit) for value in figure.get("peers", {}).values()]
     if not with_goal:
         return cells
-    return [*cells, _goal(figure) + (", **missed**" if _missed(figure) else "")]
+    goal = _goal(figure) if "goal" in figure else ""
+    return [*cells, f"{goal}, **missed**" if _missed(figure) else goal]
 
 
 def _pivoted(figures: Sequence[dict[str, Any]]) -> Table | None:
@@ -137,8 +138,8 @@ def _number(value: float) -> str:
         return f"{float(f'{value:.3g}'):,.0f}"
     if 0.9 < abs(value) < 1.1:
         return f"{value:.3f}".rstrip("0").rstrip(".")
-    text = f"{float(f'{value:.3g}'):.10f}".rstrip("0").rstrip(".")
-    return "0" if text in ("", "-0") else text
+    text = f"{float(f'{value:.3g}'):.6f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -131,12 +131,14 @@ def site_show(pool: Pool, catalog: Path, *asked: str) -> dict[str, Any]:
     return sites
 
 
-def submit(pool: Pool, folder: Path, seconds: int, count: int, memory_mb: int = 1) -> str:
+def submit(
+    pool: Pool, folder: Path, seconds: int, count: int, memory_mb: int = 1, more: str = ""
+) -> str:
     (folder / "j.sub").write_text(
         f"executable = /bin/sleep\narguments = {seconds}\nlog = j.log\n"
         f"request_memory = {memory_mb}\n"
         'requirements = PegasusSite == "mu"\n+pegasus_site = "mu"\n'
-        f'+pegasus_wf_xformation = "t::nap:1.0"\nqueue {count}\n'
+        f'+pegasus_wf_xformation = "t::nap:1.0"\n{more}queue {count}\n'
     )
     return pool.run(["condor_submit", "-terse", "j.sub"], cwd=folder).split(".")[0]
 
@@ -185,6 +187,26 @@ def test_ended_jobs_and_those_ahead_tell_how_long_a_job_will_wait(
         assert wait["value"] == pytest.approx(max(ahead_s, DAGMAN_S))
     finally:
         pool.run(["condor_rm", cluster])
+
+
+def test_a_job_waits_for_those_alone_that_its_user_has_to_let_go_first(
+    condor: Path, tmp_path: Path
+) -> None:
+    def state(cluster: str) -> list[str]:
+        return pool.run(["condor_q", cluster, "-af", "JobStatus"]).split()
+
+    site = SiteSpec(2, settings="CLAIM_WORKLIFE = 0\n")  # nobody keeps a slot beyond a job
+    with Pool(tmp_path / "pool", condor, {"mu": site}) as pool:
+        bobs = submit(pool, tmp_path, 600, 6, more="accounting_group_user = bob\n")
+        until(lambda: read_pool(pool)["mu"].running_jobs == 2, "both slots of mu at work")
+        mu = read_pool(pool)["mu"]
+        # Who asks has used little: no job of bob's goes before, and half of the slots would be had.
+        assert (mu.ahead, mu.before) == (4, 0)
+        assert mu.share == pytest.approx(0.5, rel=0.1)
+        mine = submit(pool, tmp_path, 600, 1)
+        pool.run(["condor_rm", f"{bobs}.0"])
+        until(lambda: state(mine) == ["2"], "the slot of bob's job")
+        assert state(bobs).count("2") == 1
 
 
 def test_cores_without_memory_for_the_jobs_in_the_queue_are_no_workers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from api_rig import ASK, error
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from made_transit import made_transit
 from prometheus_client.parser import text_string_to_metric_families
 
+from network_provisioner.api import listing
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.base.controller import SwitchStatus
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.store import StoreError
 
 POLICY = {
@@ -153,6 +155,9 @@ def test_lists_by_whose_and_when(web: TestClient, rig: Rig) -> None:
     assert ids("project=p&limit=1") == ["b"]
     assert ids(f"since={rig.clock.now - 20}") == ["b", "c"]
     assert ids("user=nobody") == []
+    assert ids("limit=2") == ["b", "c"] and ids("limit=2&before=b") == ["a"]
+    assert ids("ended=false") == ["a", "b", "c"]
+    assert error(web.get("/v1/transits?before=none"))[:2] == (404, "unknown_transit")
     for query in ("since=-1", "since=soon", "limit=0", "limit=1000000", "state=lost"):
         assert error(web.get(f"/v1/transits?{query}"))[:2] == (400, "bad_request")
 
@@ -178,9 +183,15 @@ def test_the_newest_are_those_that_a_look_at_all_finds(
     ]
 
     expected = [t for t in everything if only.takes(t)][-limit:]
-    assert newest(lambda state, workflow, most: everything[-most:], None, None, limit, only) == (
-        expected
-    )
+
+    def listed(most: int, before: str) -> list[Transit]:
+        return everything[: int(before) if before else None][-most:]
+
+    with patch.object(listing, "_LEAST", 2):
+        assert newest(listed, limit, only) == expected
+        last = len(everything) // 2
+        earlier = [t for t in everything[:last] if only.takes(t)][-limit:]
+        assert newest(listed, limit, only, before=str(last) if last else "0") == earlier
 
 
 # -- metrics ---------------------------------------------------------------------------------

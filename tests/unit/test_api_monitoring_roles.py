@@ -89,6 +89,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("post", "/v1/perfsonar/results"): (RECORD, "/v1/perfsonar/results", RUN),
     ("get", "/v1/decisions"): (SEE, "/v1/decisions", None),
     ("get", "/v1/topology/layout"): (SEE, "/v1/topology/layout", None),
+    ("get", "/v1/topology/past"): (SEE, "/v1/topology/past?since=0", None),
 }  # fmt: skip
 
 

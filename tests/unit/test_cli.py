@@ -126,7 +126,7 @@ def test_a_command_imports_no_other() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = done.stdout.splitlines()[-1].split()
     assert {*names} == {
-        f"adon.cli.{n}" for n in ("main", "options", "output", "parsing", "transit")
+        f"adon.cli.{n}" for n in ("main", "options", "output", "parsing", "terminal", "transit")
     }
 
 
@@ -235,9 +235,11 @@ def test_the_life_of_a_transit(broker: Rig) -> None:
     )
     assert (ran.code, ran.err) == (0, "")
     head, row, reason = ran.out.splitlines()
-    assert head.split() == ["state", "from", "to", "granted", "lease", "path", "for", "job", "id"]
+    assert head.split() == [
+        "state", "from", "to", "size", "granted", "goodput", "lease", "path", "for", "job", "id",
+    ]  # fmt: skip
     assert row.split() == [
-        "installed", "mu", "tacc", "180", "Mb/s", *row.split()[5:7],
+        "installed", "mu", "tacc", "25", "GB", "180", "Mb/s", "-", *row.split()[8:10],
         "mu-s1-s2-tacc", "(l2)", "-", "-", "a",
     ]  # fmt: skip
     assert "highest score" in reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -26,6 +25,7 @@ from test_cli_monitor_disks import report
 from test_cli_template import written
 from test_cli_workflow import GROW, write_config
 from test_docs import leaves
+from test_pool_explain import decision
 from workflow_world import example
 
 from adon.cli.main import build_parser
@@ -44,6 +44,7 @@ from network_provisioner.stores.sqlite import SqliteStore
 LISTS = {
     "agent probe host --for 0.3s": None,
     "doctor": None,
+    "archive estimate job soykb::bwa_mem:1.0@mu": 1,
     "archive query throughput,job": 3,
     "archive rollups job soykb::bwa_mem:1.0@mu": 0,
     "archive show": None,
@@ -51,16 +52,21 @@ LISTS = {
     "measure list": 3,
     "measure plan --config PLAN": None,
     "measure schedule": None,
+    "measure who --from mu --to tacc": None,
     "monitor anomalies --archive ANOMALIES": 1,
     "monitor disks --since 0": 1,
     "monitor list": 1,
+    "monitor show soykb": 1,
     "monitor status soykb": 1,
     "policy list": 1,
     "policy show night": 1,
     "policy usage": 2,
+    "pool explain": 1,
     "pool show": 1,
     "pool waiting": 1,
     "relay list --broker RELAYS": 2,
+    "site edge WORKFLOW --workers 1": 1,
+    "site explain WORKFLOW": 2,
     "site map WORKFLOW": 2,
     "site show WORKFLOW": None,
     "state show STATE": 1,
@@ -68,9 +74,12 @@ LISTS = {
     "template list": None,
     "template match --min 1Mb/s": 1,
     "template show default": 1,
+    "topology check adon.yml": 1,
     "topology drain": 1,
     "topology show": None,
     "topology show --end +1h": None,
+    "transfer advise mu tacc": 1,
+    "transit explain a": 1,
     "transit list --all": 3,
 }
 # They print what they change as the list of their noun does, or measure.
@@ -78,10 +87,21 @@ LIKE = {
     *(f"transit {verb}" for verb in ("request", "renew", "change", "flows", "release")),
     *(f"policy {verb}" for verb in ("start", "modify", "stop", "delete")),
     *(f"template {verb}" for verb in ("save", "reset", "delete")),
-    "measure add",
+    *(f"measure {verb}" for verb in ("run", "add", "delete")),
+    *(f"pool {verb}" for verb in ("enlarge", "shrink")),
+    *(f"workflow {verb}" for verb in ("provision", "reserve", "release")),
+    *(f"archive {verb}" for verb in ("retain", "copy")),
+    *(f"state {verb}" for verb in ("copy", "backup")),
+    "broker token new",
+    "plan",
+    "site evaluate",
     "transfer compare",
-    "workflow reserve",
-    "workflow release",
+}
+# They write a file in a format of its own, change a machine, or run until they are stopped.
+NO_RECORDS = {
+    *("init", "install pegasus", "install condor", "site replicas", "monitor report"),
+    *("topology export", "archive export", "broker openapi", "broker alerts", "broker clear"),
+    *("completion", "dashboard", "watch", "monitor run", "pool run", "agent run", "relay run"),
 }
 BY_NAME = ("state show", "site show")  # JSON has records by name, in objects
 VARY = ("agent probe", "doctor")  # each time other values
@@ -139,7 +159,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         command = [sys.executable, "-I", "-S", str(folder / "grow.py")]
         write_config(folder, {"driver": "command", "command": command})
         with Archive("adon-archive.sqlite") as archive:
-            archive.record_many([*example(), row("mu", report(1000.0, 0.9))])
+            archive.record_many([*example(), row("mu", report(1000.0, 0.9)), decision(900.0)])
         (folder / "evening").mkdir()
         (folder / "plan").mkdir()
         with Archive("evening/a.sqlite") as archive:
@@ -213,12 +233,13 @@ def test_json_csv_and_columns_agree(command: str, places: dict[str, str]) -> Non
 
 
 def test_every_command_that_has_columns_is_tried() -> None:
-    def has_columns(parser: argparse.ArgumentParser) -> bool:
-        return "--columns" in parser._option_string_actions
-
     having = {
-        leaf.prog.removeprefix("adon ") for leaf in leaves(build_parser()) if has_columns(leaf)
+        leaf.prog.removeprefix("adon ")
+        for leaf in leaves(build_parser())
+        if {"--json", "--csv", "--columns"} <= {*leaf._option_string_actions}
     }
+    every = {leaf.prog.removeprefix("adon ") for leaf in leaves(build_parser())}
+    assert every - having == NO_RECORDS
     assert having - LIKE == {" ".join(command.split()[:2]) for command in LISTS}
     assert having >= LIKE
 

@@ -16,6 +16,7 @@ from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
 from made_transit import made_transit
 
+from adon.cli import transit
 from adon.cli.transit import _STATES, _packets, explained
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
@@ -165,15 +166,28 @@ def test_lists_by_state_and_by_whose(rig: Rig) -> None:
     def ids(*words: str) -> list[str]:
         return [t["id"] for t in json.loads(adon("transit", "list", *words, "--json").out)]
 
-    assert ids() == ["a", "b"]
+    assert ids() == ["b", "a"]
     assert ids("--project", "p") == ["a"]
-    assert ids("--project", "p", "--all") == ["a", "c"]
+    assert ids("--project", "p", "--all") == ["c", "a"]
     assert ids("--state", "released") == ["c"]
     assert ids("--all", "--limit", "1") == ["c"]
     assert ids("--user", "nobody") == []
     assert adon("transit", "list", "--state", "failed").out == "no transits\n"
-    assert adon("transit", "list").out.splitlines()[1].split()[-3:] == ["u/p", "job-a", "a"]
+    assert adon("transit", "list").out.splitlines()[2].split()[-3:] == ["u/p", "job-a", "a"]
     assert tuple(TransitState) == _STATES
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_a_list_is_the_same_in_pages(rig: Rig, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    for name in "abcde":
+        rig.ask(name, "mu", "tacc", user="u" if name in "ace" else "v")
+    rig.broker.release("b")
+    forms = ((), ("--json",), ("--csv",), ("--json", "--columns", "id,state"), ("--csv", "--all"))
+    lists = [(*form, *which) for form in forms for which in ((), ("--user", "u"), ("--limit", "3"))]
+    whole = [adon("transit", "list", *words) for words in lists]
+    monkeypatch.setattr(transit, "_PAGE", size)
+    assert [adon("transit", "list", *words) for words in lists] == whole
+    assert json.loads(adon("transit", "list", "--json", "--user", "nobody").out) == []
 
 
 def test_every_reason_stands_below_the_list(rig: Rig) -> None:
@@ -184,7 +198,7 @@ def test_every_reason_stands_below_the_list(rig: Rig) -> None:
     rig.let_pass(6)
     rig.ask("gone", "mu", "tacc")
     rig.broker.release("gone", outcome="held")
-    told, late, gone = adon("transit", "list", "--all").out.splitlines()[-3:]
+    gone, late, told = adon("transit", "list", "--all").out.splitlines()[-3:]
     assert told == "told: the submit directory cannot be written"
     assert late.startswith("late: ") and late.endswith("; its lease ended")
     assert gone.endswith("; the transfer ended with 'held'")

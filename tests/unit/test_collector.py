@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from condor_plugins.collector import defined, read
-from condor_plugins.pool.sitepool import SitePool, pool_from_json, summarise, workers
+from condor_plugins.pool.shares import share_of, starts_before
+from condor_plugins.pool.sitepool import CLAIM_S, SitePool, pool_from_json, summarise, workers
 from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
 
@@ -110,6 +111,12 @@ class Recorded:
     def ended(self) -> Sequence[Ad]:
         return [ended("mu", 10.0)]
 
+    def priorities(self) -> dict[str, float]:
+        return {"ada": 500.0}
+
+    def claim_s(self) -> float:
+        return CLAIM_S
+
 
 def ended(site: str, held: float, **more: object) -> dict[str, Any]:
     """A job that ended well after ``held`` seconds on a slot."""
@@ -195,6 +202,26 @@ def test_cores_that_stand_still_for_disks_are_counted_once_for_each_machine() ->
     assert summarise(slots, [], 2000.0)["mu"].stalled == 0  # nobody has told for a while
 
 
+def test_cores_that_other_programs_use() -> None:
+    ad = {"AdonSite": "mu", "DetectedCpus": 8, "Cpus": 1, "Memory": 1000}
+    busy = [
+        {**ad, "Machine": "a", "Name": f"slot{n}@a", "MyAddress": "<a>", "TotalLoadAvg": 5.5,
+         "TotalCondorLoadAvg": 2.0}
+        for n in range(8)
+    ]  # fmt: skip
+    assert summarise(busy, None, 1000.0)["mu"].loaded == 3.5
+    # Two startds of two sites on one machine know of their own jobs alone.
+    shared = [
+        {**slot, "MyAddress": f"<{site}>", "AdonSite": site}
+        for slot, site in zip(busy, ["mu"] * 6 + ["tacc"] * 2, strict=True)
+    ]
+    pools = summarise(shared, None, 1000.0)
+    assert (pools["mu"].loaded, pools["tacc"].loaded) == (1.125, 0.375)
+    more = [*busy, {**busy[0], "Name": "slot9@a"}]
+    assert summarise(more, None, 1000.0)["mu"].loaded == 0.0, "its owner means them to share"
+    assert summarise([ad], None, 1000.0)["mu"].loaded == 0.0
+
+
 def test_a_data_slot_is_no_worker() -> None:
     data = {"AdonSite": "mu", "IsDataSlot": True, "State": "Claimed", "Activity": "Idle"}
     for kind in ("Dynamic", "Static"):
@@ -229,3 +256,49 @@ def test_what_is_undefined_in_an_ad_is_not_there() -> None:
     job = classad2.ClassAd('[AdonSite = undefined; pegasus_site = "tacc"; JobStatus = undefined]')
     assert site_of_job(job) == "tacc"
     assert defined([job]) == [{"pegasus_site": "tacc"}]
+
+
+@pytest.mark.parametrize(
+    ("running", "idle", "priority", "before", "share"),
+    [
+        ({}, {}, {}, 0, 1.0),
+        ({"bob": 4}, {"bob": 100}, {}, 0, 1 / 2),  # who has nothing gets the next slot
+        ({"bob": 4}, {"bob": 100}, {"bob": 5.0, "ada": 5000.0}, 0, 1 / 1001),
+        ({"ada": 2, "bob": 2}, {"ada": 3, "bob": 3}, {}, 6, 1 / 2),  # turn and turn about
+        ({"ada": 4}, {"bob": 3}, {}, 3, 1 / 2),  # who has all waits for the others
+        ({"ada": 4}, {"ada": 5}, {}, 5, 1.0),
+        ({"ada": 2, "bob": 2}, {"bob": 3, "eve": 2}, {"bob": 1000.0}, 2, 2 / 5),
+    ],
+)
+def test_users_share_a_site_by_their_priorities(
+    running: dict[str, float],
+    idle: dict[str, float],
+    priority: dict[str, float],
+    before: float,
+    share: float,
+) -> None:
+    assert starts_before("ada", 4, running, idle, priority) == before
+    assert share_of("ada", idle, priority) == pytest.approx(share)
+
+
+def test_a_queue_of_a_hundred_thousand_jobs_is_looked_at_in_part() -> None:
+    idle = {"ada": 60_000.0, "bob": 40_000.0}
+    before = starts_before("ada", 400, {"ada": 200, "bob": 200}, idle, {"bob": 1000.0})
+    assert before == pytest.approx(60_000 + 30_000, rel=0.05)  # two of ada's for each of bob's
+
+
+def test_jobs_are_counted_for_who_pays_for_them() -> None:
+    def of(user: str, status: int, count: int, site: str = "mu", **more: str) -> list[Ad]:
+        ad = {"User": f"{user}@campus", "JobStatus": status, "pegasus_site": site, **more}
+        return [ad] * count
+
+    slots = [{"AdonSite": site, "State": "Claimed", "Memory": 1} for site in ("mu", "tacc") * 2]
+    jobs = [
+        *of("ada", 2, 2, AccountingGroup="physics.ada"),
+        *of("bob", 1, 2),
+        *of("eve", 1, 4, site=""),  # anywhere: half of them count at mu
+    ]
+    mu = summarise(slots, jobs, 0.0, user="ada", priority={"physics.ada": 1000.0})["mu"]
+    assert (mu.ahead, mu.before, mu.share) == (4, 4, pytest.approx(1 / 5))
+    unknown = summarise(slots, jobs, 0.0)["mu"]
+    assert (unknown.ahead, unknown.before, unknown.share) == (4, None, 0.5)

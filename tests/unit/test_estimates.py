@@ -26,6 +26,7 @@ from site_world import (
 
 from condor_plugins.pool.sitepool import SitePool
 from monitors.base.estimates import Estimate
+from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from site_selector.estimates.estimating import (
@@ -260,15 +261,19 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stalled", "n", "note"),
+    ("stalled", "loaded", "n", "note"),
     [
-        (0.9, 8, ""),
-        (3.2, 5, "of 8 slots, 3 wait for disks (I/O wait)"),
-        (64.0, 4, "of 8 slots, 4 wait for disks (I/O wait)"),
+        (0.9, 0.9, 8, ""),
+        (3.2, 2.9, 5, "of 8 slots, 3 wait for disks (I/O wait)"),
+        (64.0, 0.0, 4, "of 8 slots, 4 wait for disks (I/O wait)"),
+        (1.0, 3.5, 5, "of 8 slots, 3 compute for other programs"),
     ],
 )
-def test_cores_that_stand_still_for_disks_are_no_workers(stalled: float, n: int, note: str) -> None:
-    pool = pool_of(mu=SitePool("mu", 995.0, 8, idle_slots=8, ahead=0.0, stalled=stalled))
+def test_cores_that_wait_for_disks_or_serve_others_are_no_workers(
+    stalled: float, loaded: float, n: int, note: str
+) -> None:
+    here = SitePool("mu", 995.0, 8, idle_slots=8, ahead=0.0, stalled=stalled, loaded=loaded)
+    pool = pool_of(mu=here)
     found = (
         estimate_world(world_inputs(), Measurements({}), now=NOW, live=Live(pool))
         .sites["mu"]
@@ -291,6 +296,18 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     assert (found.value, found.source, found.at) == (6 * 60 / 4, "schedd", 995.0)
     assert found.note == ("5 jobs ahead, 0 of 4 slots idle, each job holds one for 60 s")
     assert wait(ahead=5.0, run_s=60.0, start_s=2.0).value == 92
+    assert found.spread == pytest.approx(6**0.5 * 60 / 4)
+    # Ours comes first by users' shares, but others keep their slots for 20 min.
+    few = wait(ahead=300.0, before=0.0, run_s=60.0)
+    assert few.value == (1200 + 60 / 2) / 4
+    assert few.note.endswith(
+        "each job holds one for 60 s; by users' priorities 0 of them start before"
+    )
+    assert wait(ahead=300.0, before=0.0, run_s=4000.0).value == 1000
+    assert wait(ahead=300.0, before=0.0, run_s=60.0, claim_s=-1.0).value == 301 * 60 / 4
+    assert wait(ahead=5.0, before=0.0, run_s=60.0).value == found.value
+    # Of one slot to fall free it is known how soon on average, and not when.
+    assert relative_error(few, NOW) > relative_error(found, NOW) > 0.3
     # One slot is idle and one job goes there: the first that falls free is ours.
     assert wait(ahead=1.0, idle_slots=1, run_s=60.0).value == 15
     # From submission to start is not all of it: DAGMan and the hooks come before.
@@ -310,6 +327,31 @@ def busy(site: str, slots: int, idle: int, **told: object) -> SitePool:
     return SitePool(site, NOW, slots, idle, ahead=0.0, **told)  # type: ignore[arg-type]
 
 
+def test_a_template_selects_sites_cores_and_memory() -> None:
+    template = template_from_dict(
+        "w",
+        {
+            "qspec": {"min_throughput": "1 Mb/s"},
+            "rspec": {"sites": ["mu"], "cores": 6, "memory": "4 GB"},
+        },
+    )
+    within = world_inputs().within(template)
+    assert set(within.candidates.values()) == {("mu",)}
+    assert within.notes == ("template 'w' has jobs run at mu alone",)
+    pool = pool_of(mu=busy("mu", 8, 8, memory_bytes=80 * 10**9), tacc=busy("tacc", 4, 4))
+    sites = estimate_world(within, now=NOW, live=Live(pool)).sites
+    assert (sites["mu"].workers.value, sites["tacc"].workers.value) == (6, 4)
+    pool = pool_of(mu=busy("mu", 8, 8, memory_bytes=16 * 10**9))
+    mu = estimate_world(within, now=NOW, live=Live(pool)).sites["mu"].workers
+    assert (mu.value, "of memory" in mu.note) == (4, True)
+    elsewhere = template_from_dict(
+        "w", {"qspec": {"min_throughput": 1e6}, "rspec": {"sites": ["mars"]}}
+    )
+    stays = world_inputs().within(elsewhere)
+    assert stays.candidates == world_inputs().candidates
+    assert within.configurations.keys() == world_inputs().configurations.keys()
+
+
 def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     def mu(pool: SitePool, *held: Holding) -> SiteBelief:
         live = Live(pool_of(mu=pool)).with_held(held)
@@ -319,6 +361,7 @@ def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     assert (some.workers.value, some.queue_wait.value, some.lacks) == (6, 20, "")
     assert some.workers.note == "of 8, beside 2 jobs that run"
     assert mu(busy("mu", 8, 0, run_s=60.0)).workers.value == 4  # HTCondor shares
+    assert mu(busy("mu", 8, 0, run_s=60.0, share=0.3)).workers.value == 3
     part = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 5.0}))
     assert (part.workers.value, part.workers.note) == (3, "of 8, beside big")
     # Of what a file says nobody knows the end.

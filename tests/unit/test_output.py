@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from adon.cli import output
+from adon.cli import output, terminal
 from network_provisioner.base.errors import InputError
 
 HEAD = ("name", "size>")
@@ -28,7 +28,7 @@ def test_into_a_pipe_columns_are_as_wide_as_they_need_to_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    head, first, second = output.grid(HEAD, ROWS).splitlines()
+    head, first, second = terminal.grid(HEAD, ROWS).splitlines()
     assert head.split() == ["name", "size"] and second.endswith("  20 MB")
     assert len(head) == len(first) == len(second) > 80
 
@@ -36,21 +36,26 @@ def test_into_a_pipe_columns_are_as_wide_as_they_need_to_be(
 def test_on_a_terminal_nothing_is_wider_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", "40")
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", output.grid(HEAD, ROWS)).splitlines()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.grid(HEAD, ROWS)).splitlines()
     assert len(lines) > 3 and max(map(len, lines)) <= 40
-    assert lines[1].split() == ["[bold]short", "1", "MB"]  # a name is no mark-up
+    assert lines[1:3] == ["[bold]short", "  size 1 MB"]  # a name is no mark-up
     assert " ".join(lines).split().count("words") == 4
 
 
-def test_on_a_narrow_terminal_no_number_and_no_word_is_folded(
+def test_on_a_narrow_terminal_long_texts_are_below_their_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", "30")
-    text = output.grid(("state", "rate>", "path"), [("installed", "180 Mb/s", "mu-s1-s2-tacc")])
-    head, *lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
-    assert head.split() == ["state", "rate", "path"]
-    assert lines[0].startswith("installed  180 Mb/s  ") and len(lines) > 1
+    rows = [("installed", "180 Mb/s", "-", "mu-s1-s2-tacc"), ("queued", "-", "-", "-")]
+    text = terminal.grid(("state", "rate>", "job", "path"), rows)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "state          rate",
+        "installed  180 Mb/s",
+        "  path mu-s1-s2-tacc",
+        "queued            -",
+    ]
 
 
 def test_records_are_the_same_in_every_form() -> None:
@@ -104,3 +109,28 @@ def test_nothing_to_do_is_no_trouble() -> None:
     with output.progress(0, "cases", stream):
         pass
     assert stream.getvalue() == ""
+
+
+def test_more_than_a_terminal_has_lines_for_goes_to_the_pager(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("LINES", "4")
+    monkeypatch.setenv("PAGER", "sed s/^/paged:/")
+    terminal.print_paged(["1\n2", "3"])
+    assert screen.getvalue() == "1\n2\n3\n"
+    terminal.print_paged(["1\n2", "3", "4"])
+    assert capfd.readouterr().out == "paged:1\npaged:2\npaged:3\npaged:4\n"
+    monkeypatch.setenv("PAGER", "true")  # ended by its reader before all is shown
+    terminal.print_paged("text" * 1000 for _ in range(1000))
+    monkeypatch.setenv("PAGER", "")
+    terminal.print_paged(["1", "2", "3", "4"])
+    assert screen.getvalue().endswith("3\n1\n2\n3\n4\n")
+
+
+def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for stream, coloured in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert ("\x1b[31m" in terminal.grid(("state",), [("failed",)])) is coloured

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from api_rig import FOR_EVER_S, serving, token_of
 from broker_rig import Rig
-from cli_world import CONFIG, config_file
+from cli_world import CONFIG, adon, config_file, write_world
 from test_api_archive import Here
 from test_planner_request import small
 
@@ -23,6 +24,7 @@ from monitors.archive.plans import add_plan, known_plans
 from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from monitors.workflows.logs.status import Status, WorkflowState
+from pegasus_hooks import pegasus_plan
 from pegasus_hooks.plugin.request import Request, parse_request
 from site_selector.estimates.plans import Plan
 
@@ -148,7 +150,7 @@ def test_the_next_workflow_goes_round_a_plan(config: Path, tmp_path: Path) -> No
     assert at_sites(beside)["tacc"] >= 2
     workers = {n: a["inputs"]["n"] for p in beside.tell().as_dict()["placements"]
                for a in p["alternatives"] for n in [a["site"]]}  # fmt: skip
-    assert "up to 2 planned for other workflows" in workers["mu"]["note"]
+    assert "up to 3 planned for other workflows" in workers["mu"]["note"]
     *_, again = answers(wanted("/first", config), notes.append)  # its own plan is not in its way
     assert notes == []
     assert len(known_plans_of(config)) == 2 and again.sites
@@ -163,6 +165,17 @@ def test_a_workflow_planned_meanwhile_is_mapped_beside(config: Path) -> None:
     (second,) = slower
     assert at_sites(quicker) == {"mu": 4} and at_sites(second)["tacc"] >= 2
     assert notes == ["another workflow was planned meanwhile: this one is mapped again beside it"]
+
+
+def test_what_adon_plan_planned_is_known_to_the_next(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pegasus_plan, "find_planner", lambda: None)
+    ran = adon("plan", write_world(tmp_path), "--dir", tmp_path / "s", "--config", config)
+    submit_dir = Path(ran.out.splitlines()[-1])
+    (plan,) = known_plans_of(config)
+    assert plan.cores and plan.until > time.time()
+    assert stored.plans_of(config, str(submit_dir)).read() == ()  # its own
 
 
 def known_plans_of(config: Path) -> tuple[Plan, ...]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problem_world import problem_of, random_problem
 
-from site_selector.estimates.plans import Plan, beside, plan_from
+from site_selector.estimates.plans import Plan, plan_from, with_plans
 from site_selector.estimates.world import Belief, PathBelief, SiteBelief, World
 from site_selector.mapping.estimator import Estimator, Schedule
 from site_selector.mapping.mapper import map_problem
@@ -36,7 +36,7 @@ def wide(name: str = "other", at: float = NOW, cores: int = 3) -> Plan:
 
 
 def seen(world: World, *plans: Plan) -> World:
-    return beside(world, plans, None, {}, reserved=False)
+    return with_plans(world, plans, None, {}, reserved=False)
 
 
 @settings(max_examples=20, deadline=None)
@@ -67,9 +67,9 @@ def test_what_is_planned_is_taken_off_until_it_ends() -> None:
     assert seen(world_of(), wide(at=NOW - 90)) == world_of()
 
 
-def test_others_take_at_most_half() -> None:
-    world = seen(world_of(4, gamma_bps=4.0), wide(cores=100))
-    assert max(n for _, n in world.planned["a"]) == 2
+def test_others_take_three_quarters_of_workers_at_most_and_half_of_a_path() -> None:
+    world = seen(world_of(8, gamma_bps=4.0), wide(cores=100))
+    assert max(n for _, n in world.planned["a"]) == 6
     assert world.paths["a", "b"].gamma_a.value == 2.0  # of 4 b/s, all of which is planned
     assert seen(world_of(1), wide()).planned == {}
 
@@ -116,8 +116,8 @@ def test_two_workflows_end_sooner_when_the_second_knows_the_plan_of_the_first() 
     plan = plan_of("first", fan(), alone, run, NOW)
     sites = {f"place{s}": SiteBelief(Belief(8.0, "x"), Belief(0.0, "x")) for s in (0, 1)}
     known = seen(World(NOW, sites, {}, {}), plan).planned
-    assert known == {"place0": ((0.0, 4), (60.0, 0))}
-    second = map_problem(fan(((0.0, 0, -4), (60.0, 0, 4))), ["t"] * 8).assignment
+    assert known == {"place0": ((0.0, 6), (60.0, 0))}
+    second = map_problem(fan(((0.0, 0, -6), (60.0, 0, 6))), ["t"] * 8).assignment
     assert together(alone, alone, fan()).makespan_s == 120.0
     assert together(alone, second, fan()).makespan_s <= 120.0
     assert sum(together(alone, second, fan()).end_s) < sum(together(alone, alone, fan()).end_s)

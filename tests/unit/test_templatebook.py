@@ -23,7 +23,7 @@ from network_provisioner.base.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
-from network_provisioner.templates.learn import HALF_LIFE_S, failure
+from network_provisioner.templates.learn import HALF_LIFE_S, failure, table_of, with_goodput
 from network_provisioner.templates.lookup import template_of
 from network_provisioner.templates.match import Specification
 from network_provisioner.templates.registry import TemplateRegistry
@@ -386,6 +386,41 @@ def test_the_peak_and_the_tuning_of_the_best_run(store: Store) -> None:
     assert entry.learned["transit"] == "t1"
     assert entry.learned["tuning"] == {"streams": 8, "buffer": 1 << 21, "threads": 0}
     assert peak(book_of(store, {"mine": BASE})) == 3e8
+
+
+def test_scores_follow_what_transfers_reach_at_each_rate(store: Store) -> None:
+    slow = {"qspec": {"min_throughput": "50 Mb/s"}}
+    book = book_of(store, {"mine": slow, "own": {**slow, "tables": {"throughput": [[5e7, 2]]}}})
+    # What this application's disks take is 200 Mb/s.
+    for granted, goodput in ((1e8, 9.5e7), (2e8, 1.9e8), (4e8, 2e8), (8e8, 2e8)):
+        for number in range(3):
+            for name in ("mine", "own"):
+                done = succeeded(f"{name}-{granted}-{number}", name, goodput=goodput)
+                done.grant.granted_bps = granted
+                book.learn(done)
+    template, own = book.get("mine"), book.get("own")
+    assert template is not None and own is not None
+    scores = [round(template.score("throughput", rate), 1) for rate in (5e7, 1e8, 2e8, 4e8, 8e8)]
+    assert scores == [1.0, 3.7, 9.4, 10.0, 10.0]
+    assert template.version == 1 and own.score("throughput", 8e8) == 2
+    assert book.restore("mine", 1)[0].template.reached == template.reached
+    again = book_of(store, {"mine": slow})
+    assert again.entry("mine").template.reached == template.reached  # type: ignore[union-attr]
+    again.reset("mine")
+    assert again.entry("mine").template.reached == ()  # type: ignore[union-attr]
+
+
+def test_few_transfers_teach_no_scores() -> None:
+    levels = with_goodput({}, 1e8, 9e7)
+    for _ in range(30):
+        levels = with_goodput(levels, 1e8, 9e7)
+    assert len(levels["27"]) == 15 and table_of(levels, 5e7) == ()
+    levels = with_goodput(with_goodput(levels, 8e8, 3e8), 8e8, 3e8)
+    assert table_of(levels, 5e7) == ()
+    assert len(table_of(with_goodput(levels, 8e8, 3e8), 5e7)) == 3
+    for power in range(60):
+        levels = with_goodput(levels, 2.0**power, 1.0)
+    assert len(levels) == 16 and "59" in levels and "27" not in levels
 
 
 def test_self_service_is_found_for_its_own_users(store: Store) -> None:

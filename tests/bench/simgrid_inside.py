@@ -1,0 +1,220 @@
+"""Inside Debian's Python, which has SimGrid: plays mappings through, one JSON line each.
+
+The rules are those of HTCondor, DAGMan and Pegasus, written anew and not read off ADON's simulator;
+only ``site_selector/mapping/estimator.py``'s text says what they are. Jobs, stage jobs and
+transfers are actors, sites are hosts with a core per worker, and the network is SimGrid's.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from simgrid import Actor, Comm, Engine, LinkInRoute, NetZone, this_actor
+
+_ONE_MOMENT = 1e-9  # of a second, far below what anything takes
+
+
+class World:
+    """One mapping under way."""
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        self.case = case
+        self.site: list[int] = case["site"]
+        self.waiting = [len(above) for above in case["parents"]]
+        self.missing = [0] * len(self.site)
+        self.free = list(case["workers"])
+        self.queues: list[list[tuple[int, int, int]]] = [[] for _ in self.free]
+        self.came = 0
+        self.finished_s = 0.0
+        self.at: set[tuple[int, int]] = set()  # files on their way to a site, or there
+        self.users: dict[tuple[int, int], list[int]] = {}  # jobs that wait for a file at a site
+        # By reader: what its stage job brings from other sites, and how much is not written yet.
+        self.inter: list[list[tuple[int, int]]] = [[] for _ in self.site]
+        self.inter_left = [0] * len(self.site)
+        # By bundle and site: files that a stage-out job takes back, and jobs that it waits for.
+        self.out: dict[tuple[tuple[int, int], int], list[int]] = {}
+        self.out_left: dict[tuple[tuple[int, int], int], int] = {}
+        self.bundle = list(self._bundles())
+        engine = Engine([sys.argv[0], "--log=root.thres:critical", *case["options"]])
+        zone = NetZone.create_full_zone("world")
+        self.hosts = []
+        for place in range(len(case["bytes_per_s"])):
+            host = zone.create_host(f"place{place}", 1.0)
+            if place < len(self.free):
+                host.core_count = self.free[place]
+            self.hosts.append(host)
+        self._connect(zone)
+        zone.seal()
+        self.engine = engine
+
+    def _connect(self, zone: Any) -> None:
+        for a, row in enumerate(self.case["bytes_per_s"]):
+            for b in range(a):
+                link = zone.create_split_duplex_link(f"link{a}-{b}", row[b])
+                link.seal()
+                way = [LinkInRoute(link, LinkInRoute.Direction.UP)]
+                zone.add_route(
+                    self.hosts[a].netpoint, self.hosts[b].netpoint, None, None, way, True
+                )
+
+    def _bundles(self) -> Iterator[tuple[int, int]]:
+        """Level and number of the stage job of each job: one for ten, taken in turn."""
+        count: dict[int, int] = {}
+        for level in self.case["level"]:
+            count[level] = count.get(level, 0) + 1
+        turn = dict.fromkeys(count, 0)
+        for level in self.case["level"]:
+            yield level, turn[level] % math.ceil(count[level] / 10)
+            turn[level] += 1
+
+    def begin(self) -> None:
+        """The first actor: stage-in jobs go, jobs without parents and inputs wait."""
+        case = self.case
+        by_level = sorted(
+            range(len(self.site)), key=lambda job: (case["level"][job], case["turn"][job])
+        )
+        loads: dict[tuple[Any, int, int], list[int]] = {}
+        for job in by_level:
+            for file in case["reads"][job]:
+                writer, to = case["producer"][file], self.site[job]
+                if writer >= 0:
+                    self.inter_left[job] += self.site[writer] != to
+                elif to not in case["holders"][file]:
+                    self.expect(job, file, to)
+                    first = (file, to) not in self.at
+                    self.at.add((file, to))
+                    if case["fetch"]:
+                        self.start(self.move, case["holders"][file][0], to, [file], [job])
+                    elif first:
+                        source = case["holders"][file][0]
+                        loads.setdefault((self.bundle[job], source, to), []).append(file)
+            if any(case["returns"][file] for file in case["writes"][job]):
+                key = (self.bundle[job], self.site[job])
+                self.out_left[key] = self.out_left.get(key, 0) + 1
+        for (_, source, to), files in loads.items():
+            self.start(self.move, source, to, files, None)
+        for job in range(len(self.site)):
+            self.ready(job)
+
+    def expect(self, job: int, file: int, to: int) -> None:
+        self.missing[job] += 1
+        self.users.setdefault((file, to), []).append(job)
+
+    def start(self, work: Any, *arguments: Any) -> None:
+        Actor.create("work", self.hosts[0], work, *arguments)
+
+    def move(self, source: int, to: int, files: list[int], jobs: list[int] | None) -> None:
+        """One transfer; ``jobs`` are those it is for, None all that wait for the files there."""
+        size = sum(self.case["size"][file] for file in files)
+        Comm.sendto(self.hosts[source], self.hosts[to], round(size))
+        self.ended()
+        for file in files:
+            for job in self.users.pop((file, to), []) if jobs is None else jobs:
+                self.missing[job] -= 1
+                self.ready(job)
+
+    def ended(self) -> None:
+        self.finished_s = max(self.finished_s, Engine.clock)
+
+    def ready(self, job: int) -> None:
+        if self.waiting[job] == 0 and self.missing[job] == 0:
+            self.waiting[job] = -1
+            self.came += 1
+            self.start(self.wait, job, self.came)
+
+    def wait(self, job: int, came: int) -> None:
+        """In the site's queue, then for a worker."""
+        here = self.site[job]
+        this_actor.sleep_for(self.case["queue_s"][here])
+        heapq.heappush(self.queues[here], (-self.case["priority"][job], came, job))
+        self.dispatch(here)
+
+    def dispatch(self, here: int) -> None:
+        # What happens at the same moment comes first, so that the most urgent job goes first.
+        this_actor.sleep_for(_ONE_MOMENT)
+        while self.free[here] and self.queues[here]:
+            self.free[here] -= 1
+            job = heapq.heappop(self.queues[here])[2]
+            Actor.create("job", self.hosts[here], self.compute, job)
+
+    def compute(self, job: int) -> None:
+        here = self.site[job]
+        this_actor.execute(self.case["compute_s"][job][here])
+        self.ended()
+        self.free[here] += 1
+        self.hand_over(job, here)
+        self.bring_back(job, here)
+        for child in self.case["children"][job]:
+            self.waiting[child] -= 1
+            self.ready(child)
+        self.dispatch(here)
+
+    def hand_over(self, job: int, here: int) -> None:
+        """What a job wrote goes to its readers at other sites."""
+        case = self.case
+        readers = sorted(
+            (case["level"][reader], case["turn"][reader], reader, file)
+            for file in case["writes"][job]
+            for reader in case["readers"][file]
+        )
+        for _, _, reader, file in readers:
+            to = self.site[reader]
+            if to == here:
+                continue
+            self.expect(reader, file, to)
+            if case["fetch"]:
+                self.start(self.move, here, to, [file], [reader])
+                continue
+            if (file, to) not in self.at:
+                self.at.add((file, to))
+                self.inter[reader].append((here, file))
+            self.inter_left[reader] -= 1
+            if self.inter_left[reader] == 0:
+                for source in sorted({source for source, _ in self.inter[reader]}):
+                    files = [f for s, f in self.inter[reader] if s == source]
+                    self.start(self.move, source, to, files, None)
+
+    def bring_back(self, job: int, here: int) -> None:
+        """What the workflow wants goes to the output site."""
+        case, output = self.case, self.case["output"]
+        wanted = [file for file in case["writes"][job] if case["returns"][file]]
+        if not wanted or output in (-1, here):
+            return
+        if case["fetch"]:
+            for file in wanted:
+                self.start(self.move, here, output, [file], [])
+            return
+        key = (self.bundle[job], here)
+        self.out.setdefault(key, []).extend(wanted)
+        self.out_left[key] -= 1
+        if self.out_left[key] == 0:
+            self.start(self.move, here, output, self.out[key], [])
+
+    def makespan(self) -> float:
+        self.start(self.begin)
+        self.engine.run()
+        return self.finished_s
+
+
+def main() -> None:
+    """An engine lives once in a process, so each mapping has a process of its own."""
+    for line in sys.stdin:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(write, json.dumps(World(json.loads(line)).makespan()).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as answer:
+            print(answer.read() or "null", flush=True)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()
