@@ -24,7 +24,7 @@ from adon.cli.parsing import (
     names,
     option,
 )
-from network_provisioner.base.database_url import check_state, is_database_url
+from network_provisioner.base.database_url import check_state
 from network_provisioner.base.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -256,11 +256,11 @@ def _export(args: argparse.Namespace) -> int:
 
 def open_archive(place: str) -> Archive:
     """An archive that is there, for reading. Raises InputError, ArchiveError."""
+    from adon.cli.monitor_source import there
     from monitors.archive.archive import Archive
 
     check_state(place)
-    if not is_database_url(place) and not Path(place).exists():
-        raise InputError(f"{place}: found no such file, expected an archive of measurements")
+    there(place)
     return Archive(place, read_only=True)
 
 

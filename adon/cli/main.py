@@ -14,11 +14,12 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from socket import gaierror
 from typing import Any
 
 from adon.cli.output import note
 from adon.cli.parsing import CommandParser, SubcommandParser, helped
-from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AbsentError, AdonError, BrokerError
 
 NOUNS = (
     "doctor", "init", "site", "plan", "monitor", "broker", "topology", "transit", "template",
@@ -60,7 +61,7 @@ def build_parser(words: Sequence[str] = ()) -> CommandParser:
 def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None) -> int:
     """Run one command of ``parser``, by default ``adon``'s, and return its exit code."""
     _prepare_streams()
-    debug = False
+    debug, args = False, argparse.Namespace()
     try:
         try:
             words = sys.argv[1:] if argv is None else argv
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     except AdonError as error:
         if debug:
             raise
-        note(f"{error}{_next_step(error)}")
+        note(f"{error}{_next_step(error, args)}")
         return 2
     except OSError as error:
         if debug:
@@ -95,15 +96,27 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
         return 130
 
 
-def _next_step(error: AdonError) -> str:
+_STEPS = {
+    "unauthorized": "--token-file or ADON_TOKEN_FILE names a file with your token",
+    "token_expired": "an administrator creates tokens with 'adon broker token new'",
+    "unknown_transit": "'adon transit list --all' has all",
+    "unknown_policy": "'adon policy list --all' has all",
+}
+"""What to do about an error of the broker, by its code."""
+
+
+def _next_step(error: AdonError, args: argparse.Namespace) -> str:
     """What to do about it, where the message does not say."""
-    if isinstance(error.__cause__, ConnectionRefusedError) and isinstance(error, BrokerError):
-        return ": start one with 'adon broker', or name another by --broker or ADON_BROKER"
-    if error.code == "unauthorized":
-        return ": --token-file or ADON_TOKEN_FILE names a file with your token"
-    if error.code == "token_expired":
-        return ": an administrator creates tokens with 'adon broker token new'"
-    return ""
+    step = _STEPS.get(error.code, "")
+    if isinstance(error, BrokerError) and isinstance(error.__cause__, ConnectionRefusedError):
+        step = "start one with 'adon broker', or name another by --broker or ADON_BROKER"
+    elif isinstance(error, BrokerError) and isinstance(error.__cause__, gaierror):
+        step = "name another by --broker or ADON_BROKER"
+    elif isinstance(error, AbsentError) and error.path == getattr(args, "config", None):
+        step = "'adon init' makes one, --config names another"
+    elif isinstance(error, AbsentError) and error.path == getattr(args, "hooks", None):
+        step = "'adon install pegasus' makes one, --hooks names another"
+    return f": {step}" if step else ""
 
 
 def _prepare_streams() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import AbsentError, InputError
 from site_selector.catalogs.documents import build_tree
 
 MAX_BYTES = 1_000_000
@@ -37,7 +37,7 @@ def read_yaml(path: Path) -> Any:
     except yaml.YAMLError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}, expected YAML") from None
     if values is None:
-        raise InputError(f"{path}: found nothing in it, expected YAML")
+        raise AbsentError(path, "found nothing in it, expected YAML")
     return values
 
 
@@ -49,6 +49,8 @@ def _text(path: Path) -> str:
         if len(content) > MAX_BYTES:
             raise InputError(f"{path}: found more than 1 MB, expected a short YAML file")
         return content.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise AbsentError(path, "found no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

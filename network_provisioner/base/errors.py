@@ -2,6 +2,7 @@
 
     AdonError            anything a user can mend; the command line prints it in one line, exit 2
     ├── InputError       a file, argument or request that is not as expected
+    │   └── AbsentError  a file that is not there, or is empty
     ├── MissingError     a program, package or privilege that is not there
     └── BrokerError      the broker refused a request or could not be reached
 
@@ -11,7 +12,10 @@ plug-ins) never lets any of them fail a job.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def printable(message: str) -> str:
@@ -43,6 +47,14 @@ class InputError(AdonError):
     """Input that cannot be used: names the place, what was found and what was expected."""
 
     code = "bad_request"
+
+
+class AbsentError(InputError):
+    """A file at ``path`` that is to be read, and is not there or has nothing in it."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
 
 
 class MissingError(AdonError):

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import AbsentError, InputError
 
 _NUMBERS = ("timeout_s", "patience_s")
 _FILES = ("archive", "token_file", "ca", "watch")
@@ -56,6 +56,10 @@ def load(path: Path) -> HookConfig:
     """Read the file. Raises InputError that names the key."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AbsentError(
+            path, "found no such file, expected the hooks' JSON configuration"
+        ) from None
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror}, expected the hooks' JSON configuration"

@@ -68,7 +68,7 @@ def test_a_configuration_that_is_not_there_or_wrong(
     none = tmp_path / "none.yml"
     assert main(["agent", "run", "--config", str(none)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"adon: {none}: cannot be read") and said.count("none.yml") == 1
+    assert said.startswith(f"adon: {none}: found no such file: ") and said.count("none.yml") == 1
     (tmp_path / "agent.yml").write_text(f"name: mu\nbrokr: x\ntoken: {TOKEN}\n")
     assert main(["agent", "run", "--config", str(tmp_path / "agent.yml")]) == 2
     said = capsys.readouterr().err

@@ -351,8 +351,8 @@ def test_mappings_that_do_not_fit(tmp_path: Path, content: Any, said: str) -> No
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "h.json: cannot be read: No such file or directory, expected the hooks' JSON"
-               " configuration"),
+        (None, "h.json: found no such file, expected the hooks' JSON configuration: 'adon install"
+               " pegasus' makes one, --hooks names another"),
         ({"broker": 3}, "h.json: found no key 'broker', expected the broker's URL"),
         ({"broker": "http://h:1", "timout_s": 1},
          "h.json: unknown key 'timout_s', expected ahead, archive, broker, ca, patience_s, project,"

@@ -26,7 +26,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("topology: [\n", "adon.yml, line 2: did not find expected node content, expected YAML"),
         ("topology:\n\tlinks: []\n", "adon.yml, line 2: found a tab, expected spaces"),
-        ("# later\n", "adon.yml: found nothing in it, expected YAML"),
+        ("# later\n", "adon.yml: found nothing in it, expected YAML: 'adon init' makes one, --config names another"),
         ("- a\n", "adon.yml is ['a'], expected a mapping"),
         ("broker: {}\n", "adon.yml has no 'topology', expected it"),
         ("a: 1\na: 2\n", "adon.yml, line 2: key 'a' is given twice, expected YAML"),
@@ -64,7 +64,10 @@ def test_configurations(tmp_path: Path, content: Any, said: str) -> None:
 
 
 def test_configurations_that_cannot_be_read(tmp_path: Path) -> None:
-    assert refusal("broker") == "adon.yml: cannot be read: No such file or directory"
+    assert (
+        refusal("broker")
+        == "adon.yml: found no such file: 'adon init' makes one, --config names another"
+    )
     assert refusal("broker", "--config", tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
     assert refusal("broker", "--config", "/dev/zero") == (
         "/dev/zero: found more than 1 MB, expected a short YAML file"
@@ -103,6 +106,11 @@ ASKING = [
     ("transit", "explain", "x"),
     ("topology", "show"),
 ]
+
+
+def test_a_host_that_nobody_knows_is_to_be_named_otherwise() -> None:
+    said = refusal("transit", "list", "--broker", "http://nowhere.invalid")
+    assert said.endswith(": name another by --broker or ADON_BROKER")
 
 
 @pytest.mark.parametrize("words", ASKING)

@@ -112,7 +112,7 @@ REFUSED = [
     (("policy", "modify", "x"), "found nothing to change"),
     (("policy", "modify", "x", "--strategy", "7-3"), "'x' is unknown"),
     (("policy", "stop", "x"), "unknown policy 'x'"),
-    (("policy", "show", "x"), "unknown policy 'x'"),
+    (("policy", "show", "x"), "that there are: 'adon policy list --all' has all"),
     (("policy", "usage", "--csv", "--json"), "argument --json: not allowed with argument --csv"),
     (("policy", "usage", "--since", "yesterday"), "expected ISO 8601"),
     (("policy", "usage", "--start", "+2 h"), "unrecognized arguments: --start"),  # did nothing

@@ -108,7 +108,7 @@ REFUSED = [
     (("match", "--max-loss", "2"), "max_loss: found 2.0, expected less than 1"),
     (("match", "--min", "2 Gb/s", "--max", "1 Gb/s"), "is above max_throughput"),
     (("save", "a b", "--file", "own.yml"), "expected letters, digits and . _ -"),
-    (("save", "x", "--file", "none.yml"), "none.yml: cannot be read"),
+    (("save", "x", "--file", "none.yml"), "none.yml: found no such file"),
     (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad' has no 'qspec'"),
     (("save", "x"), "one of the arguments --transit --file --revision is required"),
     (("save", "x", "--revision", "1"), "unknown template 'x'"),
