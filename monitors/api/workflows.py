@@ -27,6 +27,7 @@ from monitors.workflows.overview import (
     transfer_row,
 )
 from monitors.workflows.service import KIND, LOOK_S, Refresher, RefreshRequest
+from monitors.workflows.timeline import Timeline, timeline
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
@@ -90,6 +91,14 @@ def router(seen: Visible) -> APIRouter:
         made = analyse(runs + seen.transfers(caller, ids))
         head = {"workflow": workflow, "state": overview.state, "workflows": ids}
         return answers.answer(head | asdict(made))
+
+    @routes.get("/v1/workflows/{workflow:path}/timeline", response_model=Timeline)
+    def get_timeline(
+        workflow: str, caller: Caller, bins: Annotated[int, Query(ge=1, le=2000)] = 240
+    ) -> Response:
+        """How many of its jobs ran and waited over time, by site; of attempts that have ended."""
+        seen.one(caller, workflow)
+        return answers.answer(asdict(timeline(seen.of(caller, "job", [workflow]), bins)))
 
     @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobRow])
     def list_jobs(

@@ -181,6 +181,9 @@ def test_workflows_and_one_of_them(page: Page, world: World) -> None:
     text = page.text()
     assert "sort: cannot open reads.fq: No such file or directory" in text
     assert "iplant → s2 → s1 → mu" in text and "the shortest T_t of three sites" in text
+    assert "run\n1" in page.text(".cards")
+    page.click("[data-act=each]")
+    page.wait("document.querySelectorAll('[data-key=ran] svg text.on-bar').length === 9")
     page.click("[data-act=measure]")  # nobody follows it
     page.wait("document.body.innerText.includes('the request stays')")
 
