@@ -3,10 +3,11 @@
 import { get } from "./api.js";
 import { el } from "./dom.js";
 import { form, given } from "./form.js";
-import { clock, duration, number, percent, rate, whole } from "./format.js";
+import { bytes, clock, duration, number, percent, rate, whole } from "./format.js";
 import { facts, heading, link, table } from "./parts.js";
 import { records } from "./records.js";
 
+const ACTIONS = ["move", "split", "reduce", "report", "ignore"];
 const METRICS = ["throughput", "delay", "jitter", "loss"];
 const YES_NO = ["", "no", "yes"];
 const path = (name, rest = "") => `/v1/templates/${encodeURIComponent(name)}${rest}`;
@@ -158,6 +159,13 @@ function saved(entry) {
         name: "max_throughput", label: "RSpec: maximum", hint: "all of the path",
         value: t?.rspec.max_throughput && rate(t.rspec.max_throughput),
       },
+      { name: "sites", label: "RSpec: sites of its jobs", kind: "words", hint: "all", value: t?.rspec.sites?.join(" ") },
+      { name: "cores", label: "most cores of a site", kind: "number", hint: "all", value: t?.rspec.cores },
+      { name: "memory", label: "memory of each", hint: "4 GB", value: t?.rspec.memory && bytes(t.rspec.memory) },
+      ...METRICS.map((name) => ({
+        name: `trigger_${name}`, label: `When its path has worse ${name}`, options: ["", ...ACTIONS],
+        value: t?.triggers[name]?.action,
+      })),
       ...METRICS.map((name) => ({
         name: `weight_${name}`, label: `Weight of ${name}`, kind: "number", value: t?.weights[name],
       })),
@@ -174,12 +182,18 @@ function saved(entry) {
     ],
     call({ name = entry?.name || "NAME", ...v }) {
       const { min_throughput, max_delay, max_jitter, max_loss, max_throughput, io_aware, ...others } = v;
-      const plain = Object.entries(others).filter(([key]) => !key.startsWith("weight_"));
+      const { sites, cores, memory, ...rest } = others;
+      const plain = Object.entries(rest).filter(([key]) => !/^(weight|trigger)_/.test(key));
+      // Limits and times that the form has no field for stay.
+      const triggers = METRICS.map((metric) => [metric, v[`trigger_${metric}`]])
+        .filter(([, action]) => action)
+        .map(([metric, action]) => [metric, { ...t?.triggers[metric], action }]);
       const given = filled({
-        ...(t && { tables: t.tables, tuning: t.tuning, relay_tls: t.relay_tls, triggers: t.triggers }),
+        ...(t && { tables: t.tables, tuning: t.tuning, relay_tls: t.relay_tls }),
         ...Object.fromEntries(plain),
         qspec: filled({ min_throughput, max_delay, max_jitter, max_loss }),
-        rspec: filled({ ...t?.rspec, max_throughput }),
+        rspec: filled({ max_throughput, sites, cores, memory }),
+        triggers: triggers.length ? Object.fromEntries(triggers) : undefined,
         weights: filled(Object.fromEntries(METRICS.map((metric) => [metric, v[`weight_${metric}`]]))),
         io_aware: io_aware && io_aware === "yes",
       });
