@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -129,7 +129,9 @@ class RelayRig:
     # -- the agents ----------------------------------------------------------------------------
 
     def start(self, name: str, *tls: str) -> None:
-        """Start an agent."""
+        """Start an agent, again where it was there; ``tls``: its certificate, key and authority."""
+        if name in self.agents:
+            self.agents[name].stop()
         self._sessions(name).write_text("[]", encoding="utf-8")
         self._status(name).unlink(missing_ok=True)
         env = {**os.environ, "PATH": f"{self.nft}:{os.environ['PATH']}"}
@@ -196,14 +198,11 @@ def mirrored(session: Session) -> Session:
 
 
 @contextmanager
-def relays(
-    folder: Path, wan: dict[str, Any] | None = None, tls: Mapping[str, Sequence[str]] | None = None
-) -> Iterator[RelayRig]:
-    """The network with both agents, which serve :data:`SESSION`; ``tls``: certificate, key and
-    authority of each."""
+def relays(folder: Path, wan: dict[str, Any] | None = None) -> Iterator[RelayRig]:
+    """The network with both agents, which serve :data:`SESSION`."""
     with ExitStack() as undo:
         rig = RelayRig(folder, undo, wan)
         for name in AGENTS:
-            rig.start(name, *(tls or {}).get(name, ()))
+            rig.start(name)
         rig.serve(SESSION)
         yield rig

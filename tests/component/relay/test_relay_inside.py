@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,20 @@ from tests.authority import Authority
 
 PORT = 5001
 DATA = random.Random(20).randbytes(5_000_000)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayRig]:
+    with relays(tmp_path_factory.mktemp("relays")) as made:
+        yield made
+
+
+@pytest.fixture
+def rig(made: RelayRig) -> RelayRig:
+    """One for all, which serves :data:`SESSION` and has no connections."""
+    made.serve(SESSION)
+    until(made.idle, "connections of the test before to end")
+    return made
 
 
 def all_of(sock: socket.socket) -> bytes:
@@ -181,16 +195,18 @@ def test_a_killed_agent_resets_its_connections(rig: RelayRig, name: str) -> None
         server.sendall(DATA * 10)
     other = next(n for n in AGENTS if n != name)
     until(lambda: not rig.status(other)["connections"], "the other agent to let go")
-    rig.agents[name].stop()
     rig.start(name)
     rig.serve(SESSION)
     again, there = both(rig)  # not over streams of before
     again.sendall(b"again")
     assert there.recv(100) == b"again"
     rig.redirect(False)  # what the broker does
-    direct, there = both(rig)
-    direct.sendall(b"directly")
-    assert there.recv(100) == b"directly"
+    try:
+        direct, there = both(rig)
+        direct.sendall(b"directly")
+        assert there.recv(100) == b"directly"
+    finally:
+        rig.redirect(True)
 
 
 def test_what_is_no_sessions_any_more_is_reset(rig: RelayRig) -> None:
@@ -230,10 +246,13 @@ def test_udp_goes_its_own_way(rig: RelayRig) -> None:
     assert there.recv(100) == b"datagram"
 
 
-def test_streams_by_tls_and_only_with_the_agent_that_was_named(tmp_path: Path) -> None:
+def test_streams_by_tls_and_only_with_the_agent_that_was_named(
+    rig: RelayRig, tmp_path: Path
+) -> None:
     authority = Authority(tmp_path)
-    tls = {name: [*authority.issue(name), authority.file] for name in AGENTS}
-    with relays(tmp_path, tls=tls) as rig:
+    for name in AGENTS:
+        rig.start(name, *authority.issue(name), authority.file)
+    try:
         rig.serve(replace(SESSION, tls=True, streams=3))
         client, server = both(rig)
         together(
@@ -243,3 +262,6 @@ def test_streams_by_tls_and_only_with_the_agent_that_was_named(tmp_path: Path) -
         )
         rig.serve(replace(SESSION, id="other", tls=True, peer="somebody"))
         assert is_reset(rig, PORT)
+    finally:
+        for name in AGENTS:
+            rig.start(name)
