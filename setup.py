@@ -168,5 +168,8 @@ setup(
             "types-requests",
         ],
     },
-    entry_points={"console_scripts": ["adon = adon.cli.main:main"]},
+    entry_points={
+        "console_scripts": ["adon = adon.cli.main:main"],
+        "pegasus.monitord.plugins": ["adon = pegasus_hooks.monitord:AdonPlugin"],  # Pegasus 6
+    },
 )

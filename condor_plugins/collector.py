@@ -22,9 +22,10 @@ from condor_plugins.pool.sites import Ad
 from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
-    "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",
-    "TotalSlotMemory", "IsDataSlot", "Offline", "PegasusSite", "AdonSite",
-    "AdonIoWaitSustainedFraction", "AdonMetricsAt", "DetectedCpus", "Mips",
+    "Name", "Machine", "MyAddress", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus",
+    "Memory", "TotalSlotMemory", "IsDataSlot", "Offline", "PegasusSite", "AdonSite",
+    "AdonIoWaitSustainedFraction", "AdonMetricsAt", "DetectedCpus", "Mips", "TotalLoadAvg",
+    "TotalCondorLoadAvg",
 )  # fmt: skip
 JOB_ATTRIBUTES = (
     "ClusterId", "ProcId", "JobStatus", "JobUniverse", "AdonSite", "pegasus_site", "Requirements",

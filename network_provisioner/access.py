@@ -161,6 +161,11 @@ class Keyring:
         """Whether recognising a token may take seconds."""
         return self._federation is not None
 
+    @property
+    def federation(self) -> Federation | None:
+        """Who else says who somebody is, as it is now."""
+        return self._federation
+
     def principals(self) -> list[Principal]:
         """Everybody who has a key, in the order they were given."""
         return [key.principal for key in self._keys]

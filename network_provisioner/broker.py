@@ -416,10 +416,10 @@ class Broker(Queries):
             self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)
 
-    def stirs(self) -> bool:
+    def has_news(self) -> bool:
         """Whether links have failed, or work again, or an agent of relays is lost, since the last
         turn: then a sweep is due. Waits for nobody."""
-        return self.links_changed() or self.relaying.stirs()
+        return self.links_changed() or self.relaying.has_news()
 
     def _done(self, transit: Transit, now: float) -> Transit:
         """The transit as it is once the switches know of it."""
@@ -440,6 +440,7 @@ class Broker(Queries):
 
     def submit(self, request: TransitRequest) -> tuple[Transit, bool]:
         """As :meth:`request`, and whether the transit is new."""
+        request = self._named_now(request)
         try:
             check(request)
             with self._turn() as now:
@@ -473,8 +474,15 @@ class Broker(Queries):
                 for request, one in zip(requests, answers, strict=True)
             ]
 
+    def _named_now(self, request: TransitRequest) -> TransitRequest:
+        """With the names of today, where somebody says the sites' former ones."""
+        names = self.topology.renamed
+        src, dst = (names.get(site, site) for site in (request.src, request.dst))
+        return replace(request, src=src, dst=dst)
+
     def _answer(self, request: TransitRequest, now: float) -> RequestAnswer:
         transit, new, error = None, False, None
+        request = self._named_now(request)
         try:
             check(request)
             transit, new = self._transit_for(request, now)

@@ -35,6 +35,9 @@ class Issuer:
     ``suffix``    what is put behind that name, so that no two issuers' names are the same; None for
                   ``@`` and the issuer's host. With ``""`` the names are those of local users
     ``claims``    where entitlements, groups and scopes stand
+    ``client``    the id that the dashboard has at the issuer, as a public client; None where nobody
+                  logs in with a browser. ID tokens for it are taken too
+    ``scope``     what the dashboard asks for then
     """
 
     __pydantic_config__ = STRICT
@@ -47,3 +50,5 @@ class Issuer:
     claims: tuple[str, ...] = (
         "scope", "scp", "groups", "roles", "entitlements", "eduperson_entitlement", "wlcg.groups",
     )  # fmt: skip
+    client: str | None = None
+    scope: str = "openid profile email"

@@ -141,7 +141,7 @@ class Queries:
 
     def links_changed(self) -> bool:
         """Whether links have failed, or work again, since the last turn. Waits for nobody."""
-        return self._failures.stirs()
+        return self._failures.has_news()
 
     def health(self) -> dict[str, Any]:
         """Whether the service works: its controller, and how many transits live and wait."""

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement, Selection
+from monitors.archive.renaming import rename_subjects
 from monitors.archive.retaining import ROWS, due, retain, retain_metric
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
 from monitors.archive.retention.rollups import roll_ups
@@ -569,3 +570,18 @@ class ArchiveSuite:
             retain(archive, Retention(Keep(DAY_S)), NOW)
             assert archive.record(measured("c", at=NOW))
             assert [one.id for _, one in archive.after(top)] == ["c"]
+
+    def test_measurements_go_on_under_another_name(self, world: Callable[[], World]) -> None:
+        with world() as opened:
+            archive = opened()
+            archive.record_many(
+                [measured("a"), measured("b", subject="mu", metric="status"), measured("c", at=NOW)]
+            )
+            retain(archive, Retention(Keep(DAY_S)), NOW)
+            rename_subjects(archive.engine, lambda subject: subject.replace("mu", "mizzou"))
+            assert [m.subject for m in archive.query("rtt")] == ["mizzou>tacc"]
+            assert [m.subject for m in archive.query("status")] == ["mu"]  # of a workflow
+            subjects = archive.engine.rows("SELECT DISTINCT subject FROM rollup")
+            assert subjects == [("mizzou>tacc",)]
+            with pytest.raises(ArchiveError), archive.engine.write() as writing:
+                writing.run("UPDATE measurement SET subject = 'x'")

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 SEARCHES = bool(os.environ.get("ADON_SEARCH"))
 settings.register_profile(
     "adon",
-    max_examples=200 if SEARCHES else 50,
+    max_examples=200 if SEARCHES else 30,
     deadline=None,
     derandomize=not SEARCHES,
     suppress_health_check=[HealthCheck.too_slow],
@@ -25,6 +25,7 @@ settings.register_profile(
 settings.load_profile("adon")
 pytest.register_assert_rewrite("store_suite")  # tests that several modules run
 gc.disable()  # until all modules of tests are loaded: nothing of them becomes garbage
+LONGEST = "test_open_vswitch"
 QUICK_AFTER_SLOW = 2
 """Files of unit tests that begin after each file of component or end-to-end tests: the ones work
 while the others wait, and no slow one begins last."""
@@ -49,13 +50,16 @@ def pytest_collection_finish() -> None:
 
 
 def interleaved(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Whole files in turn: end to end, component, and between them those of unit tests."""
+    """Whole files in turn: end to end, component, and between them those of unit tests.
+
+    The longest is first: what takes long and begins late leaves the other workers idle.
+    """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
     quick = [path for path in files if "unit" in path.parts]
     slow = [path for path in files if "unit" not in path.parts]
-    for path in sorted(slow, key=lambda path: "e2e" not in path.parts):
+    for path in sorted(slow, key=lambda path: (path.stem != LONGEST, "e2e" not in path.parts)):
         yield from files[path]
         for other in quick[:QUICK_AFTER_SLOW]:
             yield from files[other]

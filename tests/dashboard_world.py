@@ -33,6 +33,13 @@ LISTS = ("transfers", "pairs", "relays", "templates", "policies", "accounts")
 PAGES = ("workflows", "network", "decisions", "measurements", "agents", "pool", *LISTS)
 
 
+# Connected to the feed, or a page of which no feed tells.
+LIVE = (
+    "document.getElementById('line').dataset.state === 'live'"
+    " || /every [0-9]/.test(document.getElementById('line').textContent)"
+)
+
+
 def show(page: Page, url: str, name: str) -> None:
     """Open a page of the dashboard and wait until it is drawn and connected."""
     page.go(f"{url}/dashboard/#/{name}")
@@ -40,7 +47,7 @@ def show(page: Page, url: str, name: str) -> None:
     page.run("new Promise((done) => setTimeout(done))")  # the page before it is gone
     # Neither the page nor, of a workflow, what is asked for after it is still to come.
     page.wait("document.querySelector('main h1') && !document.querySelector('[data-key=wait]')")
-    page.wait("document.getElementById('line').dataset.state === 'live'")
+    page.wait(LIVE)
 
 
 def post(url: str, path: str, body: object) -> Any:

@@ -240,11 +240,11 @@ class Watcher:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self.look()
+                self.observe()
         except BaseException as trouble:  # raised again where the test waits
             self._trouble = trouble
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """One look: at what transits have, and at what the broker says of its links."""
         self._judge([t for t in self._broker.list() if t.state in LIVE])
         for link in self._broker.topology()["links"]:

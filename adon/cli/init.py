@@ -1,9 +1,12 @@
 """Make an adon.yml for this network, and try it.
 
 It looks for sites in Pegasus's catalogs and in the pool, for their data transfer nodes in URLs and
-DNS, and for switches, links, speeds and the nodes' ports by listening to the switches. It asks for
-the rest: names, links that others use too, and who may reach the broker. Then it writes all files
-or none, and has a broker grant and release one transit.
+DNS, and for switches, links, speeds, delays and the nodes' ports by listening to the switches. This
+machine's neighbours that pass packets on from one switch to another become routers. It asks for the
+rest: names, links that others use too, and who may reach the broker. Then it writes all files or
+none, and has a broker grant and release one transit.
+
+An adon.yml that is there gets what is new or has changed, and stays as it is otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +29,7 @@ from network_provisioner.base.errors import AdonError, InputError
 if TYPE_CHECKING:
     from adon.config.sections import Config
     from adon.init.plan import Choices, Facts
-    from network_provisioner.controllers.openflow.scan import HostPort
+    from network_provisioner.controllers.openflow.scan import Ends, HostPort, Passage
     from network_provisioner.topology.discovery import Discovered
     from pegasus_hooks.install.edits import FileEdit
 
@@ -39,6 +42,8 @@ _MORE = """
 Point the switches at this machine first. Open vSwitch:
   ovs-vsctl set bridge BRIDGE protocols=OpenFlow13 fail-mode=secure
   ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653
+
+A broker that listens to them has to be stopped meanwhile; transits keep their paths.
 
 Examples:
   adon init --sites sites.yml
@@ -53,16 +58,19 @@ _OPTIONS = (
     catalog("replica"),
     option("--dtn", "a site and its data transfer node; may be repeated", "SITE=HOST",
            action="append", default=[]),
-    option("--switches", "address where the switches connect", "HOST:PORT", default=_SWITCHES),
+    option("--router", "a router between switches that is no neighbour of this machine; may be "
+           "repeated", "ADDRESS", action="append", default=[]),
+    option("--switches", "address where the switches connect (default: as configured, else "
+           f"{_SWITCHES})", "HOST:PORT"),
     option("--listen-for", "how long the switches are waited for", "TIME", default="20 s"),
     option("--switch", "name of a switch (default: s1, s2, …); may be repeated", "DPID=NAME",
            action="append", default=[]),
-    option("--shared", "a link that others use too, of which ADON gets half (default: none); may "
-           "be repeated", "A-B", action="append", default=[]),
+    option("--shared", "a link that others use too, of which ADON gets half (default: those "
+           "of routers); may be repeated", "A-B", action="append", default=[]),
     option("--reach", "where the broker listens; an address that others reach brings tokens and a "
-           f"certificate (default: {_LOOPBACK})", "HOST:PORT"),
-    option("--exec", "put before tc, where the switches' ports are elsewhere", "COMMAND",
-           default="", dest="execute"),
+           f"certificate (default: as configured, else {_LOOPBACK})", "HOST:PORT"),
+    option("--exec", "put before tc, where the switches' ports are elsewhere (default: as "
+           "configured)", "COMMAND", dest="execute"),
     DRY_RUN,
     flag("--yes", "do not ask: take options and defaults"),
 )  # fmt: skip
@@ -78,28 +86,42 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from adon.config.adon_yml import parse_config
     from adon.init.files import config_edits
+    from adon.init.merge import updated
     from adon.init.plan import rendered
     from adon.service.wiring import make_controller
     from network_provisioner.topology.data import topology_from_dict
+    from network_provisioner.topology.discovery import differences
     from pegasus_hooks.install.edits import carry_out, check_writable
 
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
         raise InputError("standard input is no terminal to ask on, expected --yes or --dry-run")
-    facts = _find(args)
-    choices, secrets = _choose(args, facts)
+    before = _before(args.config)
+    if before is not None:
+        args.switches = args.switches or before.controller.listen
+    args.switches = args.switches or _SWITCHES
+    facts = _find(args, before)
+    choices, secrets = _choose(args, facts, before)
     file = args.config.absolute()
     text = rendered(facts, choices)
+    if before is not None:
+        text = updated(file.read_text("utf-8-sig"), before, facts, choices)
     import yaml
 
     parsed = parse_config(yaml.safe_load(text), str(file))
-    make_controller(parsed.controller, topology_from_dict(parsed.topology))
+    network = topology_from_dict(parsed.topology)
+    make_controller(parsed.controller, network)
+    for words in differences(network, facts.network):
+        note(words)
     edits = [*secrets, *config_edits(file, text)]
     check_writable(edits)
     print("".join(edit.diff() for edit in edits if edit.needed), end="")
     if args.dry_run:
         print("dry run: nothing was written")
         return 0
-    if any(edit.needed for edit in edits) and not _agrees(args, "Write these files?"):
+    if not any(edit.needed for edit in edits):
+        print(f"{file}: nothing is new")
+        return 0
+    if not _agrees(args, "Write these files?"):
         print("nothing was written")
         return 1
     carry_out(edits)
@@ -115,12 +137,15 @@ def _give_to_service(key: Path) -> None:
         key.chmod(0o640)
 
 
-def _find(args: argparse.Namespace) -> Facts:
+def _find(args: argparse.Namespace, before: Config | None) -> Facts:
     """Sites, switches and links. Raises InputError where they are too few."""
     from adon.init import sites as found
     from adon.init.plan import Facts
+    from network_provisioner.topology.data import topology_from_dict
 
     pairs = [*found.given_sites(args.dtn), *found.catalog_urls(args.sites, args.replicas)]
+    if before is not None:
+        pairs += found.sites_of_topology(topology_from_dict(before.topology))
     hosts = found.hosts_of_urls(pairs)
     for site in sorted(found.pool_sites()):
         hosts.setdefault(site, [])
@@ -135,8 +160,8 @@ def _find(args: argparse.Namespace) -> Facts:
     for site, dtns in sites.items():
         print(f"site {site}: {', '.join(dtn.address for dtn in dtns)}")
     addresses = [dtn.address for dtns in sites.values() for dtn in dtns]
-    facts = Facts(sites, *_listen(args, addresses))
     macs = found.neighbours()
+    facts = Facts(sites, *_listen(args, addresses, {*args.router, *macs} - {*addresses}))
     for site, dtns in sites.items():
         for dtn in (dtn for dtn in dtns if dtn not in facts.attached.get(site, ())):
             mac = f" (MAC {macs[dtn.address]})" if dtn.address in macs else ""
@@ -150,10 +175,10 @@ def _find(args: argparse.Namespace) -> Facts:
 
 
 def _listen(
-    args: argparse.Namespace, addresses: Sequence[str]
-) -> tuple[Discovered, dict[str, HostPort]]:
+    args: argparse.Namespace, addresses: Sequence[str], routers: Collection[str]
+) -> tuple[Discovered, dict[str, HostPort], dict[Ends, float], list[Passage]]:
     """What the switches say, until every node is found and joined to all others, at most as long
-    as told."""
+    as told; then delays, and what leads through routers."""
     from network_provisioner.base.fields import format_dpid
     from network_provisioner.base.units import parse_duration
     from network_provisioner.controllers.openflow.scan import Scan, joins
@@ -174,26 +199,30 @@ def _listen(
                 complete = hosts.keys() >= set(addresses) and joins(network, hosts)
                 if complete or time.monotonic() >= until:
                     break
+            delays_s, passages = scan.find_delays(network, hosts, routers)
     except AdonError as error:
         raise InputError(str(error)) from None
     for dpid, ports in sorted(network.ports.items()):
         print(f"switch {format_dpid(dpid)}: ports {', '.join(p.name for p in ports.values())}")
-    print(f"links between switches: {len(network.links)}")
-    return network, hosts
+    print(f"links between switches: {len(network.links)}, through routers: {len(passages)}")
+    return network, hosts, delays_s, passages
 
 
-def _choose(args: argparse.Namespace, facts: Facts) -> tuple[Choices, list[FileEdit]]:
+def _choose(
+    args: argparse.Namespace, facts: Facts, before: Config | None
+) -> tuple[Choices, list[FileEdit]]:
     """What people say of it, and the files with secrets that follow from that. Raises
     InputError."""
     from adon.config.sections import split_address
     from adon.config.security import is_loopback
-    from adon.init.files import secret_edits
-    from adon.init.plan import Choices, default_names, link_name, topology_section
+    from adon.init.files import CERTIFICATE, secret_edits
+    from adon.init.merge import new_links
+    from adon.init.plan import Choices, default_names, link_name, named_switches, topology_section
     from network_provisioner.base.fields import dpid as read_dpid
     from network_provisioner.base.fields import format_dpid
 
-    before = _before(args.config)
-    names = default_names(facts.network, before.topology if before else {})
+    known = before.topology if before else {}
+    names = default_names(facts.network, known)
     for text in args.switch:
         number, equal, name = text.partition("=")
         dpid = read_dpid(number, "--switch")
@@ -201,57 +230,72 @@ def _choose(args: argparse.Namespace, facts: Facts) -> tuple[Choices, list[FileE
             dpids = ", ".join(map(format_dpid, names))
             raise InputError(f"--switch: found {text!r}, expected DPID=NAME with one of {dpids}")
         names[dpid] = name
-    given = {text.partition("=")[0] for text in args.switch}
-    for dpid in names:
-        if not given:
-            names[dpid] = _ask(args, f"name of switch {format_dpid(dpid)}", names[dpid])
-    draft = Choices(names, args.switches)
-    links = [
-        link_name(link)
-        for link in topology_section(facts, draft)[0]["links"]
+    for dpid in () if args.switch else sorted(names.keys() - named_switches(known)):
+        names[dpid] = _ask(args, f"name of switch {format_dpid(dpid)}", names[dpid])
+    draft = Choices(names, args.switches, before=known)
+    links = {
+        link_name(link): link["layer"]
+        for link in new_links(known, topology_section(facts, draft)[0])
         if link["layer"] != "lan"
-    ]
+    }
     for name in args.shared:
         if name not in links:
-            raise InputError(f"--shared: found {name!r}, expected one of {', '.join(links)}")
-    shared = set(args.shared)
-    if not shared:
-        shared = {
-            name
-            for name in links
-            if _ask(args, f"is link {name} for ADON alone", "yes")[:1].lower() != "y"
-        }
-    reach = args.reach or _ask(
-        args,
-        "address of the broker (others reach it unless it is loopback)",
-        before.broker.listen if before else _LOOPBACK,
+            expected = f"one of {', '.join(links)}" if links else "none: no link is new"
+            raise InputError(f"--shared: found {name!r}, expected {expected}")
+    shared = set(args.shared) or {
+        name
+        for name, layer in links.items()
+        if _ask(args, f"is link {name} for ADON alone", "no" if layer == "l3" else "yes")[
+            :1
+        ].lower()
+        != "y"
+    }
+    reach = args.reach or (before.broker.listen if before else "")
+    reach = reach or _ask(
+        args, "address of the broker (others reach it unless it is loopback)", _LOOPBACK
     )
     host, _ = split_address(reach, "--reach")
-    if host in _ALL:
+    if host in _ALL and before is None:
         raise InputError(f"--reach: found {reach}, expected the name or address that others use")
     secure = not is_loopback(host)
+    folder, (of_package, state) = args.config.absolute().parent, _SERVICE
     edits: list[FileEdit] = []
     tokens: list[dict[str, Any]] = []
-    if secure:
-        edits, tokens = secret_edits(
-            args.config.absolute().parent, facts.attached, f"https://{reach}", host.strip("[]")
+    tls = before.security.tls if before else None
+    if host in _ALL or (tls is not None and Path(tls.certificate) != folder / CERTIFICATE):
+        note(
+            "tokens and certificate are not of 'adon init': agents of new sites need some of yours"
         )
-    execute = shlex.split(args.execute)
-    of_package, state = _SERVICE
+    elif secure:
+        edits, tokens = secret_edits(folder, facts.attached, f"https://{reach}", host.strip("[]"))
+    configured = before.controller.exec if before else []
+    execute = configured if args.execute is None else shlex.split(args.execute)
     choices = Choices(
         names, args.switches, reach, frozenset(shared), _devices(facts.network, execute), execute,
-        secure, state if args.config.absolute().parent == of_package else "", tokens,
+        secure, state if folder == of_package else "", tokens, known,
     )  # fmt: skip
     return choices, edits
 
 
 def _before(file: Path) -> Config | None:
-    """The configuration that is there, where it can be used."""
+    """The configuration that is there, None for none. Raises InputError where it cannot be
+    extended."""
     from adon.config.adon_yml import load_config
+    from adon.config.yamlfile import read_yaml
 
-    with suppress(AdonError):
-        return load_config(file)
-    return None
+    if not file.exists():
+        return None
+    config = load_config(file)
+    where = read_yaml(file)["topology"].get("file")
+    if where or config.controller.driver != "openflow":
+        what = (
+            f"a topology in {where}" if where else f"controller.driver {config.controller.driver}"
+        )
+        raise InputError(
+            f"{file}: found {what}, expected a topology in it and controller.driver openflow; "
+            "--config names another file to write"
+        )
+    return config
 
 
 def _devices(network: Discovered, execute: Sequence[str]) -> frozenset[str]:

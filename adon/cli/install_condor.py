@@ -200,6 +200,7 @@ def _settings(args: argparse.Namespace, hooks: Path) -> TransferSettings:
         hooks,
         _daemon_user(),
         "" if token is None else str(Path(token).absolute()),
+        args.site,
     )
 
 

@@ -116,7 +116,7 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
     hooks = setup.hooks_of(content)
     if hooks is not None:
         try:
-            attributes = paths.path_attributes(hooks)
-            yield f"the broker tells {len(attributes)} bandwidths"
+            rates = [n for n in paths.path_attributes(hooks) if n.startswith("AdonAvail")]
+            yield f"the broker tells {len(rates)} bandwidths"
         except AdonError as error:  # it may be up later
             yield f"the broker tells nothing now: {error}"

@@ -251,7 +251,7 @@ def _table_parts(columns: Sequence[Column], pages: Iterable[Sequence[Record]]) -
 def _csv(columns: Sequence[Column], records: Sequence[Record], header: bool = True) -> str:
     import csv
 
-    from network_provisioner.base.cells import csv_cell
+    from network_provisioner.base.csv_cells import csv_cell
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -242,7 +242,7 @@ def _reserve(args: argparse.Namespace) -> int:
     beliefs = ahead.beliefs_of(now)
     prediction = predict(ahead.dag, beliefs, {}, start)
     if not args.dry_run:
-        booking.look()
+        booking.observe()
         # What is kept for each is known once it was asked for, and how long that takes.
         for _ in range(2):
             booking.fit(prediction.windows, (), now, rules)
@@ -284,7 +284,7 @@ def _release(args: argparse.Namespace) -> int:
     from pegasus_hooks.advance.booking import Corrections
 
     booking = _ahead(args, needs_hooks=True).booking
-    booking.look()
+    booking.observe()
     back = list(booking.held.values())
     released = booking.carry_out(Corrections(back=back), time.time()).back
     text = f"{released} released" if released else "nothing is reserved that has not begun"

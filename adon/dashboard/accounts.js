@@ -12,6 +12,7 @@ const SPANS = [
 ];
 
 export const accounts = records({
+  changes: true,
   title: "Accounts",
   word: "account",
   order: "-bytes",

@@ -108,16 +108,17 @@ const pause = (ms, signal) =>
     );
   });
 
-/** Follow the archive's feed until `signal` aborts: `on.found(measurements)` for what was recorded,
+/** Follow the broker's feed until `signal` aborts: `on.found(measurements)` for what was recorded,
+ * `on.changed()` where transits, policies or templates have changed and that is wanted,
  * `on.state("live" | "off", why)` for the line. By fetch and not by EventSource, which cannot send
  * a token. After a break it goes on behind the last id that came. */
-export async function follow(metrics, on, signal) {
+export async function follow(metrics, changes, on, signal) {
   let last = "";
   let wait = 500;
   while (!signal.aborted) {
     try {
       const more = last ? { "Last-Event-ID": last } : {};
-      const answer = await asked(address("/v1/feed", { metrics }), {
+      const answer = await asked(address("/v1/feed", { metrics, changes }), {
         headers: headers({ Accept: "text/event-stream", ...more }),
         signal,
         cache: "no-store",
@@ -126,7 +127,8 @@ export async function follow(metrics, on, signal) {
       wait = 500;
       for await (const event of events(answer.body)) {
         if (event.id) last = event.id;
-        if (event.data) on.found([JSON.parse(event.data)]);
+        if (event.event === "change") on.changed();
+        else if (event.data) on.found([JSON.parse(event.data)]);
       }
       on.state("off", "the line has ended");
     } catch (error) {

@@ -29,23 +29,26 @@ const NAMES = { transit: "path", placement: "site", expansion: "lease", pool: "p
 const ROWS = { pool: "reason" };
 const TABLES = { transit: candidates, placement: alternatives, pool: steps };
 const SOME = 50;
+const TYPED_MS = 250; // after the last letter of a search
 const NAMES_MS = 30000; // workflows get no other names; there may be new ones
 
 export const decisions = {
   title: "Decisions",
-  every: 1000,
+  changes: true,
+  metrics: () => ["placement", "expansion", "pool_decision"],
+  every: 60000,
 
   begin(c) {
-    c.state = {
-      list: [],
-      kind: c.query.get("kind") || "",
-      workflow: c.query.get("workflow") || "",
-      text: "",
-      limit: SOME,
-      newest: "",
-      names: new Map(),
-      namedAt: -1e9,
-    };
+    c.state = { list: [], limit: SOME, newest: "", names: new Map(), namedAt: -1e9 };
+    chosen(c);
+  },
+  same(c) {
+    chosen(c);
+    c.reload();
+  },
+  found(c) {
+    c.later();
+    return false;
   },
 
   async load(c) {
@@ -57,7 +60,7 @@ export const decisions = {
     }
     const { decisions: list } = await get(
       "/v1/decisions",
-      { kind: s.kind || null, workflow: s.workflow || null, limit: s.limit },
+      { kind: s.kind || null, workflow: s.workflow || null, text: s.text || null, limit: s.limit },
       c.signal,
     );
     const newest = list.length ? `${list[0].kind}:${list[0].id}` : "";
@@ -68,13 +71,6 @@ export const decisions = {
   view(c) {
     const s = c.state;
     const now = c.now();
-    const shown = s.list.filter(
-      (d) =>
-        !s.text ||
-        `${d.subject} ${d.outcome} ${d.why} ${d.job} ${d.id} ${d.workflow} ${d.details.transformation ?? ""} ${s.names.get(d.workflow) ?? ""}`
-          .toLowerCase()
-          .includes(s.text),
-    );
     const own = s.workflow && workflowLink(s.workflow, s.names.get(s.workflow));
     return [
       heading("Decisions", [own ? ["of ", own, ", "] : null, "the newest first, each with its reason"]),
@@ -85,13 +81,13 @@ export const decisions = {
         el("label", {}, "Search", el("input", { type: "search", "data-act": "text", value: s.text })),
         s.workflow ? el("button", { type: "button", "data-act": "any" }, "Of all workflows") : null,
       ),
-      shown.length
+      s.list.length
         ? el(
             "ol",
             { class: "plain" },
-            shown.map((d) => item(d, s.names, now)),
+            s.list.map((d) => item(d, s.names, now)),
           )
-        : s.list.length
+        : s.text
           ? empty("None of them is like this.")
           : s.kind || s.workflow
             ? empty("There is none of this kind, or you may not see it.")
@@ -111,24 +107,29 @@ export const decisions = {
   },
 
   actions: {
-    kind(c, from) {
-      Object.assign(c.state, { kind: from.value, newest: "", limit: SOME });
-      c.reload();
-    },
+    kind: (c, from) => choose(c, { kind: from.value }),
     text(c, from) {
-      c.state.text = from.value.trim().toLowerCase();
-      c.redraw();
+      clearTimeout(c.state.typing);
+      c.state.typing = setTimeout(() => choose(c, { text: from.value.trim() }), TYPED_MS);
     },
-    any(c) {
-      c.state.workflow = "";
-      c.reload();
-    },
+    any: (c) => choose(c, { workflow: "" }),
     more(c) {
       c.state.limit = Math.min(1000, c.state.limit * 2);
       c.reload();
     },
   },
 };
+
+function chosen(c) {
+  for (const name of ["kind", "workflow", "text"]) c.state[name] = c.query.get(name) || "";
+}
+
+function choose(c, changes) {
+  c.choose(changes);
+  chosen(c);
+  Object.assign(c.state, { newest: "", limit: SOME });
+  c.reload();
+}
 
 function item(d, names, now) {
   const [told, flow] = [d.details.transformation, names.get(d.workflow)];

@@ -46,6 +46,13 @@ class ShownDecision:
     choices: list[Mapping[str, Any]] = field(default_factory=list)
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def words(self) -> str:
+        """What a search looks at, in lower case."""
+        about = self.details.get("transformation", "")
+        known = (self.subject, self.outcome, self.why, self.job, self.id, self.workflow, about)
+        return " ".join(map(str, known)).lower()
+
 
 def newest(decisions: Iterable[ShownDecision], limit: int) -> list[ShownDecision]:
     """The newest ``limit``, the newest first; of the same instant in the order of their ids."""

@@ -3,9 +3,8 @@
 import { el } from "./dom.js";
 import { ago, clock, counted, rate } from "./format.js";
 import { blocked, during } from "./holdings.js";
-import { link, table, workflowLink } from "./parts.js";
-
-const ROWS = 200;
+import { table, workflowLink } from "./parts.js";
+import { transferLink } from "./transfers.js";
 
 /** Who holds a direction at an instant. */
 export function holders(c, one, at, now, when) {
@@ -30,7 +29,7 @@ export function holders(c, one, at, now, when) {
           list.map((h) => ({
             key: h.id,
             cells: [
-              el("code", {}, h.id),
+              h.id ? transferLink(h.id) : "another’s",
               h.src ? `${h.src} → ${h.dst}` : "–",
               rate(h.bps),
               clock(h.from, now),
@@ -47,7 +46,7 @@ export function holders(c, one, at, now, when) {
 
 /** Requests that have no path yet: what they want, what is in their way, and when they could start. */
 export function waiting(s, now) {
-  const list = s.transits.filter((t) => t.state === "queued");
+  const list = s.queued;
   if (!list.length) return null;
   const columns = [
     { name: "transit" },
@@ -64,10 +63,10 @@ export function waiting(s, now) {
     table(
       counted(list.length, "request"),
       columns,
-      list.slice(0, ROWS).map((t) => ({
+      list.map((t) => ({
         key: t.id,
         cells: [
-          el("code", {}, t.id),
+          transferLink(t.id),
           `${t.src} → ${t.dst}`,
           rate(t.requested_bps),
           ago(t.requested_at, now),
@@ -76,6 +75,5 @@ export function waiting(s, now) {
         ],
       })),
     ),
-    link("#/decisions?kind=transit", "Their candidates, with scores"),
   );
 }

@@ -1,55 +1,56 @@
 // Who holds how much of which direction of a link, and when: from what the broker keeps of the time
-// to come, and from the transits of the time that is past, which nobody keeps a ledger of.
+// to come, and from what it finds of the time that is past.
 
 import { rate } from "./format.js";
 
 export const hopOf = (from, to) => `${from}>${to}`;
 
 /** All holdings by direction: {id, bps, from, to, src, dst, job, user, past}. `topology` was asked
- * with `until`; of `transits` those that held something before now count. */
-export function holdings(topology, transits, now) {
+ * with `until`; `past` is what the broker knows of the time before; `ended` what has ended since that
+ * was asked for. */
+export function holdings(topology, past, ended) {
   const found = new Map();
-  const told = new Map(transits.map((t) => [t.id, t]));
+  const told = new Map(past.map((row) => [row.id, row]));
   const put = (hop, one) => {
     if (!found.has(hop)) found.set(hop, []);
     found.get(hop).push(one);
   };
-  const ahead = new Set();
   for (const link of topology.links) {
     for (const load of link.load) {
-      const hop = hopOf(load.from, load.to);
       for (const h of load.holders || []) {
-        const t = told.get(h.id);
-        const since = t && t.installed_at ? Math.min(h.start, t.installed_at) : h.start;
-        put(hop, { id: h.id, bps: h.reserved_bps, from: since, to: h.end, ...about(t), past: false });
-        ahead.add(`${hop} ${h.id}`);
+        const row = h.id && told.get(h.id);
+        const from = row ? Math.min(h.start, row.from) : h.start;
+        put(hopOf(load.from, load.to), { id: h.id, bps: h.reserved_bps, from, to: h.end, ...about(row), past: false });
       }
     }
   }
-  for (const t of transits) {
-    if (!t.installed_at) continue;
-    const to = t.released_at || (t.lease_until < now ? t.lease_until : now);
-    for (const part of t.parts?.length ? t.parts : [{ path: t.path, min_bps: t.requested_bps }]) {
-      for (let n = 0; n + 1 < part.path.length; n += 1) {
-        const hop = hopOf(part.path[n], part.path[n + 1]);
-        if (!ahead.has(`${hop} ${t.id}`)) {
-          put(hop, {
-            id: t.id,
-            bps: part.min_bps ?? t.requested_bps,
-            from: t.installed_at,
-            to,
-            ...about(t),
-            past: true,
-          });
-        }
+  for (const row of past) {
+    if (!row.until) continue; // it still holds it, as the topology says
+    for (const { path, bps } of row.parts) {
+      for (let n = 0; n + 1 < path.length; n += 1) {
+        put(hopOf(path[n], path[n + 1]), { id: row.id, bps, from: row.from, to: row.until, ...about(row), past: true });
       }
     }
   }
+  for (const { hop, ...one } of ended) put(hop, one);
   for (const list of found.values()) list.sort((a, b) => a.from - b.from || (a.id < b.id ? -1 : 1));
   return found;
 }
 
-const about = (t) => (t ? { src: t.src, dst: t.dst, job: t.job, user: t.user, workflow: t.workflow } : {});
+/** What was held in the one answer and is not in the next, and so has ended `now`. */
+export function endedSince(before, after, now) {
+  const name = (hop, one) => `${hop} ${one.id} ${one.bps}`;
+  const held = [...after].flatMap(([hop, list]) => list.filter((h) => !h.past).map((h) => name(hop, h)));
+  const still = new Set(held);
+  return [...before].flatMap(([hop, list]) =>
+    list
+      .filter((h) => !h.past && h.from <= now && h.to > now && !still.has(name(hop, h)))
+      .map((h) => ({ ...h, hop, to: now, past: true })),
+  );
+}
+
+const about = (row) =>
+  row ? { src: row.src, dst: row.dst, job: row.job, user: row.user, workflow: row.workflow } : {};
 
 /** What is in the way of a transit, in words. */
 export const blocked = (t) =>

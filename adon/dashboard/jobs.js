@@ -4,6 +4,8 @@ import { el } from "./dom.js";
 import { bytes, clock, counted, duration, percent, rate, shortName, whole } from "./format.js";
 import { choice, empty, fold, state, table } from "./parts.js";
 
+const ROWS = 200;
+
 /** By pair of sites, and one by one to unfold. */
 export function transfers({ analysis, transfers: list }, now) {
   const pairs = analysis?.transfers || [];
@@ -84,7 +86,7 @@ export function transfers({ analysis, transfers: list }, now) {
 
 /** The attempts that ended last, each with why it ran where it did. */
 export function jobs(c, now) {
-  const list = c.state.jobs;
+  const list = c.state.jobs.slice(0, ROWS);
   const columns = [
     { name: "job" },
     { name: "outcome", half: true },

@@ -1,8 +1,9 @@
 // Which page is shown, what it is told, and when it is drawn again.
 //
-// A page is {title, load, view} and, where it wants them, {metrics, found, every, actions}: `load`
-// asks the broker, `view` makes nodes of what is known, `found` takes what the feed brings of
-// `metrics`, `every` says after how many milliseconds to load again what no feed tells. What users do
+// A page is {title, load, view} and, where it wants them, {metrics, found, changes, every, poll, actions}:
+// `load` asks the broker, `view` makes nodes of what is known, `found` takes what the feed brings of
+// `metrics`, `changes` says that changes of transits, policies and templates are to be loaded. `every`
+// so many milliseconds `poll`, or else `load`, asks for what no feed tells. What users do
 // comes by `data-act` to `actions`; what they choose stands in the address (`c.query`, `c.choose`).
 
 import { ApiError, follow, get, now, setToken, token } from "./api.js";
@@ -13,6 +14,7 @@ import { submitted, typed } from "./form.js";
 import { accounts } from "./accounts.js";
 import { agents } from "./agents.js";
 import { decisions } from "./decisions.js";
+import { begin, finish, logins } from "./login.js";
 import { measurements } from "./measurements.js";
 import { network } from "./network.js";
 import { pairs } from "./pairs.js";
@@ -42,8 +44,11 @@ const PAGES = {
 const EACH = { workflows: workflow, transfers: transfer, templates: template }; // one of many
 const SLOW_MS = 1000; // how often a page loads again while there is no feed
 const REFUSED_MS = 3000;
+const QUICK_MS = 150; // after a change, for more of them that come together
+const BETWEEN_MS = [1000, 3000]; // of two changes that are loaded, at least and at most
 const DRAW_MS = 150; // many changes in a short time are drawn together
 const byId = (id) => document.getElementById(id);
+let failed = ""; // why a login did
 let caller = null; // who asks, as the broker knows it
 let shown = null; // {page, parameters, state, stop, …} of the page that is shown
 
@@ -105,8 +110,8 @@ function open() {
     choose: (changes) => choose(context, changes),
     redraw: () => draw(context),
     reload: () => load(context),
-    follow: () => context.line && listen(context),
-    again: () => load(context).then(() => listen(context)),
+    later: () => later(context),
+    follow: (again = false) => listen(context, again),
     early: () => {
       // What is known first is shown while the rest is asked for.
       context.loaded = true;
@@ -138,18 +143,19 @@ function choose(context, changes) {
 }
 
 async function start(context) {
-  await load(context);
-  if (context.signal.aborted || context.error?.status === 401) return;
-  listen(context);
   const { page, signal } = context;
+  context.askedAt = performance.now();
+  // What changes while it is loaded is told too: the feed begins first.
+  if (fed(page)) listen(context, true);
+  else await load(context);
   const tick = async () => {
     if (context.error?.status === 401) return; // until somebody says who asks
     // Without a feed everything is asked for; what is refused is not asked for so often.
-    const due = context.error ? REFUSED_MS : context.live ? page.every : SLOW_MS;
+    const due = context.error ? REFUSED_MS : context.live || !fed(page) ? page.every : SLOW_MS;
     if (document.hidden) {
       // Nobody looks; what was missed is asked for when somebody does.
-    } else if (performance.now() - context.loadedAt >= due - 50) {
-      await load(context);
+    } else if (performance.now() - context.askedAt >= due - 50) {
+      await load(context, (context.live && !context.error && page.poll) || page.load);
     } else {
       draw(context); // "5 s ago" grows older
     }
@@ -158,47 +164,73 @@ async function start(context) {
   setTimeout(tick, SLOW_MS);
 }
 
-/** Take what is recorded from now on, of the metrics that the page wants now. */
-function listen(context) {
+/** Take what is recorded and changed from now on, and with `again` load as soon as it is told; of the
+ * metrics that the page wants now. */
+function listen(context, again) {
   const { page, signal } = context;
+  let missed = again;
   context.line?.abort();
   context.line = new AbortController();
-  context.live = !page.metrics;
+  context.live = false;
   status(context);
-  if (!page.metrics) return;
+  if (!fed(page)) return;
   follow(
-    page.metrics(context),
+    page.metrics?.(context) || [],
+    page.changes || null,
     {
       state: (name) => {
         context.live = name === "live";
         status(context);
-        if (context.live) load(context); // what was missed meanwhile
+        if (context.live ? missed : again) load(context); // once without a feed, too
+        again = false;
+        missed = !context.live;
       },
       found: (list) => {
         if (page.found(context, list) !== false) soon(context);
       },
+      changed: () => later(context),
     },
     AbortSignal.any([signal, context.line.signal]),
   );
 }
 
+/** Whether the feed tells what a page shows. */
+const fed = (page) => Boolean(page.metrics || page.changes);
+
 function status(context) {
   if (context !== shown) return;
+  const every = fed(context.page) ? SLOW_MS : context.page.every;
   if (context.error) line("off", context.error.code === "unreachable" ? "not connected" : "refused");
   else if (context.live) line("live", "live");
-  else line("poll", "every second");
+  else line("poll", every === 1000 ? "every second" : `every ${every / 1000} s`);
 }
 
-async function load(context) {
+/** Load what has changed, but not for each of many changes, and not for most of the time. */
+function later(context) {
+  if (context.due) return;
+  const [least, most] = BETWEEN_MS;
+  const apart = Math.min(most, Math.max(least, 3 * (context.loadMs || 0)));
+  const rest = apart - (performance.now() - (context.askedAt || 0));
+  context.due = setTimeout(
+    () => {
+      context.due = 0;
+      if (!context.signal.aborted && !document.hidden) load(context);
+    },
+    Math.max(QUICK_MS, rest),
+  );
+}
+
+async function load(context, ask = context.page.load) {
   if (context.busy) {
     context.more = true; // it may have asked before what is wanted now
     return;
   }
   context.busy = true;
   context.more = false;
+  const began = performance.now();
   try {
     if (!caller) named(await get("/v1/caller", {}, context.signal));
-    await context.page.load(context);
+    await ask(context);
     context.error = null;
     context.loaded = true;
     context.told = now();
@@ -211,7 +243,8 @@ async function load(context) {
     if (error.status === 401) askToken(token() ? error.message : "This broker wants to know who asks.");
   } finally {
     context.busy = false;
-    context.loadedAt = performance.now();
+    context.askedAt = performance.now();
+    if (ask === context.page.load) context.loadMs = context.askedAt - began;
   }
   if (context.signal.aborted) return;
   draw(context);
@@ -282,15 +315,31 @@ function viewed(context) {
   }
 }
 
+async function offerLogins() {
+  const offered = await logins().catch(() => []);
+  become(
+    byId("logins"),
+    offered.map((offer) => {
+      const words = `Log in with ${new URL(offer.issuer).hostname}`;
+      const button = el("button", { type: "button", class: "main", "data-key": offer.issuer }, words);
+      button.addEventListener("click", () => begin(offer));
+      return button;
+    }),
+  );
+}
+
 function askToken(why) {
   const dialog = byId("ask");
-  byId("ask-why").textContent = why;
+  offerLogins();
+  byId("forget").hidden = !token();
+  byId("ask-why").textContent = failed ? `The login failed: ${failed}` : why;
   byId("key").hidden = false;
   if (!dialog.open) dialog.showModal();
   byId("token").focus();
 }
 
 function again() {
+  failed = "";
   caller = null;
   if (shown) shown.stop.abort();
   shown = null;
@@ -304,6 +353,10 @@ const own = {
   },
   key: () => askToken("Another token, or none where the broker knows you by your certificate."),
   cancel: () => byId("ask").close(),
+  forget() {
+    setToken("");
+    again();
+  },
 };
 
 function act(event) {
@@ -344,6 +397,8 @@ window.addEventListener("hashchange", open);
 document.addEventListener("visibilitychange", () => {
   if (!shown?.line) return;
   if (document.hidden) shown.line.abort();
-  else load(shown).then(() => listen(shown));
+  else listen(shown, true);
 });
+failed = await finish();
 open();
+if (failed) askToken("");

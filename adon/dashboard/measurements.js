@@ -80,7 +80,7 @@ export const measurements = {
   same(c) {
     const before = c.state.metric;
     chosen(c);
-    if (c.state.metric !== before) c.again();
+    if (c.state.metric !== before) c.follow(true);
     else c.reload();
   },
 
@@ -207,6 +207,7 @@ export const measurements = {
     subject: (c, from) => go(c.state.metric, from.value),
     span(c, from) {
       c.state.span = Number(from.value);
+      c.choose({ span: from.value });
       c.reload();
     },
     dots(c, from) {
@@ -265,4 +266,5 @@ function chosen(c) {
   if (metric && metric !== c.state.metric)
     Object.assign(c.state, { metric, subject: null, points: [], estimate: null });
   if (subject !== null) c.state.subject = subject;
+  c.state.span = Number(c.query.get("span")) || c.state.span;
 }

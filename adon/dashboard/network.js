@@ -5,31 +5,31 @@ import { el } from "./dom.js";
 import { maintenance } from "./drains.js";
 import { ago, clock, duration, percent, whole } from "./format.js";
 import { holders, waiting } from "./holders.js";
-import { during, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
+import { during, endedSince, holdings, hopOf, measuredRates, reserved } from "./holdings.js";
 import { linkTable } from "./links.js";
 import { fullnessKey, map } from "./map.js";
 import { SPANS, cards, heading, key, usualSpan } from "./parts.js";
 import { blocks } from "./reserved.js";
 
-const MOST = 2000;
-const SLOW_MS = 5000; // for what changes less often than load: past transits, counters
+const WAITING = 200;
+const AGAIN_S = 60; // without any change, so that the time to come is known far enough
 const CHARTS = 4;
 
 export const network = {
   title: "Network",
-  every: 1000,
+  changes: true,
+  every: 5000,
 
   begin(c) {
     c.state = {
-      span: 0,
+      span: Number(c.query.get("span")),
       off: 0,
-      picked: "",
-      transits: [],
+      picked: c.query.get("link") || "",
       layout: null,
       rates: new Map(),
       counters: null,
-      slowAt: -1e9,
       ids: "",
+      pastAt: 0,
     };
   },
 
@@ -37,31 +37,40 @@ export const network = {
     const s = c.state;
     const now = c.now();
     s.span ||= await spanOf(c, now);
-    const [topology, health, drains] = await Promise.all([
-      get("/v1/topology", { until: Math.ceil(now + s.span) }, c.signal),
-      get("/v1/health", {}, c.signal),
+    const [topology, past, queued, drains] = await Promise.all([
+      get("/v1/topology", { until: Math.ceil(now + s.span + AGAIN_S) }, c.signal),
+      now - s.pastAt > AGAIN_S ? get("/v1/topology/past", { since: Math.floor(now - s.span) }, c.signal) : null,
+      get("/v1/transits", { state: "queued", limit: WAITING }, c.signal),
       c.may("manage") ? maybe("/v1/drains", {}, c.signal) : null,
+      network.poll(c, true),
     ]);
     s.layout ||= await get("/v1/topology/layout", {}, c.signal);
     const ids = topology.links
       .flatMap((l) => l.load.flatMap((d) => d.transits))
       .sort()
       .join(" ");
-    if (ids !== s.ids || performance.now() - s.slowAt > SLOW_MS) {
-      const [transits, counters] = await Promise.all([
-        get("/v1/transits", { since: Math.max(0, Math.floor(now - s.span - 86400)), limit: MOST }, c.signal),
-        s.blind ? null : maybe("/v1/counters", {}, c.signal).catch(() => null),
-      ]);
-      s.blind ||= counters === null;
-      if (counters) {
-        s.rates = measuredRates(s.counters, counters.counters);
-        s.counters = counters.counters;
-      }
-      if (ids !== s.ids && s.ids !== "") c.say("Reservations have changed");
-      Object.assign(s, { transits, ids, slowAt: performance.now() });
+    if (ids !== s.ids && s.ids !== "") c.say("Reservations have changed");
+    Object.assign(s, { topology, queued, drains, ids, loadedAt: now });
+    // To look back takes the broker long: what ends meanwhile is seen from here.
+    if (past) Object.assign(s, { past: past.held, since: past.since, pastAt: now, ended: [] });
+    else s.ended.push(...endedSince(s.held, holdings(topology, s.past, []), now));
+    s.held = holdings(topology, s.past, s.ended);
+  },
+
+  /** What no feed tells: how switches and links are, and what they count. */
+  async poll(c, alone = false) {
+    const s = c.state;
+    if (!alone && c.now() - s.loadedAt > AGAIN_S) return network.load(c);
+    const [health, counters] = await Promise.all([
+      get("/v1/health", {}, c.signal),
+      s.blind ? null : maybe("/v1/counters", {}, c.signal).catch(() => null),
+    ]);
+    s.blind ||= counters === null;
+    if (counters) {
+      if (s.counters !== counters.counters) s.rates = measuredRates(s.counters, counters.counters);
+      s.counters = counters.counters;
     }
-    Object.assign(s, { topology, health, drains });
-    s.held = holdings(topology, s.transits, now);
+    s.health = health;
   },
 
   view(c) {
@@ -99,6 +108,9 @@ export const network = {
         "fullest direction": percent(most),
       }),
       slider(s, at, now, when),
+      s.since > now - s.span + AGAIN_S
+        ? el("p", { class: "note" }, `What was reserved before ${clock(s.since, now)} is not shown: there were too many transfers since.`)
+        : null,
       el(
         "div",
         { class: "wide", tabindex: "0", role: "region", "aria-label": "Map of the network" },
@@ -129,6 +141,7 @@ export const network = {
   actions: {
     pick(c, from) {
       c.state.picked = c.state.picked === from.dataset.hop ? "" : from.dataset.hop;
+      c.choose({ link: c.state.picked });
       if (c.state.picked) c.say(`${c.state.picked.replace(">", " to ")} chosen`);
       c.redraw();
     },
@@ -143,7 +156,8 @@ export const network = {
       c.redraw();
     },
     span(c, from) {
-      Object.assign(c.state, { span: Number(from.value), off: 0, slowAt: -1e9 });
+      Object.assign(c.state, { span: Number(from.value), off: 0, pastAt: 0 });
+      c.choose({ span: from.value });
       c.reload();
     },
   },
@@ -157,7 +171,11 @@ async function spanOf(c, now) {
   return usualSpan(over ? now - last.requested_at : 0);
 }
 
+/** How far back everything is known, in seconds. */
+const earliest = (s, now) => Math.max(60, Math.min(s.span, Math.round(now - s.since)));
+
 function slider(s, at, now, when) {
+  const step = Math.max(1, s.span / 360);
   return el(
     "section",
     { class: "slider", "aria-label": "Time", "data-key": "slider" },
@@ -181,16 +199,16 @@ function slider(s, at, now, when) {
       id: "at",
       type: "range",
       "data-act": "at",
-      min: -s.span,
+      min: -step * Math.max(1, Math.floor(earliest(s, now) / step)),
       max: s.span,
-      step: Math.max(1, s.span / 360),
+      step,
       value: s.off,
       "aria-valuetext": when,
     }),
     el(
       "div",
       { class: "ends", "aria-hidden": "true" },
-      el("span", {}, `− ${duration(s.span)}`),
+      el("span", {}, `− ${duration(earliest(s, now))}`),
       el("span", {}, "now"),
       el("span", {}, `+ ${duration(s.span)}`),
     ),
@@ -205,7 +223,7 @@ function charted(c, s, loads, at, now) {
   const first = (a, b) => (b.hop === s.picked) - (a.hop === s.picked);
   const shown = loads.filter((one) => around(one).length || one.hop === s.picked);
   shown.sort((a, b) => first(a, b) || full(b) - full(a) || (a.hop < b.hop ? -1 : 1));
-  const times = { t0: now - s.span, t1: now + s.span, now, at };
+  const times = { t0: now - earliest(s, now), t1: now + s.span, now, at };
   const looks = [
     ["block t1", "reserved, each block one transit"],
     ["block past t1", "has ended"],

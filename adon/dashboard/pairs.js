@@ -12,6 +12,7 @@ const MOST_FAILED = 1000;
 const WIDEST = 12; // sites; a larger matrix is read as a list
 
 export const pairs = records({
+  changes: true,
   title: "Site pairs",
   word: "pair",
   order: "from",

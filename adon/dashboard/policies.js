@@ -46,6 +46,7 @@ function drawn(strategy, specs, parts) {
 }
 
 export const policies = records({
+  changes: true,
   title: "Policies",
   word: "policy",
   words: "policies",

@@ -17,7 +17,7 @@ export const pool = {
 
   begin(c) {
     const points = Object.fromEntries(METRICS.map((metric) => [metric, []]));
-    c.state = { span: 0, site: "", latest: new Map(), points, leases: [], decisions: [] };
+    c.state = { span: Number(c.query.get("span")), site: c.query.get("site") || "", latest: new Map(), points, leases: [], decisions: [] };
   },
 
   async load(c) {
@@ -123,10 +123,12 @@ export const pool = {
   actions: {
     site(c, from) {
       c.state.site = from.value;
+      c.choose({ site: from.value });
       c.reload();
     },
     span(c, from) {
       c.state.span = Number(from.value);
+      c.choose({ span: from.value });
       c.reload();
     },
   },

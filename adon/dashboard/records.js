@@ -58,7 +58,7 @@ export function records(spec) {
   }
 
   return {
-    every: 5000,
+    every: page.changes ? 60000 : 5000,
     ...page,
 
     begin(c) {

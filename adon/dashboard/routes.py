@@ -1,5 +1,5 @@
-"""``/v1/decisions`` and ``/v1/topology/layout``: what the dashboard shows and nobody else has;
-``/dashboard/``: the pages.
+"""``/v1/decisions``, ``/v1/topology/layout`` and ``…/past``: what the dashboard shows and
+nobody else has; ``/dashboard/``: the pages.
 
 The pages say nothing about anybody, so anybody may have them; what they show they ask for with the
 token that the user gives.
@@ -8,6 +8,7 @@ token that the user gives.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -17,19 +18,22 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import RedirectResponse
+from pydantic import Field
 
 from adon.dashboard import decisions
 from adon.dashboard.decisions import ShownDecision
+from adon.dashboard.past import held_since
 from monitors.archive.archive import Archive, Selection
 from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.listing import Only, newest
+from network_provisioner.api.redaction import Redaction
 from network_provisioner.api.shapes import MOST, Answer, Text
 from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
 from network_provisioner.broker import Broker
 from network_provisioner.topology.graph import Topology
 
@@ -97,6 +101,35 @@ class PlaceAnswer(Answer):
     y: float
 
 
+class HeldPathAnswer(Answer):
+    """A path, and the bandwidth that was reserved on it."""
+
+    path: list[str]
+    bps: float
+
+
+class HeldAnswer(Answer):
+    """What a transit held, from Unix second ``from`` to ``until`` (0: it still does). What others
+    hold has no names."""
+
+    id: str
+    src: str
+    dst: str
+    user: str
+    workflow: str
+    job: str
+    begun: float = Field(alias="from")
+    until: float
+    parts: list[HeldPathAnswer]
+
+
+class PastAnswer(Answer):
+    """``since``: the Unix second from which on everything is known."""
+
+    since: float
+    held: list[HeldAnswer]
+
+
 class LayoutAnswer(Answer):
     """Where to draw the nodes of the network; ``height`` is that of the drawing by its width."""
 
@@ -104,10 +137,16 @@ class LayoutAnswer(Answer):
     nodes: list[PlaceAnswer]
 
 
-def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -> APIRouter:
-    """The routes."""
+def router(
+    broker: Broker,
+    archive: Archive,
+    rules: Rules,
+    topology: Topology,
+    clock: Callable[[], float] = time.time,
+) -> APIRouter:
+    """The routes. ``clock`` gives Unix seconds."""
     routes = APIRouter(tags=["dashboard"])
-    discretion = Discretion(broker)
+    redaction = Redaction(broker)
 
     @routes.get("/v1/decisions", response_model=DecisionsAnswer)
     def get_decisions(
@@ -117,6 +156,9 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         since: Annotated[
             float | None, Query(ge=0, le=MOST, description="decided at this Unix second or later")
         ] = None,
+        text: Annotated[
+            Text | None, Query(description="part of what was decided, about what, or why")
+        ] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 100,
     ) -> Response:
         """What was decided, newest first, each with its reason and what there was to choose from:
@@ -124,18 +166,34 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         its own paths and sites."""
         caller.need(May.READ)
         listed: list[ShownDecision] = []
+        words = text.lower() if text else ""
         if kind in (None, "transit"):
-            only = Only(since=since, users=caller.users)
-            taken = newest(partial(broker.list, None, workflow), limit, only)
-            taken = discretion.transits(caller, taken)
+            only = Only(since=since, users=caller.users, text=words or None)
+            shown = partial(redaction.transits, caller)
+            every = partial(broker.list, None, workflow)
+            taken = shown(newest(every, limit, only, shown))
             listed += map(decisions.of_transit, taken)
             listed += (change for one in taken for change in decisions.of_changes(one))
         for name, (metric, made) in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
                 wanted = Selection((metric,), workflow=workflow, since=since)
-                listed += map(made, islice(_seen(archive, wanted, rules, caller), limit))
-        shown = [asdict(decision) for decision in decisions.newest(listed, limit)]
-        return answers.answer({"decisions": shown})
+                found = map(made, _seen(archive, wanted, rules, caller))
+                listed += islice((one for one in found if words in one.words), limit)
+        told = [asdict(decision) for decision in decisions.newest(listed, limit)]
+        return answers.answer({"decisions": told})
+
+    @routes.get("/v1/topology/past", response_model=PastAnswer)
+    def get_past(
+        caller: Caller,
+        since: Annotated[float, Query(ge=0, le=MOST, description="Unix seconds")],
+    ) -> Response:
+        """Who held which paths until now. A researcher is told whose its own are alone."""
+        caller.need(May.READ)
+
+        def listed(limit: int) -> list[Transit]:
+            return broker.list(None, None, limit)
+
+        return answers.answer(held_since(listed, since, clock(), caller.users))
 
     @cache
     def layout() -> dict[str, Any]:

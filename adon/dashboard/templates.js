@@ -16,6 +16,7 @@ const weights = (template) =>
     .join(", ");
 
 export const templates = records({
+  changes: true,
   title: "Templates",
   word: "template",
   order: "name",
@@ -55,7 +56,8 @@ export const templates = records({
 export const template = {
   title: "Template",
   back: () => el("nav", { "aria-label": "Where this is" }, link("#/templates", "← all templates")),
-  every: 5000,
+  changes: true,
+  every: 60000,
 
   begin(c) {
     c.state = {};

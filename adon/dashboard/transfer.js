@@ -15,7 +15,8 @@ const all = () => el("nav", { "aria-label": "Where this is" }, link("#/transfers
 export const transfer = {
   title: "Transfer",
   back: all,
-  every: 5000,
+  changes: true,
+  every: 60000,
 
   begin(c) {
     c.state = { t: null };

@@ -51,6 +51,7 @@ const columns = [
 ];
 
 export const transfers = records({
+  changes: true,
   title: "Transfers",
   word: "transfer",
   order: "-requested",

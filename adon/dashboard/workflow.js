@@ -19,7 +19,8 @@ import {
   workflowLink,
 } from "./parts.js";
 import { jobs, transfers } from "./jobs.js";
-import { apply, later, tell } from "./workflows.js";
+import { EACH, ran } from "./timeline.js";
+import { apply, tell } from "./workflows.js";
 
 const HISTORY = 1000;
 const JOBS = 200;
@@ -55,6 +56,7 @@ export const workflow = {
       outcome: "",
       told: "",
       whole: false,
+      each: c.query.get("each") === "yes",
       failures: FAILURES,
       asked: "",
       heavyAt: -1e9,
@@ -70,9 +72,9 @@ export const workflow = {
     s.w = w;
     // A workflow of 10,000 jobs has an analysis of seconds: where it stands is shown meanwhile.
     if (!s.asked) c.early();
-    const asked = `${s.outcome} ${s.whole}`;
+    const asked = `${s.outcome} ${s.whole} ${s.each}`;
     if (asked === s.asked && performance.now() - s.heavyAt < HEAVY * s.heavyMs) {
-      later(c);
+      c.later();
       return;
     }
     const began = performance.now();
@@ -91,7 +93,7 @@ export const workflow = {
       tell(c, s.w);
       s.w.history = [...(s.w.history || []), { at: m.at, ...m.details }].slice(-HISTORY);
     }
-    if (own.length) later(c);
+    if (own.length) c.later();
     return own.length > 0;
   },
 
@@ -119,7 +121,7 @@ export const workflow = {
         ? el("div", { class: "filters" }, check("whole", "count those inside it too", c.state.whole))
         : null,
       c.state.asked
-        ? [failures(c.state, now), analysed(c.state), transfers(c.state, now), jobs(c, now)]
+        ? [failures(c.state, now), ran(c.state, c.width, now), analysed(c.state), transfers(c.state, now), jobs(c, now)]
         : el("p", { class: "soft", "data-key": "wait" }, "Its jobs are being looked at …"),
     ];
   },
@@ -140,6 +142,11 @@ export const workflow = {
       from.disabled = false;
       c.say(c.state.told);
       await c.reload();
+    },
+    each(c) {
+      c.state.each = !c.state.each;
+      c.choose({ each: c.state.each ? "yes" : "" });
+      c.reload();
     },
     failures(c) {
       c.state.failures *= 5;
@@ -162,8 +169,10 @@ async function heavy(c, w) {
   const own = await get(path(c, "/analysis"), {}, c.signal);
   const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
   const last = { newest: true, limit: JOBS };
-  const [ran, sent, analysis, within] = await Promise.all([
-    get(path(c, "/jobs"), { ...last, outcome: s.outcome || null }, c.signal),
+  const [endedJobs, timeline, placed, sent, analysis, within] = await Promise.all([
+    get(path(c, "/jobs"), { ...last, limit: s.each ? EACH : JOBS, outcome: s.outcome || null }, c.signal),
+    get(path(c, "/timeline"), {}, c.signal),
+    get("/v1/measurements", { metric: "placement", workflow: c.id, order: "newest", limit: 1 }, c.signal),
     get(path(c, "/transfers"), last, c.signal),
     s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
     Promise.all(
@@ -175,10 +184,31 @@ async function heavy(c, w) {
   Object.assign(s, {
     analysis,
     ended,
-    jobs: ran,
+    jobs: endedJobs,
+    timeline,
+    plan: placed.measurements[0]?.details,
     transfers: sent,
     inside: within.filter(Boolean),
   });
+}
+
+const RUN = /\/run(\d+)\/?$/;
+
+/** When it is expected to end, and why; "" where nobody can say. As its plan says, as long as that is
+ * not over; else as fast as until now. */
+function expected(c, w, now) {
+  const { plan, analysis } = c.state;
+  const began = analysis?.first_at;
+  if (w.state !== "running" || !began) return "";
+  const range = plan?.workflow_range_s;
+  if (typeof plan?.workflow_s === "number" && began + plan.workflow_s > now) {
+    const [first, last] = Array.isArray(range) ? range.map((s) => clock(began + s, now, false)) : [];
+    return [clock(began + plan.workflow_s, now, false), first ? `by its plan, ${first} to ${last} with 90 % probability` : "by its plan"];
+  }
+  const share = (w.percent_done || 0) / 100;
+  if (share < 0.1) return "";
+  const late = plan?.workflow_s ? "later than planned; " : "";
+  return [clock(began + (now - began) / share, now, false), `${late}as fast as until now`];
 }
 
 function latest(c, w, now) {
@@ -197,7 +227,9 @@ function latest(c, w, now) {
     "section",
     { "aria-label": "Status", "data-key": "status" },
     cards({
+      ...(RUN.test(w.submit_dir) && { run: Number(w.submit_dir.match(RUN)[1]) }),
       ...figures,
+      ...(expected(c, w, now) && { "expected end": expected(c, w, now) }),
       "done of all": [`${number(w.percent_done)} %`, sums[0] || `of ${counted(s.total || 0, "job")}`],
     }),
     meter(s, true),
@@ -212,6 +244,9 @@ function latest(c, w, now) {
       ),
       el("span", { class: "soft" }, c.state.told),
     ),
+    (w.history || []).length === HISTORY
+      ? el("p", { class: "soft" }, `The last ${whole(HISTORY)} changes are shown.`)
+      : null,
     points.length > 1
       ? chart({
           key: "progress",

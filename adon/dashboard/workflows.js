@@ -7,8 +7,7 @@ import { check, choice, code, empty, heading, meter, state, table, workflowLink 
 
 const MOST = 1000;
 const ROWS = 150; // drawn at once: more of them take long to draw, and nobody reads them
-const QUICK_MS = 200;
-const BETWEEN_MS = 2000;
+const TYPED_MS = 250; // after the last letter of a search
 const STATES = ["running", "stuck", "failed", "done", "removed", "planned"];
 const COLUMNS = [
   { name: "workflow" },
@@ -33,14 +32,18 @@ export const workflows = {
   metrics: () => ["status", "workflow"],
 
   begin(c) {
-    c.state = { list: [], users: new Set(), user: "", only: "", text: "", inner: false, rows: ROWS };
-    Object.assign(c.state, { fresh: new Map(), looks: new Map(), cut: false });
+    c.state = { list: [], users: new Set(), rows: ROWS, fresh: new Map(), looks: new Map(), cut: false };
+    chosen(c);
+  },
+  same(c) {
+    chosen(c);
+    show(c);
   },
 
   async load(c) {
     const s = c.state;
     // Where there are more than can be listed, the broker finds those that are looked for.
-    const wanted = s.cut ? { user: s.user || null, state: s.only || null } : {};
+    const wanted = s.cut ? { user: s.user || null, state: s.only || null, text: s.text || null } : {};
     const list = await get("/v1/workflows", { ...wanted, limit: MOST }, c.signal);
     for (const w of list) {
       tell(c, w);
@@ -67,7 +70,7 @@ export const workflows = {
       s.fresh.set(w.id, Date.now());
       tell(c, w);
     }
-    if (ask) later(c);
+    if (ask) c.later();
   },
 
   view(c) {
@@ -123,7 +126,7 @@ export const workflows = {
         ? el(
             "p",
             { class: "soft" },
-            "There are more. Choose a user or a state, and the broker looks among all of them.",
+            "There are more. Search, or choose a user or a state, and the broker looks among all of them.",
           )
         : null,
       rows.length < matches.length
@@ -133,31 +136,34 @@ export const workflows = {
   },
 
   actions: {
-    text: (c, from) => {
-      c.state.text = from.value.trim().toLowerCase();
-      c.redraw();
+    text(c, from) {
+      clearTimeout(c.state.typing);
+      choose(c, { text: from.value.trim().toLowerCase() }, c.state.cut ? TYPED_MS : 0);
     },
-    user: (c, from) => {
-      c.state.user = from.value;
-      chosen(c);
-    },
-    only: (c, from) => {
-      c.state.only = from.value;
-      chosen(c);
-    },
+    user: (c, from) => choose(c, { user: from.value }),
+    only: (c, from) => choose(c, { state: from.value }),
+    inner: (c, from) => choose(c, { inner: from.checked ? "yes" : "" }),
     more: (c) => {
       c.state.rows *= 3;
-      c.redraw();
-    },
-    inner: (c, from) => {
-      c.state.inner = from.checked;
       c.redraw();
     },
   },
 };
 
-/** Show those that are chosen, also those that were not listed. */
 function chosen(c) {
+  const [user, only, text, inner] = ["user", "state", "text", "inner"].map((name) => c.query.get(name) || "");
+  Object.assign(c.state, { user, only, text, inner: inner !== "" });
+}
+
+function choose(c, changes, wait = 0) {
+  c.choose(changes);
+  chosen(c);
+  c.redraw();
+  c.state.typing = setTimeout(() => show(c), wait);
+}
+
+/** Show those that are chosen, also those that were not listed. */
+function show(c) {
   c.redraw();
   if (c.state.cut) c.reload();
 }
@@ -180,19 +186,6 @@ export function apply(w, m) {
   w.percent_done = m.value;
   if (w.state !== "running") w.stuck = "";
   if (alone) w.totals = { done: counts.done, total: counts.total, percent_done: m.value };
-}
-
-/** Load again, but not for each of many changes. */
-export function later(c) {
-  if (c.asking) return;
-  const since = performance.now() - (c.loadedAt || 0);
-  c.asking = setTimeout(
-    () => {
-      c.asking = 0;
-      if (!c.signal.aborted) c.reload();
-    },
-    Math.max(QUICK_MS, BETWEEN_MS - since),
-  );
 }
 
 /** Those inside others below them, with their depth. */

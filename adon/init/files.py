@@ -1,5 +1,5 @@
 """The files that ``adon init`` writes, all at once: adon.yml, tokens, a certificate, a folder for
-each agent. Tokens and certificates that are there are kept."""
+each agent. What is there is kept, but for what changed in adon.yml and the agents' broker."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from adon.config.yamlfile import read_yaml
+from adon.config.yamltext import with_value
 from adon.init.plan import agent_file
 from network_provisioner.access import Role, hash_of, new_token
 from network_provisioner.base.errors import InputError
@@ -56,11 +58,20 @@ def secret_edits(
     for site in sites:
         own = folder / "agents" / quote(site, safe="")
         token(own / "token", site, Role.AGENT)
-        settings = agent_file(site, url).encode()
-        edits.append(FileEdit(own / "agent.yml", read(own / "agent.yml"), settings))
+        edits.append(_agent_edit(own / "agent.yml", site, url))
         copy = own / CERTIFICATE
         edits.append(FileEdit(copy, read(copy), made[0], f"a copy of {CERTIFICATE}"))
     return edits, entries
+
+
+def _agent_edit(file: Path, site: str, url: str) -> FileEdit:
+    before = read(file)
+    if before is None:
+        return FileEdit(file, None, agent_file(site, url).encode())
+    data, text = read_yaml(file), before.decode()
+    if isinstance(data, dict) and data.get("broker") != url:
+        text = with_value(text, ["broker"], url)
+    return FileEdit(file, before, text.encode())
 
 
 def new_certificate(host: str) -> tuple[bytes, bytes]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.topology.graph import Topology
 
 _PORTS = (2811, 443, 22)  # GridFTP, HTTPS, SSH: who refuses answers as well
 _CONNECT_S = 1.0
@@ -73,6 +74,13 @@ def given_sites(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not (site and equal and host):
             raise InputError(f"--dtn: found {text!r}, expected SITE=HOST")
         yield site, f"//{host}"
+
+
+def sites_of_topology(topology: Topology) -> Iterator[tuple[str, str]]:
+    """The sites of a network, as pairs of site and URL."""
+    for name in topology.sites:
+        hosts = topology.nodes[name].hosts
+        yield from ((name, f"//{h.address}") for h in hosts if h.version == 4 and not h.is_prefix)
 
 
 def pool_sites() -> set[str]:

@@ -24,14 +24,20 @@ class Leading:
     store it leads at once."""
 
     def __init__(
-        self, broker: Broker, books: Registries, address: str, beside: Callable[[], object]
+        self,
+        broker: Broker,
+        books: Registries,
+        address: str,
+        beside: Callable[[], object],
+        first: Callable[[], object] = lambda: None,
     ) -> None:
-        """``address`` is for other brokers; ``beside`` starts what runs beside the leader."""
+        """``address`` is for other brokers; ``first`` is called before the broker leads, ``beside``
+        starts what runs beside it."""
         self._broker = broker
         self._books = books
         self._store = books.store
         self._address = address
-        self._beside = beside
+        self._beside, self._first = beside, first
         self._stop = threading.Event()
         self._end: Callable[[], object] = lambda: None
         self._error: BaseException | None = None
@@ -108,6 +114,7 @@ class Leading:
         """Start the broker, and what runs beside it even while that waits for switches."""
 
         def begin() -> None:
+            self._first()
             if leader.term:
                 self._books.templates.keep_configured()
             self._broker.start(self._patience_s, leader)

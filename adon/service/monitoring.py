@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from adon.service import measuring, notices
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from monitors.archive.archive import Archive
     from monitors.rules import Rules
+    from network_provisioner.access import Keyring
+    from network_provisioner.api.federation import Issuers
+    from network_provisioner.api.login import BrowserLogins
     from network_provisioner.base.model import Transit
 
 _log = logging.getLogger(__name__)
@@ -85,7 +88,7 @@ def described() -> list[APIRouter]:
     nobody: Any = None
     return [
         *archive_routers(nobody, nobody, time.time),
-        workflows.refresh_router(nobody, nobody),
+        workflows.refresh_router(nobody, nobody, nobody),
         workflows.router(nobody),
         *measuring.described(),
         anomalies.router(nobody, nobody, nobody),
@@ -106,15 +109,19 @@ def archive_part(around: PartContext) -> MonitoringPart:
     around.broker.other_problems.append(
         lambda: "the archive cannot be written" if archive.problem else ""
     )
+    store = around.store
+    changes = (lambda: store.changes) if store else int
     return MonitoringPart(
-        routers=archive_routers(archive, around.rules, clock),
+        routers=archive_routers(archive, around.rules, clock, changes),
         collectors=[ArchiveMetrics(archive, around.rules, clock)],
         services=[around.outbox, RetentionService(archive, retention, clock)],
     )
 
 
-def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[APIRouter]:
-    """The routes of the archive."""
+def archive_routers(
+    archive: Archive, rules: Rules, clock: Callable[[], float], changes: Callable[[], int] = int
+) -> list[APIRouter]:
+    """The routes of the archive. ``changes`` counts those of transits and documents."""
     from monitors.api import archive as measurements
     from monitors.api import knowledge, plans, streams
     from monitors.archive.feed import Feed
@@ -123,7 +130,7 @@ def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) 
         knowledge.router(archive, rules, clock),
         plans.router(archive, clock),
         measurements.router(archive, rules, clock),
-        streams.router(Feed(archive), rules),
+        streams.router(Feed(archive, changes), rules),
     ]
 
 
@@ -131,6 +138,7 @@ def workflows_part(around: PartContext) -> MonitoringPart:
     """Workflows over HTTP, and those that the broker itself follows. Raises InputError."""
     from monitors.api import workflows
     from monitors.api.visible import Visible
+    from monitors.workflows.followers import Followers
     from monitors.workflows.service import FollowService, Refresher
 
     settings = around.settings
@@ -142,9 +150,12 @@ def workflows_part(around: PartContext) -> MonitoringPart:
         return around.broker.list(workflow=workflow)
 
     seen = Visible(around.archive, around.rules, around.workflows, transits_of)
+    followers = Followers(around.clock)
+    around.silent.append(followers.silent)
     # What ends in a word of its own before what takes any name.
     return MonitoringPart(
-        (workflows.refresh_router(seen, refresher), workflows.router(seen)), services=(follows,)
+        (workflows.refresh_router(seen, refresher, followers), workflows.router(seen)),
+        services=(follows,),
     )
 
 
@@ -181,9 +192,23 @@ def perfsonar_part(around: PartContext) -> MonitoringPart:
     )
 
 
+@lru_cache(1)
+def _logins(federation: Issuers) -> BrowserLogins:
+    from network_provisioner.api.login import BrowserLogins
+
+    return BrowserLogins(federation.issuers, federation)
+
+
+def logins_of(keyring: Keyring) -> BrowserLogins | None:
+    """Those that adon.yml names now, None where it names no issuer."""
+    federation: Any = keyring.federation
+    return None if federation is None else _logins(federation)
+
+
 def dashboard_part(around: PartContext) -> MonitoringPart:
     """The dashboard: its pages, the routes that are its own, and the size of the pool over time.
     Where adon.yml names no pool, none is sampled. Raises InputError."""
+    from adon.dashboard.login import login_router
     from adon.dashboard.routes import PATHS, pages_router, router
     from adon.service.poolsize import PoolSize, ResidentPool
 
@@ -194,8 +219,9 @@ def dashboard_part(around: PartContext) -> MonitoringPart:
     )
     return MonitoringPart(
         routers=[
+            login_router(partial(logins_of, around.keyring)),
             pages_router(),
-            router(around.broker, around.archive, around.rules, around.topology),
+            router(around.broker, around.archive, around.rules, around.topology, around.clock),
         ],
         services=sampled,
         pages=PATHS,

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -172,6 +173,7 @@ def _restart(address: str, sock: socket.socket) -> NoReturn:
 
 def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
     """Run the broker; whether it ended because another one leads in its place."""
+    from adon.service.renaming import carry_over
     from monitors.archive.archive import Archive
     from monitors.archive.outbox import Outbox
     from network_provisioner.api import create_app
@@ -196,7 +198,8 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
     except BaseException:
         archive.close()
         raise
-    leading = Leading(broker, books, config.broker_address, monitoring.start)
+    renaming = partial(carry_over, broker.topology, books.store, archive)
+    leading = Leading(broker, books, config.broker_address, monitoring.start, renaming)
     try:
         leading.start()
         app = create_app(

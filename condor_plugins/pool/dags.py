@@ -103,7 +103,7 @@ class FollowedDags:
         self._failed: dict[_Dagman, tuple[float, str]] = {}  # since when, and what was told
         self._warnings: list[str] = []
 
-    def look(self, jobs: Sequence[Ad], now: float) -> list[FollowedDag]:
+    def observe(self, jobs: Sequence[Ad], now: float) -> list[FollowedDag]:
         """Where the DAGs stand at the Unix second ``now``. ``jobs`` is the whole queue as it was
         just before, with :data:`JOB_ATTRIBUTES` and ``ScheddName``. A DAG that cannot be read is
         left out, with a warning."""

@@ -18,9 +18,9 @@ _MOST_STARTS = 2_000  # played through; of a longer queue a part stands for the 
 Counts = Mapping[str, float]
 
 
-def share_of(user: str, demand: Counts, priority: Mapping[str, float]) -> float:
-    """The share of slots that a user can have beside those with ``demand``, 0 to 1."""
-    weights = {name: 1 / _of(priority, name) for name, n in demand.items() if n > 0 or name == user}
+def share_of(user: str, idle: Counts, priority: Mapping[str, float]) -> float:
+    """The share of slots that a user can have beside those who have jobs ``idle``, 0 to 1."""
+    weights = {name: 1 / _of(priority, name) for name, n in idle.items() if n > 0}
     own = weights.setdefault(user, 1 / _of(priority, user))
     return own / sum(weights.values())
 

@@ -11,6 +11,12 @@ Ad = Mapping[str, Any]
 _SITE_REQUIRED = re.compile(
     r"(?:TARGET\.)?(?:PegasusSite|AdonSite)\s*(?:==|=\?=)\s*\"([^\"]+)\"", re.IGNORECASE
 )
+_NO_WORD = re.compile(r"[^A-Za-z0-9_]")
+
+
+def site_word(site: str) -> str:
+    """A site as it stands in names of attributes."""
+    return _NO_WORD.sub("_", site)
 
 
 def site_of_slot(ad: Ad) -> str:

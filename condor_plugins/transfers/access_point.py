@@ -147,7 +147,7 @@ class AccessPoint:
         """See PathSource."""
         return self._events.files()
 
-    def look(self, pending: PendingActions, /) -> None:
+    def observe(self, pending: PendingActions, /) -> None:
         """See PathSource. Raises nothing for what HTCondor does."""
         pending.add(self)
         if self._hear() or settling(self._runs, self._now()):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from condor_plugins.jobs.jobad import EVENT_ATTRIBUTES, MACHINE_ATTRIBUTES
+from condor_plugins.pool.sites import site_word
 from network_provisioner.base.errors import InputError
 
 KEYWORD = "ADON"
@@ -23,12 +24,14 @@ _SET = re.compile(rf"^[ \t]*({SETTING}|{FORCED})[ \t]*=[ \t]*(\S.*?)[ \t]*$", re
 @dataclass(frozen=True, slots=True)
 class TransferSettings:
     """``python`` runs both; ``hooks`` is their configuration; ``daemon_user`` is who the watcher
-    runs as where condor_master is root's, empty elsewhere; ``token_file`` is the watcher's own."""
+    runs as where condor_master is root's, empty elsewhere; ``token_file`` is the watcher's own;
+    ``site`` is that of the access point."""
 
     python: str
     hooks: Path
     daemon_user: str = ""
     token_file: str = ""
+    site: str = ""
 
 
 def text(settings: TransferSettings) -> str:
@@ -59,6 +62,12 @@ def text(settings: TransferSettings) -> str:
         "",
         "# The site of the slot that a job is given.",
         "SYSTEM_JOB_MACHINE_ATTRS = $(SYSTEM_JOB_MACHINE_ATTRS) " + " ".join(MACHINE_ATTRIBUTES),
+        "",
+        "# What the access point sends to a slot, for AdonDataSeconds of the slot.",
+        f"JOB_TRANSFORM_NAMES = $(JOB_TRANSFORM_NAMES) {KEYWORD}",
+        f"JOB_TRANSFORM_{KEYWORD} @=end",
+        f"  DEFAULT AdonBytesAt_{site_word(settings.site)} 1048576 * (TransferInputSizeMB ?: 0)",
+        "@end",
         "",
         "# What becomes of every job, for the watcher, which gives paths back.",
         "if ! defined EVENT_LOG",

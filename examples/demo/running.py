@@ -185,7 +185,7 @@ def follow(
                 if time.time() - checked >= _CHECK_EVERY_S:
                     pool.check()
                     check_room(planned.submit_dir)
-                    stuck.look(following.attempts, time.time())
+                    stuck.observe(following.attempts, time.time())
                     on_stuck(stuck.found)
                     checked = time.time()
                 following.show_rest()
@@ -219,7 +219,7 @@ class StuckJobs:
         self._looked = 0.0
         self._said: dict[str, float] = {}
 
-    def look(self, attempts: Iterable[Attempt], now: float) -> None:
+    def observe(self, attempts: Iterable[Attempt], now: float) -> None:
         """Ask, at ``now`` (Unix seconds), if any of ``attempts`` makes it worth it and the last
         time was not just now. Raises AdonError where the pool does not answer."""
         if now - self._looked < _LOOK_EVERY_S:

@@ -65,7 +65,7 @@ current() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wante
 # Machine code of what selects sites, made once for a source, so that no workflow waits for it.
 # Not worth failing for: whoever needs it can make it, or do without.
 compile_kernels() {
-    kernels=$(cat site_selector/kernel*.py site_selector/*/kernel*.py 2>/dev/null | sha256sum)
+    kernels=$(cat site_selector/mapping/kernels/*.py | sha256sum)
     [ "$(cat .venv/adon-kernels 2>/dev/null)" != "$kernels" ] || return 0
     setpriv --pdeathsig KILL -- .venv/bin/python -m site_selector.warm 2>&1 | sed -u 's/^/setup: /' >&2
     { echo "$kernels" >.venv/adon-kernels; } 2>/dev/null

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -83,12 +83,17 @@ def router(feed: Feed, rules: Rules) -> APIRouter:
         caller: Caller,
         after: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
         metrics: Names = [],  # noqa: B006  # pydantic copies it
+        changes: Annotated[
+            bool, Query(description="also tell that transits, policies or templates have changed")
+        ] = False,
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
         """What is recorded after number ``after`` or, without, from now on; of ``metrics`` alone
         where some are named, and as far as the caller may see it. One event for each, its number as
-        ``id``. A client that comes back with ``Last-Event-ID`` misses nothing. Ends after an
-        hour, and with the caller's token. Where too many follow already, ``busy``."""
+        ``id``. With ``changes`` also an event ``change`` whenever a transit, policy, template or
+        drain has changed, so that who shows them asks again; without ``metrics`` these alone. A
+        client that comes back with ``Last-Event-ID`` misses nothing that was recorded. Ends after
+        an hour, and with the caller's token. Where too many follow already, ``busy``."""
         caller.need(May.SEE)
         check_texts(metrics)  # once it has begun, an answer can refuse nothing
         began = time.monotonic()
@@ -100,11 +105,13 @@ def router(feed: Feed, rules: Rules) -> APIRouter:
         def visible(measurement: Measurement) -> bool:
             return rules.may_see(caller, measurement)
 
+        names = tuple(metrics) or (("",) if changes else ())
         events = feed.follow(
-            _number(last_event_id, after), tuple(metrics), visible, HEARTBEAT_S, ended
+            _number(last_event_id, after), names, visible, HEARTBEAT_S, ended, changes
         )
+        counted = feed.changes if changes else int
         return Stream(
-            room, _events(events), media_type=_TYPE, headers={"Cache-Control": "no-store"}
+            room, _events(events, counted), media_type=_TYPE, headers={"Cache-Control": "no-store"}
         )
 
     return routes
@@ -116,10 +123,15 @@ def _number(last_event_id: str | None, after: int | None) -> int | None:
     return after
 
 
-async def _events(batches: AsyncIterator[tuple[int, Numbered]]) -> AsyncIterator[str]:
+async def _events(
+    batches: AsyncIterator[tuple[int, Numbered]], changes: Callable[[], int]
+) -> AsyncIterator[str]:
     yield f"retry: {_AGAIN_MS}\n\n"
+    known = changes()
     async for reached, batch in batches:
-        parts = [
+        parts = [] if known == (count := changes()) else ["event: change\ndata: {}\n\n"]
+        known = count
+        parts += [
             f"id: {number}\nevent: measurement\n"
             f"data: {json.dumps({'seq': number, **shown(measurement)}, separators=(',', ':'))}\n\n"
             for number, measurement in batch

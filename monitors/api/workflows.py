@@ -17,6 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from monitors.api.visible import Visible
 from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import Analysis, analyse, text
+from monitors.workflows.followers import Followers
 from monitors.workflows.overview import (
     HeldJob,
     JobRow,
@@ -26,6 +27,7 @@ from monitors.workflows.overview import (
     transfer_row,
 )
 from monitors.workflows.service import KIND, LOOK_S, Refresher, RefreshRequest
+from monitors.workflows.timeline import Timeline, timeline
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
@@ -62,9 +64,13 @@ def router(seen: Visible) -> APIRouter:
         state: State | None = None,
         since: Annotated[float, Query(ge=0, le=MOST, description="Unix seconds")] = 0.0,
         roots: bool = False,
+        text: Annotated[
+            str | None, Query(max_length=200, description="part of name, id, user or directory")
+        ] = None,
         limit: Limit = 1000,
     ) -> Response:
         """All workflows that the caller may see, the one that changed last first."""
+        words = (text or "").lower()
         overviews = [
             known.as_dict()
             for known in seen.all(caller).values()
@@ -72,6 +78,7 @@ def router(seen: Visible) -> APIRouter:
             and (state is None or known.is_in(state))
             and known.at >= since
             and not (roots and known.parent)
+            and words in f"{known.name} {known.id} {known.user} {known.submit_dir}".lower()
         ]
         return answers.answer(overviews[:limit])
 
@@ -84,6 +91,14 @@ def router(seen: Visible) -> APIRouter:
         made = analyse(runs + seen.transfers(caller, ids))
         head = {"workflow": workflow, "state": overview.state, "workflows": ids}
         return answers.answer(head | asdict(made))
+
+    @routes.get("/v1/workflows/{workflow:path}/timeline", response_model=Timeline)
+    def get_timeline(
+        workflow: str, caller: Caller, bins: Annotated[int, Query(ge=1, le=2000)] = 240
+    ) -> Response:
+        """How many of its jobs ran and waited over time, by site; of attempts that have ended."""
+        seen.one(caller, workflow)
+        return answers.answer(asdict(timeline(seen.of(caller, "job", [workflow]), bins)))
 
     @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobRow])
     def list_jobs(
@@ -287,7 +302,7 @@ def _failed(ended: asyncio.Task[bool]) -> bool:
     return ended.cancelled() or ended.exception() is not None
 
 
-def refresh_router(seen: Visible, refresher: Refresher) -> APIRouter:
+def refresh_router(seen: Visible, refresher: Refresher, followers: Followers) -> APIRouter:
     """The routes. Every one raises BrokerError for what it refuses, ArchiveError where the archive
     cannot be read or written just now."""
     routes = APIRouter(tags=["workflows"])
@@ -337,11 +352,18 @@ def refresh_router(seen: Visible, refresher: Refresher) -> APIRouter:
         caller: Caller,
         after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
         wait_s: Wait = 0.0,
+        follower: Annotated[str, Query(max_length=200)] = "",
+        ends: bool = False,
     ) -> Response:
         """Requests to measure workflows at once with numbers above ``after``, for who follows them
-        elsewhere and records them here; waits up to ``wait_s`` for one. What answers request N of
-        workflow W is a measurement ``status`` with the id ``status:W:refresh:N:AT``."""
+        elsewhere and records them here; waits up to ``wait_s`` for one. A ``follower`` that gives
+        its name and does not ask again, nor says that it ``ends``, is reported. What answers
+        request N of workflow W is a measurement ``status`` with the id
+        ``status:W:refresh:N:AT``."""
         caller.need(May.RECORD)
+        if follower:
+            name = f"{caller.name}: {follower}" if caller.name else follower
+            followers.heard(name, wait_s, ends)
         until = time.monotonic() + wait_s
         while True:
             # A thread for the look, and none for the wait.

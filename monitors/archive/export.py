@@ -21,7 +21,7 @@ from typing import IO, Any
 from monitors.archive.archive import Archive
 from monitors.archive.retention.rollups import COLUMNS, horizon
 from monitors.base.measurement import Measurement
-from network_provisioner.base.cells import csv_cell
+from network_provisioner.base.csv_cells import csv_cell
 from network_provisioner.base.errors import InputError, MissingError
 
 FORMATS = ("csv", "parquet")

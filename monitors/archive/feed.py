@@ -22,8 +22,12 @@ Wanted = Callable[[Measurement], bool]
 class Feed:
     """The feed of one archive. All who wait must run in one event loop."""
 
-    def __init__(self, archive: Archive, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, archive: Archive, changes: Callable[[], int] = int, every_s: float = EVERY_S
+    ) -> None:
+        """``changes`` counts those of something else that people want to be told of; cheap."""
         self._archive = archive
+        self.changes = changes
         self._every_s = every_s
         self._moment: object = None  # of the archive, when it was last looked at
         self._news = asyncio.Event()
@@ -37,14 +41,16 @@ class Feed:
         wanted: Wanted,
         silent_s: float,
         ended: Callable[[], bool],
+        with_changes: bool = False,
     ) -> AsyncIterator[tuple[int, Numbered]]:
         """What is recorded after number ``after`` (None: from now on), as far as it is ``wanted``,
         each time with the number that was reached; with nothing where nothing came for
-        ``silent_s``. Until ``ended()``, asked in a thread, says so. An archive that cannot be read
-        just now is asked again.
+        ``silent_s``, and ``with_changes`` where :attr:`changes` has grown. Until ``ended()``,
+        asked in a thread, says so. An archive that cannot be read just now is asked again.
         """
         seq = await asyncio.to_thread(self._archive.latest_seq) if after is None else after
         loop = asyncio.get_running_loop()
+        known = self.changes()
         yield seq, []
         sent_at = loop.time()
         while not await asyncio.to_thread(ended):
@@ -53,8 +59,9 @@ class Feed:
                 batch, reached = await asyncio.to_thread(self._read, seq, metrics, wanted)
                 more = reached != seq
                 seq = reached
-                if batch or loop.time() - sent_at >= silent_s:
-                    sent_at = loop.time()
+                changed = with_changes and self.changes() != known
+                if batch or changed or loop.time() - sent_at >= silent_s:
+                    sent_at, known = loop.time(), self.changes()
                     yield seq, batch
                 if more:
                     continue
@@ -84,7 +91,7 @@ class Feed:
     async def _look(self) -> None:
         while True:
             with suppress(ArchiveError):
-                moment = await asyncio.to_thread(self._archive.changed)
+                moment = (await asyncio.to_thread(self._archive.changed), self.changes())
                 if moment != self._moment:
                     self._moment = moment
                     self._news.set()

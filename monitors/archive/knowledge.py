@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from statistics import median
 from typing import Protocol
 
 from monitors.archive.transfers import BEST_EFFORT, Moved, disk_subject, transfer_times
@@ -30,7 +31,8 @@ _PROBES, _DISKS = "tcp_throughput", "disk_rate"
 _SPACE, _LAST_SPACES = "free_space", 3  # of which the least counts
 _OF_PATHS = frozenset({"rtt", "loss"})
 TRANSFER_RATE, TRANSFER_START, FILE_START = "transfer_rate", "transfer_start", "file_start"
-_TERMS = (TRANSFER_RATE, TRANSFER_START, FILE_START)
+_BYTES, _FILES = "transfer_bytes", "transfer_files"
+_TERMS = (TRANSFER_RATE, TRANSFER_START, FILE_START, _BYTES, _FILES)
 _OF_NO_PLACE = frozenset({"belief_error"})
 _MOST_PAIRS = 1024  # of sites whose terms are kept
 _TRANSFERS = ("job_transfer", "throughput")
@@ -80,29 +82,48 @@ def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, 
     """``transfer_rate`` (bit/s), ``transfer_start`` (s of each transfer, with its first file) and
     ``file_start`` (s of each further file): what transfers of different sizes tell apart of T_n, by
     the tool and protocol of the newest; none where they do not, or where the newest of them is a
-    day old. By followers, who count files, else brokers."""
-    subject = f"{src}>{dst}"
+    day old. By followers, who count files, else brokers. Where they were all of about one size,
+    ``transfer_bytes`` and ``transfer_files`` say what those had that took so long."""
+    subject, alike = f"{src}>{dst}", list[Moved]()
     for metric in _TRANSFERS:
         rows = source.query(metric, subject, until=now, newest=True, limit=WINDOW)
+        if not rows or rows[0].at < now - FRESH_S:
+            continue
         moved = _moved(rows)
         times = transfer_times(moved)
-        if times is not None and rows[0].at >= now - FRESH_S:
-            break
-    else:
+        if times is not None:
+            note = "told apart by transfers of different sizes"
+            terms = (
+                (TRANSFER_RATE, times.rate_bps, "bit/s"),
+                (TRANSFER_START, times.setup_s, "s"),
+                (FILE_START, times.start_s, "s"),
+            )
+            return _known_terms(terms, times.spread, moved, rows[0], subject, note)
+        if moved and not alike:
+            alike, newest = moved, rows[0]
+    if not alike:
         return {}
-    newest = rows[0]
-    terms = (
-        (TRANSFER_RATE, times.rate_bps, "bit/s"),
-        (TRANSFER_START, times.setup_s, "s"),
-        (FILE_START, times.start_s, "s"),
+    sizes = (
+        (_BYTES, median(transfer.n_bytes for transfer in alike), "byte"),
+        (_FILES, median(transfer.files for transfer in alike), "1"),
     )
+    return _known_terms(sizes, 0.0, alike, newest, subject, "")
+
+
+def _known_terms(
+    terms: Sequence[tuple[str, float, str]],
+    spread: float,
+    moved: Sequence[Moved],
+    newest: Measurement,
+    subject: str,
+    note: str,
+) -> dict[str, Known]:
     return {
         metric: Known(
-            value, times.spread * value, len(moved), newest.at, newest.source, unit,
-            metric, subject, "told apart by transfers of different sizes",
+            value, spread * value, len(moved), newest.at, newest.source, unit, metric, subject, note
         )
         for metric, value, unit in terms
-    }  # fmt: skip
+    }
 
 
 def _moved(newest_first: Sequence[Measurement]) -> list[Moved]:

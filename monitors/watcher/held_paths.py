@@ -73,7 +73,7 @@ class HeldPaths:
     def __post_init__(self) -> None:
         self._heard = self.clock()
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Read what is new, tell it, and add what is due. Raises InputError, OSError."""
         self._look += 1
         self._jobs.reading = Reading(self._look, self.clock())

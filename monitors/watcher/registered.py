@@ -53,7 +53,7 @@ class RegisteredWorkflows:
     _complaints: dict[Path, str] = field(default_factory=dict)
     _entries: list[Registration] = field(default_factory=list)
 
-    def look(self, pending: PendingActions, /) -> None:
+    def observe(self, pending: PendingActions, /) -> None:
         """See PathSource."""
         self._entries = list(registry.entries(self.folder))
         for entry in self._entries:
@@ -77,7 +77,7 @@ class RegisteredWorkflows:
     def _look(self, entry: Registration, pending: PendingActions) -> None:
         try:
             following = self._followed.get(entry.file) or self._follow(entry, pending)
-            following.look()
+            following.observe()
         except (InputError, OSError) as error:
             if self._complaints.get(entry.file) != str(error):
                 self._complaints[entry.file] = str(error)

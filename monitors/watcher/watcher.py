@@ -36,7 +36,7 @@ class PathSource(Protocol):
         """The files that tell when something happened."""
         ...
 
-    def look(self, pending: PendingActions, /) -> None:
+    def observe(self, pending: PendingActions, /) -> None:
         """Read what is new, and add what is due."""
         ...
 
@@ -60,7 +60,7 @@ class Watcher:
 
     def step(self) -> bool:
         """Look at everything once and do what is due; whether anything is left to watch."""
-        self.source.look(self._pending)
+        self.source.observe(self._pending)
         self._pending.work()
         return self.source.settle(self._pending) or len(self._pending) > 0
 

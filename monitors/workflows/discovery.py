@@ -72,7 +72,7 @@ class WorkflowSource(Protocol):
     def files(self) -> Mapping[Path, Iterable[str]]:
         """Which files of which folders change when there may be something new."""
 
-    def look(self) -> list[FoundWorkflow]:
+    def observe(self) -> list[FoundWorkflow]:
         """All workflows that it knows now. Raises nothing."""
 
 
@@ -88,7 +88,7 @@ class Registry:
         """See :class:`WorkflowSource`."""
         return {self._folder: [ANY]}
 
-    def look(self) -> list[FoundWorkflow]:
+    def observe(self) -> list[FoundWorkflow]:
         """See :class:`WorkflowSource`."""
         known: dict[str, tuple[int, FoundWorkflow | None]] = {}
         try:
@@ -131,7 +131,7 @@ class PegasusDatabase:
         names = [self._path.name + ending for ending in _ENDINGS]
         return {self._path.parent: names}
 
-    def look(self) -> list[FoundWorkflow]:
+    def observe(self) -> list[FoundWorkflow]:
         """See :class:`WorkflowSource`."""
         if not os.path.isfile(self._path):  # noqa: PTH113  # Path's raises where one may not look
             return []
@@ -187,7 +187,7 @@ class CondorQueue:
         """See :class:`WorkflowSource`."""
         return {}
 
-    def look(self) -> list[FoundWorkflow]:
+    def observe(self) -> list[FoundWorkflow]:
         """See :class:`WorkflowSource`."""
         constraint = 'JobUniverse == 7 && DAGManJobId is undefined && regexp("-Dag ", Arguments)'
         if self._user:
@@ -309,7 +309,7 @@ class Discovery:
     def _look(self, sources: Iterable[WorkflowSource]) -> None:
         for source in sources:
             try:
-                workflows = source.look()
+                workflows = source.observe()
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("workflows are not found")
                 continue

@@ -69,7 +69,7 @@ class Inquiry(Generic[Key, Answer]):
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
-    def look(self, wanted: Collection[Key]) -> dict[Key, Answer]:
+    def observe(self, wanted: Collection[Key]) -> dict[Key, Answer]:
         """What was answered since the last time of what is ``wanted`` now, which also says what to
         ask next. Never waits."""
         now = time.monotonic()
@@ -182,7 +182,7 @@ class Inquiries:
     dagmans: Inquiry[Dagman, Gone] | None = None
     silent_s: float = SILENT_S
 
-    def look(self, members: Collection[TreeMember], now: float) -> list[TreeMember]:
+    def observe(self, members: Collection[TreeMember], now: float) -> list[TreeMember]:
         """Notes what was answered, and asks about what there is to ask now (Unix seconds); which
         workflows it changed. Never waits."""
         return [*self._by_pegasus(members), *self._by_condor(members, now)]
@@ -191,7 +191,7 @@ class Inquiries:
         if self.fallback is None:
             return []
         unclear = {m.dir.path: m for m in members if m.unclear and m.is_planned}
-        answers = self.fallback.look(unclear)
+        answers = self.fallback.observe(unclear)
         for folder, status in answers.items():
             unclear[folder].note(status, key_of(status), "pegasus-status")
         return [unclear[folder] for folder in answers]
@@ -208,7 +208,7 @@ class Inquiries:
             # silent, however old its files are.
             if now - max(member.written_at, dagman.submitted) >= self.silent_s:
                 silent[dagman] = member
-        answers = self.dagmans.look(list(silent))
+        answers = self.dagmans.observe(list(silent))
         for dagman, gone in answers.items():
             with suppress(Exception):  # whoever reads it next complains
                 silent[dagman].step()  # its last words, where they come now

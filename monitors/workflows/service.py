@@ -145,7 +145,7 @@ class Named:
             files.setdefault(folder.parent, []).append(folder.name)
         return files
 
-    def look(self) -> list[FoundWorkflow]:
+    def observe(self) -> list[FoundWorkflow]:
         """See :class:`~monitors.workflows.discovery.WorkflowSource`."""
         dags = [folder for folder in self._folders if folder.suffix == DAG and is_file(folder)]
         folders = [folder for folder in self._folders if os.path.isdir(folder)]  # noqa: PTH112  # Path's raises

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
 from monitors.archive.archive import Archive, ArchiveError, Selection
 from monitors.base.background import Background
@@ -34,6 +38,7 @@ _REFUSED = frozenset({"bad_request", "bad_time", "forbidden", "too_large"})
 _MOST_REASONS = 100  # that are told apart
 _WAIT_S = 10.0  # the broker holds a question for so long where there is nothing to answer
 _AGAIN_S = 5.0
+_FAREWELL_S = 2.0  # to say that this one ends
 _KEPT = 1000
 
 
@@ -182,6 +187,8 @@ class BrokerRequests:
 
     def __init__(self, url: str, token: str | None = None, tls: Tls | None = None) -> None:
         self._client = BrokerClient(url, _WAIT_S + 15.0, token, tls)
+        self._farewell = BrokerClient(url, _FAREWELL_S, token, tls)
+        self._name = f"{socket.gethostname()}, process {os.getpid()}"
         self._thread = Background("requests", self._run)
         self._stop = self._thread.stopping
         self._lock = threading.Lock()
@@ -199,6 +206,8 @@ class BrokerRequests:
     def stop(self) -> None:
         """End; a question that waits for its answer is left to itself."""
         self._thread.stop(longest_s=0)
+        with suppress(AdonError):
+            self._farewell.read(_requests, "GET", self._path(2**62, 0.0) + "&ends=true")
 
     def _run(self) -> None:
         after, first, warned, failed = 0, True, "", ""
@@ -221,8 +230,11 @@ class BrokerRequests:
             first = False
 
     def _ask(self, after: int, wait_s: float) -> list[tuple[int, str, float]]:
-        path = f"/v1/refreshes?after={after}&wait_s={wait_s:g}"
-        return self._client.read(_requests, "GET", path)
+        return self._client.read(_requests, "GET", self._path(after, wait_s))
+
+    def _path(self, after: int, wait_s: float) -> str:
+        asked = {"after": after, "wait_s": f"{wait_s:g}", "follower": self._name}
+        return f"/v1/refreshes?{urlencode(asked)}"
 
 
 def _recorded(answer: Any) -> int:

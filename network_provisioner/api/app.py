@@ -24,11 +24,11 @@ from network_provisioner.api import (
     templates,
     transits,
 )
-from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.forward import Forward, Trust
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
+from network_provisioner.api.redaction import Redaction
 from network_provisioner.api.registries import Registries
 from network_provisioner.api.turns import Turns
 from network_provisioner.api.unchanged import Unchanged
@@ -106,7 +106,7 @@ def create_app(
         own_host=own_host,
         secret=lambda: broker.leader.secret if broker.leader else "",
     )
-    add_errors(app, Discretion(broker).text)
+    add_errors(app, Redaction(broker).text)
     for routes in (transits, network):
         app.include_router(routes.router(broker, turns, metrics))
     app.include_router(relays.router(broker, turns))
@@ -151,7 +151,7 @@ async def _sweep_for_ever(broker: Broker, turns: Turns) -> None:
     while True:
         until = time.monotonic() + SWEEP_EVERY_S
         await asyncio.sleep(min(SWEEP_EVERY_S, LOOK_EVERY_S))
-        while (left := until - time.monotonic()) > 0 and not broker.stirs():
+        while (left := until - time.monotonic()) > 0 and not broker.has_news():
             await asyncio.sleep(min(left, LOOK_EVERY_S))
         try:
             await turns.change(broker.sweep)

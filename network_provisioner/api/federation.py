@@ -57,6 +57,7 @@ class Issuers:
     ) -> None:
         """``clock`` gives seconds that never go back. Raises InputError for two issuers that one
         could take for each other."""
+        self.issuers = list(issuers)
         self._issuers = {
             one.issuer: (one, _Keys(one.issuer, fetch or fetched, clock)) for one in issuers
         }
@@ -79,7 +80,7 @@ class Issuers:
         issuer, keys = found
         try:
             fitting = keys.fitting(head.get("kid", ""), str(head.get("alg")))
-            audience = [*issuer.audience, _ANY_WLCG]
+            audience = [*issuer.audience, _ANY_WLCG, *filter(None, [issuer.client])]
             if str(said.get("ver")).startswith(("scitoken:", "scitokens:")):
                 audience.append(_ANY_SCITOKEN)
             claims = _verified(token, issuer, audience, fitting)

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.discreet import own_transit
+from network_provisioner.api.redaction import own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.turns import Turns
 from network_provisioner.base.schema import INTEGRAL

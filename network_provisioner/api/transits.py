@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query, Response
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers, shapes
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.discreet import Discretion, own_transit
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.api.metrics import Metrics
+from network_provisioner.api.redaction import Redaction, own_transit
 from network_provisioner.api.shapes import (
     MOST,
     AskAnswer,
@@ -44,8 +44,8 @@ _MOST_LISTED = 100_000
 def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     """The routes. Every one raises BrokerError for what it refuses."""
     routes = APIRouter(tags=["transits"])
-    discretion = Discretion(broker)
-    told = partial(_told, discretion, turns)
+    redaction = Redaction(broker)
+    told = partial(_told, redaction, turns)
     own = partial(_own, broker, turns)
 
     @routes.post(
@@ -71,7 +71,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         good = [one for one in asked if isinstance(one, TransitRequest)]
         answered = iter(await turns.change(metrics.asked, broker.ask, good))
         each = [one if isinstance(one, RequestAnswer) else next(answered) for one in asked]
-        return answers.asked(await turns.read(discretion.answers, caller, each))
+        return answers.asked(await turns.read(redaction.answers, caller, each))
 
     @routes.get("/v1/transits", response_model=list[shapes.Transit])
     async def list_transits(
@@ -110,7 +110,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
 
         def listed() -> list[Transit]:
             every = partial(broker.list, state, workflow, ended=ended)
-            shown = partial(discretion.transits, caller)
+            shown = partial(redaction.transits, caller)
             return shown(newest(every, limit, only, shown, before))
 
         return answers.transits(await turns.read(listed))
@@ -185,10 +185,10 @@ async def _own(
 
 
 async def _told(
-    discretion: Discretion, turns: Turns, caller: Principal, found: Transit, status: int = 200
+    redaction: Redaction, turns: Turns, caller: Principal, found: Transit, status: int = 200
 ) -> Response:
     if caller.users is not None:
-        (found,) = await turns.read(discretion.transits, caller, [found])
+        (found,) = await turns.read(redaction.transits, caller, [found])
     return answers.transit(found, status)
 
 

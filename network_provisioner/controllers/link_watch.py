@@ -89,7 +89,7 @@ class LinkWatch:
                 found |= dict.fromkeys(link.hops, why)
         return found
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """One round. Raises ControllerError for a switch that does not answer; the others' links
         are watched."""
         # Where rounds come late the machine is busy, and probes are late as well.

@@ -337,7 +337,7 @@ class SwitchedController:
     def _look_once(self) -> None:
         with self._round:
             if self._may_change():
-                self._links.look()
+                self._links.observe()
 
     def _unwatch(self) -> None:
         """Take the rules for probes off the switches."""

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from network_provisioner.base.cells import csv_cell
+from network_provisioner.base.csv_cells import csv_cell
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import ENDED, ON_SWITCHES, KeptPromise, Transit
 from network_provisioner.base.units import bytes_of

@@ -22,7 +22,7 @@ from network_provisioner.selection.breakeven import BreakEven, SetupTimes, large
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
-from network_provisioner.selection.push import Movable, Reroute, elsewhere
+from network_provisioner.selection.push import Movable, Reroute, reroutes
 from network_provisioner.selection.split import split
 from network_provisioner.selection.terms import below
 from network_provisioner.selection.transit import Candidate, Metric
@@ -237,7 +237,7 @@ class Admission:
         """A link of a transit's paths that cannot be used, and that in words; None for none."""
         return circuits.first_of(transit, self._state.unusable)
 
-    def elsewhere(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
+    def reroutes(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
         """Where transits of one pair of sites that must take one path have room without a link; ()
         where they have not."""
         members = []
@@ -254,7 +254,7 @@ class Admission:
             )
             ways = circuits.ways(transit, self._state.topology)
             members.append(Movable(transit.id, transit.request.priority, paths, ways))
-        return elsewhere(self._state.ledger, members, away, now, self._selector.switches)
+        return reroutes(self._state.ledger, members, away, now, self._selector.switches)
 
     def may_move(self, transit: Transit, freed: Set[Hop]) -> bool:
         """Whether a transit moves to better paths by its template, and one of its others leads

@@ -111,7 +111,7 @@ def make_room(
     return None
 
 
-def elsewhere(
+def reroutes(
     ledger: Ledger,
     members: Sequence[Movable],
     away_from: Hop,

@@ -120,7 +120,7 @@ def check_same(transit: Transit, request: TransitRequest) -> None:
     if transit.request.user != request.user:
         raise _taken(request.id)
     known = transit.request
-    agreed = known.fingerprint in ("", fingerprint(request))  # "": before fingerprints were kept
+    agreed = known.fingerprint in ("", fingerprint(request))  # "": of renamed sites
     if not (agreed and same_owner(transit, request)):
         raise BrokerError(
             f"id {request.id!r} is taken by a transit from {known.src!r} to {known.dst!r} that "
@@ -155,7 +155,7 @@ def is_claim(transit: Transit, request: TransitRequest) -> bool:
         and transit.state not in ENDED
         and bool(transit.request.start or transit.request.end)
         and (transit.request.src, transit.request.dst) == (request.src, request.dst)
-        and transit.request.fingerprint.partition(":")[0] == _digest(request, _ASKED)
+        and transit.request.fingerprint.partition(":")[0] in ("", _digest(request, _ASKED))
     )
 
 

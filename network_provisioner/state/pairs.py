@@ -6,6 +6,8 @@ that matches hosts and ports too tells transits apart that name others, or whose
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.model import Transit
 
@@ -36,6 +38,10 @@ class SitePairs:
         if not live:
             del self._live[pair_of(transit)]
         return self.pin
+
+    def between(self, transit: Transit) -> Collection[Transit]:
+        """The live transits of its two sites, itself too."""
+        return self._live.get(pair_of(transit), {}).values()
 
     def mates(self, transit: Transit) -> list[Transit]:
         """The other live transits that must take the way this one takes."""

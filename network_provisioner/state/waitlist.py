@@ -143,7 +143,7 @@ class Waitlist:
         self._claims.clear()
         self._looked_at.clear()
 
-    def stirs(self, transit: Transit, now: float) -> bool:
+    def is_due(self, transit: Transit, now: float) -> bool:
         """Whether a queued transit should be decided about again."""
         claims = self._claims.get(transit.id)
         if claims is None or not self._room.isdisjoint(claims):

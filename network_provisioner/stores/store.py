@@ -94,6 +94,8 @@ class Store:
     """Whether other brokers may be at it at the same time."""
     unreadable: dict[str, str]
     """What was met that cannot be read, and is left out: its name, and why."""
+    changes = 0
+    """How often transits or documents were written here: what was read before may be old."""
 
     _transits_in: str
     _documents_in: str
@@ -224,6 +226,7 @@ class Store:
         return found
 
     def _replaced(self, transits: Iterable[Transit]) -> None:
+        self.changes += 1
         for transit in transits:
             self.unreadable.pop(f"transit {transit.id}", None)
 
@@ -238,6 +241,11 @@ class Store:
     def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
         """Write a new version of a document and return its number: 1, 2, 3 …, also after it was
         deleted. ``keep`` drops all versions but the newest so many (0: none)."""
+        version = self._put_version(kind, name, body, keep)
+        self.changes += 1
+        return version
+
+    def _put_version(self, kind: str, name: str, body: dict[str, Any], keep: int) -> int:
         which = {"kind": kind, "name": name}
         with self._writing() as run:
             version = self._add_version(run, which | self._numbered(run), text_of(body))
@@ -250,7 +258,7 @@ class Store:
 
     def try_write(self) -> None:
         """Write something small that changes nothing. Raises StoreError."""
-        self.put_document("network", "written", {}, keep=1)
+        self._put_version("network", "written", {}, 1)
 
     def delete_document(self, kind: str, name: str) -> bool:
         """Take a document away; its history stays. False where there is none."""
@@ -262,6 +270,7 @@ class Store:
             if not rows or rows[0][0] is None:
                 return False
             self._add_version(run, which | number, None)
+        self.changes += 1
         return True
 
     def _add_version(self, run: Run, values: dict[str, Any], text: str | None) -> int:

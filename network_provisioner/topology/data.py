@@ -31,6 +31,7 @@ class _NodeSchema(Schema):
     dmz: StrictBool = False
     hosts: list[dict[str, Any]] = Field(default=[])
     urls: list[Name] = Field(default=[])
+    was: Name | None = None
 
 
 class _HostSchema(Schema):
@@ -53,6 +54,7 @@ class _LinkSchema(Schema):
     ports: dict[Name, _Port] | None = None
     devices: dict[Name, Name] | None = None
     guaranteed: StrictBool | None = None
+    was: Name | None = None
 
 
 class _TopologySchema(Schema):
@@ -68,8 +70,9 @@ def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     """Build a topology from the ``topology`` section of adon.yml.
 
     ``{"nodes": [{name, kind, dtn?, address?, mac?, hosts?: [{address, mac?, name?}], urls?, dpid?,
-    macs?, dmz?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?, layer?, vlan?,
-    ports?, devices?, guaranteed?}]}``; capacities and times carry units. Raises InputError.
+    macs?, dmz?, was?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?, layer?,
+    vlan?, ports?, devices?, guaranteed?, was?}]}``; capacities and times carry units. Raises
+    InputError.
     """
     section = read(_TopologySchema, data, "topology")
     nodes = [_node(number, item) for number, item in enumerate(section.nodes, 1)]
@@ -103,6 +106,7 @@ def _node_data(node: Node) -> dict[str, Any]:
         "dmz": node.dmz,
         "hosts": [_host_data(host) for host in node.others],
         "urls": list(node.urls),
+        "was": node.was,
     }
     return {"name": node.name, "kind": node.kind} | {k: v for k, v in values.items() if v}
 
@@ -118,6 +122,7 @@ def _link_data(link: Link) -> dict[str, Any]:
         "vlan": link.vlan,
         "ports": dict(link.ports or {}),
         "devices": dict(link.devices or {}),
+        "was": link.was,
     }
     data: dict[str, Any] = {"name": link.name} if link.name else {}
     data |= {"a": link.a, "b": link.b, "capacity": link.capacity_bps, "layer": link.layer}
@@ -148,6 +153,7 @@ def _node(number: int, item: dict[str, Any]) -> Node:
         "macs": node.macs or None,
         "others": tuple(others),
         "urls": tuple(node.urls),
+        "was": node.was or "",
     }
     del known["hosts"]
     return Node(**known)
@@ -158,6 +164,8 @@ def _link(number: int, item: dict[str, Any]) -> Link:
     named = isinstance(a, str) and isinstance(b, str)
     label = printable(f"topology: link {a}-{b}") if named else f"topology: link {number}"
     link = read(_LinkSchema, item, label)
+    if link.was and not link.name:
+        raise InputError(f"{label} was {link.was!r} and has no name, expected one")
     if link.rtt is not None and link.delay is not None:
         raise InputError(f"{label} has delay and rtt, expected one of both")
     for key in ("ports", "devices"):
@@ -177,4 +185,5 @@ def _link(number: int, item: dict[str, Any]) -> Link:
         vlan=link.vlan,
         name=link.name or "",
         guaranteed=link.guaranteed,
+        was=link.was or "",
     )

@@ -61,7 +61,8 @@ class Node:
     a switch's OpenFlow datapath id; a router's ``macs`` are the addresses it is reached by, per
     neighbouring switch. A site in a Science ``dmz`` is reached by transits alone: without one its
     switch drops all that comes and goes (precision-medicine paper, §3). A relay at a switch carries
-    others' TCP connections, and has an ``address`` and a ``mac`` of its own.
+    others' TCP connections, and has an ``address`` and a ``mac`` of its own. ``was`` is the name
+    before this one, "" for none.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Node:
     dtn: str = ""
     others: tuple[Host, ...] = ()
     urls: tuple[str, ...] = ()
+    was: str = ""
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -120,6 +122,7 @@ class Link:
     vlan: int = 0
     name: str = ""
     guaranteed: bool | None = None
+    was: str = ""
 
     def other(self, end: str) -> str:
         """The node at the other end."""
@@ -215,6 +218,13 @@ class Topology:
                 )
             self.nodes[node.name] = node
             self._graph.add_node(node.name)
+        _unique("was", ((node.was, node.name) for node in self.nodes.values()))
+        for node in self.nodes.values():
+            if node.was in self.nodes:
+                raise InputError(
+                    f"topology: node {node.name!r} was {node.was!r}, which is another node; "
+                    "expected a name that none has"
+                )
         _unique("mac", ((node.mac, node.name) for node in self.nodes.values()))
         dpids = [(node.dpid and format_dpid(node.dpid), n) for n, node in self.nodes.items()]
         _unique("dpid", dpids)
@@ -357,6 +367,20 @@ class Topology:
         if self.nodes[after].kind == LINK:
             after = next(x.other(end) for x in self.whole_links if x.name == after)
         return self.nodes[after]
+
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """The names of nodes, and of links that have one, by their names before; those that have
+        changed."""
+        nodes = {node.name: node.was or node.name for node in self.nodes.values()}
+        names = {was: name for name, was in nodes.items() if was != name}
+        for link in self.whole_links:
+            _, dot, number = link.name.rpartition(".")
+            if link.was:
+                names[link.was] = link.name
+            elif link.name == f"{link.a}-{link.b}{dot}{number}":  # named by its ends
+                names[f"{nodes[link.a]}-{nodes[link.b]}{dot}{number}"] = link.name
+        return {was: name for was, name in names.items() if was != name}
 
     def site(self, name: str) -> Node:
         """A site's node. Raises InputError for an unknown name."""

@@ -52,7 +52,7 @@ class News:
 
 
 class LinkFailures:
-    """What cannot be used of one network. Not thread-safe, but for :meth:`stirs`."""
+    """What cannot be used of one network. Not thread-safe, but for :meth:`has_news`."""
 
     def __init__(
         self, topology: Topology, controller: Controller, drains: Drains | None = None
@@ -117,15 +117,15 @@ class LinkFailures:
         """Every switch as it is now; none where the controller does not say."""
         return [] if self._switches is None else list(self._switches.switches())
 
-    def stirs(self) -> bool:
+    def has_news(self) -> bool:
         """Whether the controller sees something else than what was taken in."""
         links = {} if self._links is None else dict(self._links.failed_links())
         return links != self._seen or self._problems(self.statuses()) != self._seen_switches
 
-    def look(self, now: float) -> bool:
+    def observe(self, now: float) -> bool:
         """Take in what the controller sees at Unix second ``now``; whether that is news."""
         drained = self._drains.advance(now)
-        if not (drained or self._unstable or self.stirs()):
+        if not (drained or self._unstable or self.has_news()):
             return False
         if drained:
             self._report_drains(now)

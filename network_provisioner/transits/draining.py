@@ -99,7 +99,7 @@ class Draining:
             if transit.request.start <= now:
                 continue
             together = [transit, *self._active.pairs.mates(transit)]
-            moves = self._admission.elsewhere(together, hop, now)
+            moves = self._admission.reroutes(together, hop, now)
             if moves:
                 self._lifecycle.move(moves, reason, now)
                 continue

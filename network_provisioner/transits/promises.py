@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from network_provisioner.base.controller import Controller, CountsHops, WatchesSwitches
 from network_provisioner.base.errors import AdonError
-from network_provisioner.base.model import KeptPromise, Transit
+from network_provisioner.base.model import ON_SWITCHES, KeptPromise, Transit
 from network_provisioner.selection.promise import BROKEN, UNKNOWN, Sample, Verdict, judge
 from network_provisioner.state import circuits
 from network_provisioner.state.active_transits import ActiveTransits
@@ -36,7 +36,8 @@ PERIOD_S = 1.0  # from one look at a transit to the next, at least
 WINDOW_S = 6.0  # that are judged together
 START_S = 3.0  # until TCP has found the rate that it was given
 FEW = 4  # looks in a row at which a promise is broken, before anybody believes it
-WATCHED = 64  # transits at one look
+WATCHED = 200  # transits at one look
+_SKIPPED = 2000  # that are passed over at most to find so many
 
 Count = tuple[float, Sequence[tuple[str, int]]]
 """A Unix second, and what the switches of a path had counted by then."""
@@ -72,15 +73,25 @@ class Promises:
     _clock: Callable[[], float]
     _watched: dict[str, _Watched] = field(default_factory=dict)
     _turns: deque[str] = field(default_factory=deque)
+    _suspects: dict[str, None] = field(default_factory=dict)
     _repairs: dict[str, tuple[int, float]] = field(default_factory=dict)
     news: deque[News] = field(default_factory=deque)
 
     def count(self) -> Mapping[str, Count]:
         """What switches have counted for transits whose turn it is. Asks the switches, and may be
         called while others change transits."""
-        if not isinstance(self._controller, CountsHops) or not self._turns:
+        if not isinstance(self._controller, CountsHops) or not self._desired.counts:
             return {}
-        names = list(islice(self._turns, WATCHED))
+        names = list(islice(self._suspects, WATCHED // 2))
+        for name in list(islice(self._turns, _SKIPPED)):
+            if len(names) == WATCHED:
+                break
+            self._turns.rotate(-1)
+            transit = self._active.all.get(name)
+            if transit is not None and name not in self._suspects and _is_watched(transit):
+                names.append(name)
+        if not names:
+            return {}
         try:
             counted = self._controller.hop_bytes(names)
         except AdonError:  # said by whoever changes them
@@ -90,19 +101,23 @@ class Promises:
 
     def follow(self, counted: Mapping[str, Count], now: float) -> None:
         """Take in what was counted, and say which promises are kept."""
-        live = {t.id: t for t in self._active.on_switches() if self._is_watched(t)}
-        for name in self._watched.keys() - live.keys():
+        live = self._active.all
+        gone = self._watched.keys() - live.keys()
+        for name in gone:
             del self._watched[name]
+            self._suspects.pop(name, None)
+        if gone:
+            self._turns = deque(name for name in self._turns if name in live)
         for name in live.keys() - self._watched.keys():
             self._watched[name] = _Watched()
             self._turns.append(name)
-        repaired = self._repaired(now)
+        repaired = self._repaired(now) if counted else frozenset()
         changed = []
         for name, last in counted.items():
-            if name in live:
+            if name in live and _is_watched(live[name]):
                 changed += self._look(live[name], self._watched[name], last, repaired)
-        self._turns = deque(name for name in self._turns if name in live)
-        self._turns.rotate(-len(counted))
+            else:
+                self._suspects.pop(name, None)
         self._repository.save(changed)
 
     def states(self) -> Counter[str]:
@@ -117,6 +132,11 @@ class Promises:
         more = f", and {len(news) - 1} more" if len(news) > 1 else ""
         return f"{news[0]}{more}" if news else ""
 
+    @property
+    def suspects(self) -> Collection[str]:
+        """The transits that may get too little, and are looked at each second."""
+        return self._suspects.keys()
+
     def verdict(self, transit_id: str) -> Verdict:
         """The last on a transit."""
         watched = self._watched.get(transit_id)
@@ -125,10 +145,6 @@ class Promises:
     def is_reported(self, transit_id: str) -> bool:
         """Whether it is known already that a promise is broken."""
         return transit_id in self._watched and self._watched[transit_id].news is not None
-
-    def _is_watched(self, transit: Transit) -> bool:
-        alone = not transit.relayed and not transit.grant.parts
-        return alone and transit.request.min_bps > 0 and self._desired.counts
 
     def _is_promised(self, transit: Transit) -> bool:
         (way,) = circuits.ways(transit, self._state.topology)
@@ -153,7 +169,7 @@ class Promises:
             watched.granted_bps.clear()
         watched.counts.append(last)
         watched.granted_bps.append(self._desired.guaranteed_bps(transit.id))
-        while at - watched.counts[0][0] > WINDOW_S:
+        while len(watched.counts) > 2 and at - watched.counts[0][0] > WINDOW_S:
             watched.counts.popleft()
             watched.granted_bps.popleft()
         if counts and at - watched.counts[0][0] < PERIOD_S:
@@ -163,6 +179,10 @@ class Promises:
         if 0 < watched.broken < FEW:  # it may be that the counters are older than usual
             verdict = replace(verdict, state=UNKNOWN)
         watched.verdict = verdict
+        if watched.broken or (verdict.state == UNKNOWN and verdict.arrived_bps):
+            self._suspects[transit.id] = None  # looked at each second
+        else:
+            self._suspects.pop(transit.id, None)
         if not self._is_promised(transit):
             verdict = Verdict(UNKNOWN, "a link of its path takes no promises")
             if transit.usage.kept is None:
@@ -175,11 +195,11 @@ class Promises:
     def _sample(self, transit: Transit, watched: _Watched, repaired: frozenset[str]) -> Sample:
         request = transit.request
         (since, before), (until, after) = watched.counts[0], watched.counts[-1]
-        others = [
-            t
-            for t in self._active.on_switches()
-            if not request.flows and t.request.flows and t is not transit
-        ]
+        others = (
+            []
+            if request.flows
+            else [t for t in self._active.pairs.between(transit) if t.request.flows]
+        )
         return Sample(
             until - since,
             min(watched.granted_bps),
@@ -217,6 +237,11 @@ class Promises:
             return
         log.warning("%s", news)
         self.news.append(news)
+
+
+def _is_watched(transit: Transit) -> bool:
+    alone = not transit.relayed and not transit.grant.parts
+    return transit.state in ON_SWITCHES and alone and transit.request.min_bps > 0
 
 
 def _began_anew(counts: Sequence[Count], now: Sequence[tuple[str, int]]) -> bool:

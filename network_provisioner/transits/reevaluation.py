@@ -15,9 +15,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import Transit
+from network_provisioner.base.model import ON_SWITCHES, Transit
 from network_provisioner.base.units import format_rate
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS
@@ -62,9 +63,9 @@ class _Watched:
     was last done about it; ``reported``: the metrics that nothing can be done about;
     ``granted_bps``: its minimum before it was reduced, 0 for never."""
 
-    home: Nodes
-    path: Nodes
-    since: float
+    home: Nodes = ()
+    path: Nodes = ()
+    since: float = 0.0
     worse: dict[str, list[float]] = field(default_factory=dict)
     bad: dict[Nodes, _Bad] = field(default_factory=dict)
     acted_at: float = 0.0
@@ -90,25 +91,27 @@ class Reevaluation:
 
     def follow(self, now: float) -> None:
         """Look at the transits whose turn it is."""
-        live = {t.id: t for t in self._active.on_switches() if t.request.min_bps > 0}
+        live = self._active.all
         for name in self._watched.keys() - live.keys():
             del self._watched[name]
             self._state.avoided.pop(name, None)
         for name in live.keys() - self._watched.keys():
-            path = tuple(live[name].grant.path)
-            self._watched[name] = _Watched(path, path, now)
+            self._watched[name] = _Watched()
             self._turns.append(name)
-        for _ in range(min(_AT_ONCE, len(self._turns))):
-            name = self._turns.popleft()
-            if name in live:
-                self._turns.append(name)
+        names = dict.fromkeys([*self._promises.suspects, *islice(self._turns, _AT_ONCE)])
+        self._turns.rotate(-_AT_ONCE)
+        for name in names:
+            if name in live and live[name].state in ON_SWITCHES and live[name].request.min_bps > 0:
                 self._look(live[name], self._watched[name], now)
+        if len(self._turns) > 2 * len(live) + _AT_ONCE:
+            self._turns = deque(name for name in self._turns if name in live)
 
     def _look(self, transit: Transit, watched: _Watched, now: float) -> None:
         template = template_of(transit, self._templates)
         if template is None or transit.grant.parts:
             return
         path = tuple(transit.grant.path)
+        watched.home = watched.home or path
         if path != watched.path:
             watched.path, watched.since, watched.worse = path, now, {}
         due = list(self._due(transit, template, watched, now))
@@ -205,7 +208,7 @@ class Reevaluation:
         if away is None:
             return False
         together = [transit, *self._active.pairs.mates(transit)]
-        moves = self._admission.elsewhere(together, away, now)
+        moves = self._admission.reroutes(together, away, now)
         own = next((move for move in moves if move.id == transit.id), None)
         if own is None:
             return False

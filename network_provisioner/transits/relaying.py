@@ -42,8 +42,8 @@ class _DirectError(Exception):
 
 @dataclass(eq=False)
 class Relaying:
-    """Not thread-safe but for ``agents``, :meth:`stirs` and :meth:`described`: the broker's turn is
-    around every other call."""
+    """Not thread-safe but for ``agents``, :meth:`has_news` and :meth:`described`: the broker's
+    turn is around every other call."""
 
     _topology: Topology
     _templates: Templates
@@ -258,7 +258,7 @@ class Relaying:
 
     # -- for those who ask -------------------------------------------------------------------
 
-    def stirs(self) -> bool:
+    def has_news(self) -> bool:
         """Whether an agent is lost that carries connections."""
         return any(map(self.agents.unready, self._used))
 

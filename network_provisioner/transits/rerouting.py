@@ -41,7 +41,7 @@ class Rerouting:
         What is over a link that has failed moves to other paths; what has no room there goes on as
         best effort until it has. The queue is to be served then, and the switches to be told.
         """
-        news = self._failures.look(now)
+        news = self._failures.observe(now)
         if news:
             self._desired.dirty = True  # best effort may go another way as well
             self._active.waitlist.unsettle()
@@ -64,7 +64,7 @@ class Rerouting:
             together = [transit, *self._active.pairs.mates(transit)]
             together.sort(key=lambda t: (-t.request.priority, t.request.requested_at))
             while together:
-                moves = self._admission.elsewhere(together, failed[0], now)
+                moves = self._admission.reroutes(together, failed[0], now)
                 if moves:
                     self._lifecycle.move(moves, failed[1], now)
                     break

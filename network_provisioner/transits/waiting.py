@@ -44,7 +44,7 @@ class WaitingTransits:
         claimed: dict[Hop, list[Claim]] = {}
         lowest = self._active.lowest
         for transit in waitlist.in_order(now):
-            if waitlist.stirs(transit, now):
+            if waitlist.is_due(transit, now):
                 late = self._early.late(transit, now)
                 if (
                     late or not self._admission.shut_out(transit, claimed, lowest, now)

@@ -214,7 +214,7 @@ class WorkflowReservations:
     _stuck: dict[Key, float] = field(default_factory=dict)  # until when
     _rounds: dict[Key, int] = field(default_factory=dict)
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Learn from the broker what is held. Raises BrokerError."""
         transits = map(reserved_in_advance, self.broker.list(workflow=self.workflow))
         self.held = {held.key: held for held in transits if held is not None}
@@ -235,7 +235,7 @@ class WorkflowReservations:
         return self.carry_out(changes, now, go_on)
 
     def leave(self, job: str) -> None:
-        """A job has begun: what is held for it is its hooks' business, until :meth:`look` finds
+        """A job has begun: what is held for it is its hooks' business, until :meth:`observe` finds
         that they have not taken it."""
         self.held = {key: held for key, held in self.held.items() if held.job != job}
 

@@ -110,7 +110,7 @@ class AdvanceReservations:
         if begun < self._next or not (self._news or begun - self._last >= EVERY_S):
             return
         try:
-            all_done = self.look(now, lambda: self.clock() - begun < AT_MOST_S)
+            all_done = self.observe(now, lambda: self.clock() - begun < AT_MOST_S)
         except (AdonError, OSError) as error:
             if str(error) != self._trouble:  # once, and not with every try
                 log.warning("%s: nothing is reserved in advance now: %s", self.dag.workflow, error)
@@ -124,11 +124,11 @@ class AdvanceReservations:
 
     # -- what it does ----------------------------------------------------------------------------
 
-    def look(self, now: float, go_on: Callable[[], bool] = lambda: True) -> bool:
+    def observe(self, now: float, go_on: Callable[[], bool] = lambda: True) -> bool:
         """Bring what is reserved up to date at Unix second ``now``; whether there was time for all.
         Raises BrokerError."""
         if self.clock() - self._looked >= LOOK_S:
-            self.booking.look()
+            self.booking.observe()
             self._looked = self.clock()
         if self._runs:
             begun = {name for name, stand in self._stands.items() if stand.phase in _BEGUN}

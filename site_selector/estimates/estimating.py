@@ -27,7 +27,7 @@ from statistics import median
 from monitors.base.estimates import Estimate
 from network_provisioner.templates.template import RSpec
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
-from site_selector.estimates.plans import beside
+from site_selector.estimates.plans import with_plans
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
     Network,
@@ -110,7 +110,7 @@ def estimate_world(
         waits,
     )
     totals = {site: workers_now(here).value for site, here in (live.pool or {}).items()}
-    return beside(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
+    return with_plans(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
 
 
 def _waits(
@@ -298,14 +298,20 @@ def _site(
 
 def workers_now(here: PoolSite) -> Belief:
     """N from HTCondor: the slots, less the cores that have stood still for minutes because disks
-    are waited for.
+    are waited for, or that other programs use, whichever are more: Linux counts who waits for disks
+    as load.
 
-    More jobs there would wait for the same disks. At least half of the slots count: the kernel
-    tells who waits, and not whether the next jobs will.
+    More jobs there would wait for the same disks and cores. At least half of the slots count: the
+    kernel tells who waits, and not whether the next jobs will.
     """
-    stalled = min(int(here.stalled), here.slots // 2)
-    note = f"of {here.slots} slots, {stalled} wait for disks (I/O wait)" if stalled else ""
-    return Belief(float(here.slots - stalled), "collector", here.at, note=note)
+    lost, why = max(
+        (int(here.stalled), "wait for disks (I/O wait)"),
+        (int(here.loaded), "compute for other programs"),
+        key=lambda cause: cause[0],
+    )
+    lost = min(lost, here.slots // 2)
+    note = f"of {here.slots} slots, {lost} {why}" if lost else ""
+    return Belief(float(here.slots - lost), "collector", here.at, note=note)
 
 
 def _by_slots(site: Site) -> bool:

@@ -85,7 +85,7 @@ def _in_order(steps: Steps) -> bool:
     return times == sorted(times) and all(n >= 0 for _, n in steps) and isfinite(times[-1])
 
 
-def beside(
+def with_plans(
     world: World,
     plans: Iterable[Plan],
     pool: Mapping[str, PoolSite] | None,

@@ -28,6 +28,7 @@ from statistics import median
 
 from monitors.archive.knowledge import disk_rate
 from monitors.base.estimates import weighted
+from network_provisioner.base.units import BITS_PER_BYTE
 from network_provisioner.templates.advice import PathFigures, advise
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site
@@ -47,6 +48,7 @@ from site_selector.inputs import Inputs
 
 _WRITTEN = ("catalog", "topology")
 _METRICS = (("compute_rate", "rate"), ("runtime", "runtime"))
+_MOST_APART = 0.9  # of what a transfer took, for hand-shakes measured elsewhere
 _LEAST_RATIOS = 3  # below it nobody knows how widely they are spread
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
@@ -310,13 +312,39 @@ def _with_setup(
     alike: dict[tuple[int, ...], PathBelief] = {}
     for pair, path in paths.items():
         first, further = firsts[pair], files[pair]
-        if first.note and path.gamma_a.source == "archive":  # its rate has hand-shakes in it
-            first, further = path.first, path.further
         key = (id(path), id(setups[pair]), id(first), id(further))
         if key not in alike:
-            alike[key] = replace(path, setup=setups[pair], first=first, further=further)
+            with_own = path
+            if first.note and path.gamma_a.source == "archive":  # its rate has hand-shakes in it
+                with_own, first, further = _apart(pair, path, first, further, measured, now)
+            alike[key] = replace(with_own, setup=setups[pair], first=first, further=further)
         with_setup[pair] = alike[key]
     return with_setup
+
+
+def _apart(
+    pair: tuple[str, str],
+    path: PathBelief,
+    first: Belief,
+    further: Belief,
+    measured: MeasurementSource,
+    now: float,
+) -> tuple[PathBelief, Belief, Belief]:
+    """A path whose transfers were of one size, with its rate apart from the hand-shakes of another
+    path, where those explain a part of what they took; as it is where nothing tells their size."""
+    name, goodput = ">".join(pair), measured.estimate("throughput", ">".join(pair), now)
+    size, count = (measured.estimate(f"transfer_{m}", name, now) for m in ("bytes", "files"))
+    if size is None or count is None or goodput is None or goodput.value <= 0:
+        return path, path.first, path.further
+    bits, files = size.value * BITS_PER_BYTE, max(count.value, 1.0)
+    took_s = bits / goodput.value
+    part = (first.value + further.value * (files - 1)) / took_s
+    shrunk = min(1.0, _MOST_APART / part) if part > 0 else 0.0
+    rate = min(path.gamma_a.value / (1 - shrunk * part), path.link_bps)
+    note = f"{path.gamma_a.note}; " if path.gamma_a.note else ""
+    gamma_a = replace(path.gamma_a, value=rate, note=f"{note}without hand-shakes {first.note}")
+    first, further = (replace(b, value=shrunk * b.value) for b in (first, further))
+    return replace(path, gamma_a=gamma_a), first, further
 
 
 def _carried(

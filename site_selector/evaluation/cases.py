@@ -44,7 +44,7 @@ from site_selector.problem import Problem
 
 OURS = "adon"
 BUILT_IN = ("random", "round-robin", "group", "pegasus-heft", "heft")
-PEERS = (*BUILT_IN, "greedy")
+PEERS = (*BUILT_IN, "greedy", "insertion", "peft")
 POLICIES = (OURS, *PEERS)
 _ROUNDING = 1e-9  # of a makespan: what adding in another order may change
 
@@ -59,6 +59,8 @@ def peers(believed: Problem, seed: str) -> dict[str, Assignment]:
         "pegasus-heft": list_schedule(believed, rank, VARIANTS["pegasus-heft"]),
         "heft": list_schedule(believed, rank, VARIANTS["heft"]),
         "greedy": greedy(believed),
+        "insertion": list_schedule(believed, rank, VARIANTS["insertion"]),
+        "peft": list_schedule(believed, rank, VARIANTS["peft"]),
     }
 
 

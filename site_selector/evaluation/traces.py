@@ -2,9 +2,9 @@
 
 Reads traces in WfFormat, the JSON of WfCommons (https://wfcommons.org/format).
 
-Version 1.5 keeps the workflow (``specification``) apart from its run (``execution``). Versions 1.1
-to 1.4 have one list of tasks (jobs, before 1.3) with everything in it; the names of their fields
-differ and are all read.
+Versions 1.5 and 1.6 keep the workflow (``specification``) apart from its run (``execution``); 1.6
+adds sums that nothing here needs. Versions 1.1 to 1.4 have one list of tasks (jobs, before 1.3)
+with everything in it; the names of their fields differ and are all read.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ def parse(root: Any, name: str) -> Trace:
 
 
 def _parse_current(spec: _Specification, run: _Execution) -> tuple[list[Task], dict[str, float]]:
-    """WfFormat 1.5."""
+    """WfFormat 1.5 and 1.6."""
     executed: dict[str, _ExecutedTask] = {}
     for entry in run.tasks:
         if executed.setdefault(entry.id, entry) is not entry:

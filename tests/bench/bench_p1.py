@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from adon.machine.parallel import each
-from site_selector.evaluation.cases import OURS, PEERS, Outcome, Setting, run_case
+from site_selector.evaluation.cases import OURS, Outcome, Setting, run_case
 from site_selector.evaluation.report import AS_RUN, Row, honesty, summarise
 from site_selector.evaluation.traces import Trace, TraceFile, read_folder
 from site_selector.evaluation.worlds import Platform, draw_platform
@@ -23,6 +23,8 @@ from tests.bench.shapes import montage, soykb
 
 PLATFORMS = 8
 GEOMEAN, WORST = 1.10, 1.5
+# Of those that may win; random shows how much there is to win.
+PEERS = ("greedy", "peft", "insertion", "heft", "pegasus-heft", "random")
 _WORDS = {
     "exact": "beliefs right",
     "errors": "run times, sizes, throughput off by up to 50 %",

@@ -123,7 +123,7 @@ def _run(pool: Pool, folder: Path, release: Path, what: str, narrow: Event) -> R
         if what != THERE:
             until(lambda: not lives.left, "the machines to be gone", 600)
         assert daemon.poll() is None
-    lives.look(time.time())
+    lives.observe(time.time())
     return ran(dag, began, lives, CORES, ended if what == THERE else time.time())
 
 

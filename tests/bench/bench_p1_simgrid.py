@@ -75,19 +75,17 @@ def judged_by_simgrid(tell: Tell) -> Iterable[Figure | Input]:
         cases.sort(key=lambda one: -len(one[0].tasks))
         tell(f"{len(cases)} cases, {WORDS[staging]}")
         rows = each(cases, judged, len(os.sched_getaffinity(0)), lambda _: None)
-        words = f"{len(rows) * (1 + len(PEERS))} mappings, {WORDS[staging]}"
         for at, way in enumerate(WAYS, 1):
-            apart = [abs(times[at] / times[0] - 1) for row in rows for times in row.values()]
+            apart = [100 * abs(times[at] / times[0] - 1) for row in rows for times in row.values()]
+            line = f"{way}, {WORDS[staging]}"
             goal = 3.0 if at == 1 else None
-            name = f"{way}: differs from ADON's simulator at most by, {words}"
-            yield Figure(name, 100 * max(apart), "%", "lower", goal)
-            typical = 100 * median(apart)
-            yield Figure(f"{way}: median, {words}", typical, "%", "lower")
+            yield Figure(f"{line}: differs at most", max(apart), "%", "lower", goal)
+            yield Figure(f"{line}: median difference", median(apart), "%", "lower")
         shares = {
             who: geometric_mean(
                 row[who][2] / min(times[2] for times in row.values()) for row in rows
             )
             for who in rows[0]
         }
-        name = f"makespan by SimGrid ÷ the least of all, geometric mean, {WORDS[staging]}"
+        name = f"makespan by SimGrid ÷ the least of all, {WORDS[staging]}, geometric mean"
         yield Figure(name, shares.pop(OURS), "ratio", "lower", None, shares)

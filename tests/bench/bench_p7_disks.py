@@ -44,7 +44,7 @@ def disks_each_second(tell: Tell) -> Iterable[Figure]:
             stack.callback(process.kill)
         reporter = DiskReporter()
         tell(f"{PROCESSES} processes beside {len(psutil.pids()) - PROCESSES} others, twice")
-        ours = cpu_share(lambda: reporter.look(json.dumps))
+        ours = cpu_share(lambda: reporter.observe(json.dumps))
         peer = cpu_share(look_with_psutil)
     yield Figure("disks and processes each second, CPU", 100 * ours, "%", "lower", 1.0,
                  {"psutil, all processes": 100 * peer})  # fmt: skip

@@ -30,7 +30,8 @@ from condor_plugins.pool.scaling import (
     plan,
 )
 from site_selector.evaluation.traces import read_folder
-from tests.bench import Figure, Tell, bench, percentile
+from tests.bench import Figure, Input, Tell, bench, percentile
+from tests.bench.bench_p1 import digests
 from tests.bench.pool_adon import Adon
 from tests.bench.pool_loads import Case, cases
 from tests.bench.pool_peers import AccessProvisioner, Cobald, GlideinWMS
@@ -70,10 +71,12 @@ def run(work: tuple[Case, str]) -> Row:
 
 
 @bench("P9")
-def pool_size(tell: Tell) -> Iterable[Figure]:
+def pool_size(tell: Tell) -> Iterable[Figure | Input]:
     """Machines, core-hours and waiting of all cases together."""
     folder = os.environ.get("TRACES", "")
-    recorded = [found.trace for found in read_folder(Path(folder))[0]] if folder else []
+    files = read_folder(Path(folder))[0] if folder else []
+    yield from digests(files)
+    recorded = [file.trace for file in files]
     loads = cases(recorded)
     work = [(case, name) for case in loads for name in POLICIES]
     tell(f"{len(loads)} cases, {len(recorded)} workflows recorded, {len(POLICIES)} policies")
@@ -112,7 +115,8 @@ def figures(by: Mapping[str, Sequence[Row]]) -> Iterable[Figure]:
         return Figure(words, ours, unit, better="lower", goal=goal, peers=values)
 
     ours = by[OURS]
-    yield figure("machines that never ran a job", "machines", _never, 0.0, 0.0)
+    yield figure("core-hours of machines that never ran a job, of those used", "%", _wasted, 1.0)
+    yield figure("machines that never ran a job", "machines", _never)
     yield figure(
         "of these, in workflows that fail midway", "machines",
         lambda rows: _never([row for row in rows if row.case.family == _FAILING]),
@@ -144,6 +148,10 @@ def figures(by: Mapping[str, Sequence[Row]]) -> Iterable[Figure]:
 
 def _never(rows: Sequence[Row]) -> float:
     return sum(row.outcome.never for row in rows)
+
+
+def _wasted(rows: Sequence[Row]) -> float:
+    return 100 * sum(row.outcome.wasted_s for row in rows) / _used(rows)
 
 
 def _beyond(rows: Sequence[Row]) -> float:

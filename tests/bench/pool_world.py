@@ -158,7 +158,7 @@ class Outcome:
 
     ``waits`` of each job from its submission until it ran, and ``apart`` of those whose machine
     failed to boot; ``forced_s`` is the idle time before a machine's first match and after its last
-    job's end, of all its cores.
+    job's end, of all its cores; ``wasted_s`` is what machines that never ran a job cost.
     """
 
     waits: tuple[float, ...]
@@ -166,6 +166,7 @@ class Outcome:
     machines: int
     failed: int
     never: int
+    wasted_s: float
     used_s: float
     idle_s: float
     forced_s: float
@@ -386,6 +387,7 @@ class World:
         well = [box for box in self.all if box.up is not None]
         gone = {box.name: box.gone for box in self.all if box.gone is not None}
         assert len(gone) == len(self.all), "a machine was left behind"
+        never = [box for box in self.all if not box.ran and not box.fails]
         idle_s = forced_s = boot_s = 0.0
         for box in self.all:
             up = gone[box.name] if box.up is None else box.up
@@ -399,7 +401,8 @@ class World:
             len(self.all),
             sum(box.fails for box in self.all),
             # One that is deleted before it could tell whether it would boot was for nothing, too.
-            sum(not box.ran for box in self.all if not box.fails),
+            len(never),
+            sum(box.kind.cores * (gone[box.name] - box.asked) for box in never),
             sum(box.used_s for box in well),
             idle_s,
             forced_s,

@@ -110,7 +110,7 @@ class Lives:
         self._directory = directory
         self.of: dict[str, Life] = {}
 
-    def look(self, now: float) -> None:
+    def observe(self, now: float) -> None:
         there = set()
         for path in self._directory.glob("*/machine.json"):
             try:
@@ -141,7 +141,7 @@ class Lives:
 
         def watch() -> None:
             while not over.wait(_LOOK_S):
-                self.look(clock())
+                self.observe(clock())
 
         thread = Thread(target=watch)
         thread.start()

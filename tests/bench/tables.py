@@ -82,7 +82,8 @@ def _row(figure: dict[str, Any], with_goal: bool) -> list[str]:
     cells += [_value(value, unit) for value in figure.get("peers", {}).values()]
     if not with_goal:
         return cells
-    return [*cells, _goal(figure) + (", **missed**" if _missed(figure) else "")]
+    goal = _goal(figure) if "goal" in figure else ""
+    return [*cells, f"{goal}, **missed**" if _missed(figure) else goal]
 
 
 def _pivoted(figures: Sequence[dict[str, Any]]) -> Table | None:
@@ -137,8 +138,8 @@ def _number(value: float) -> str:
         return f"{float(f'{value:.3g}'):,.0f}"
     if 0.9 < abs(value) < 1.1:
         return f"{value:.3f}".rstrip("0").rstrip(".")
-    text = f"{float(f'{value:.3g}'):.10f}".rstrip("0").rstrip(".")
-    return "0" if text in ("", "-0") else text
+    text = f"{float(f'{value:.3g}'):.6f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -20,7 +20,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     with browser.tab() as opened:
-        opened.look()
+        opened.observe()
         yield opened
 
 

@@ -83,17 +83,17 @@ class Promised:
         """What became of its promise so far."""
         return self.transit.usage.kept or KeptPromise()
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """A second, and what agent and broker do in it."""
         time.sleep(1.0)
-        self.agent.look(self._report)
+        self.agent.observe(self._report)
         self.broker.sweep()
 
     def until(self, what: str, check: Callable[[], bool]) -> None:
         """Second by second, until something is true."""
 
         def reached() -> bool:
-            self.look()
+            self.observe()
             return check()
 
         self.rig.wait_for(what, reached)

@@ -8,8 +8,9 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -25,13 +26,22 @@ PATIENT = (
     "-c",
     "from adon.cli import main, options; options.TIMEOUT_S = 600.0; raise SystemExit(main.main())",
 )
-DEMO = (
-    sys.executable,
-    "-c",
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
-    "from examples.demo.__main__ import build_parser, main; "
-    "raise SystemExit(main(parser=build_parser()))",
-)
+# One command after the other: what most of them take is to load what they need.
+COMMANDS = f"""
+import contextlib, io, json, subprocess, sys
+sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from adon.cli.main import main
+from examples.demo.__main__ import build_parser
+for line in sys.stdin:
+    prepare, demo, words, folder = json.loads(line)
+    subprocess.run(prepare, check=True)
+    out, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        code = main(words, build_parser(words) if demo else None)
+    left = [str(path) for path in Path(folder).rglob("*") if path.is_file()]
+    print(json.dumps([code, out.getvalue(), said.getvalue(), left]), flush=True)
+"""
 TIMEOUT_S = 600.0  # nothing here takes nearly as long
 
 pytestmark = pytest.mark.component
@@ -56,7 +66,46 @@ def run(command: Sequence[str], **environment: str) -> subprocess.CompletedProce
     )
 
 
-def refusal(done: subprocess.CompletedProcess[str]) -> str:
+class Done(NamedTuple):
+    """How a command ended, and the files that are in a folder then."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    left: list[str]
+
+
+class Commands:
+    """A process that runs one command after the other, started by other words."""
+
+    def __init__(self, *started_by: str) -> None:
+        self.process = subprocess.Popen(
+            [*started_by, sys.executable, "-c", COMMANDS],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(
+        self,
+        *words: object,
+        prepare: Sequence[str] = ("true",),
+        demo: bool = False,
+        folder: object = "/nowhere",
+    ) -> Done:
+        """One of them; ``prepare`` comes before it, ``demo`` says whose it is."""
+        process = self.process
+        assert process.stdin is not None and process.stdout is not None
+        print(
+            json.dumps([prepare, demo, [*map(str, words)], str(folder)]),
+            file=process.stdin, flush=True,
+        )  # fmt: skip
+        return Done(*json.loads(process.stdout.readline()))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def refusal(done: subprocess.CompletedProcess[str] | Done) -> str:
     assert done.returncode == 2, done
     assert done.stderr.startswith("adon: ") and done.stderr.count("\n") == 1, done.stderr
     return done.stderr.removeprefix("adon: ").rstrip("\n")
@@ -76,22 +125,25 @@ def config(folder: Path, **broker: str) -> Path:
 # ---- a full disk ------------------------------------------------------------------------------
 
 
-def on_a_full_disk(
-    disk: Path, pages: int, *words: object, program: Sequence[str] = ADON
-) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run ``program`` while ``disk`` is a file system of that many pages; what it printed, and the
-    files it left there. The mount is in a namespace of its own and goes with it."""
-    disk.mkdir()
-    listing = disk.with_name("left")
-    command = shlex.join([*program, *map(str, words)])
-    done = run(
-        [
-            *("unshare", "--mount", "sh", "-c"),
-            f"mount -t tmpfs -o size={4 * pages}k tmpfs {disk} && {command}; code=$?; "
-            f"find {disk} -type f >{listing}; exit $code",
-        ]
-    )
-    return done, listing.read_text().split()
+@pytest.fixture(scope="module")
+def mounting() -> Iterator[Commands]:
+    """Commands with mounts of their own, which go with them."""
+    commands = Commands("unshare", "--mount", "--")
+    yield commands
+    commands.end()
+
+
+@pytest.fixture
+def on_a_full_disk(mounting: Commands, tmp_path: Path) -> Callable[..., Done]:
+    """Runs a command while ``disk`` is a file system of so many pages."""
+
+    def run_there(pages: int, *words: object, demo: bool = False) -> Done:
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={4 * pages}k", "tmpfs", str(disk)]
+        return mounting.run(*words, prepare=mount, demo=demo, folder=disk)
+
+    return run_there
 
 
 @pytest.mark.root
@@ -104,53 +156,58 @@ def on_a_full_disk(
     ],
 )
 def test_a_full_disk_leaves_nothing_half_made(
-    workflow: Path, tmp_path: Path, pages: int, words: tuple[str, ...], said: str
+    workflow: Path,
+    tmp_path: Path,
+    on_a_full_disk: Callable[..., Done],
+    pages: int,
+    words: tuple[str, ...],
+    said: str,
 ) -> None:
     disk = tmp_path / "disk"
     names = {"W": str(workflow)}
     given = [names.get(word, word.replace("D/", f"{disk}/")) for word in words]
-    done, left = on_a_full_disk(disk, pages, *given)
+    done = on_a_full_disk(pages, *given)
     assert refusal(done) == said.replace("D/", f"{disk}/").replace("FULL", os.strerror(28))
-    assert left == []
+    assert done.left == []
 
 
 @pytest.mark.root
-def test_a_plan_on_a_full_disk(workflow: Path, tmp_path: Path) -> None:
+def test_a_plan_on_a_full_disk(
+    workflow: Path, tmp_path: Path, on_a_full_disk: Callable[..., Done]
+) -> None:
     disk = tmp_path / "disk"
-    done, left = on_a_full_disk(disk, 20, "plan", workflow, "--dir", disk / "s")
+    done = on_a_full_disk(20, "plan", workflow, "--dir", disk / "s")
     said = refusal(done)
     assert said.startswith(f"submit directory {disk}/s/")
     assert said.endswith(f": cannot be written: {os.strerror(28)}")
-    assert left == []
+    assert done.left == []
 
 
 @pytest.mark.root
-def test_an_archive_on_a_full_disk(workflow: Path, tmp_path: Path) -> None:
+def test_an_archive_on_a_full_disk(tmp_path: Path, on_a_full_disk: Callable[..., Done]) -> None:
     disk = tmp_path / "disk"
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "w.dag").touch()
-    done, _ = on_a_full_disk(
-        disk, 2, "monitor", "run", tmp_path / "run", "--archive", disk / "a.sqlite"
-    )
+    done = on_a_full_disk(2, "monitor", "run", tmp_path / "run", "--archive", disk / "a.sqlite")
     assert refusal(done) == f"archive {disk}/a.sqlite: the disk is full"
 
 
 @pytest.mark.root
-def test_a_demo_on_a_full_disk(tmp_path: Path) -> None:
+def test_a_demo_on_a_full_disk(tmp_path: Path, on_a_full_disk: Callable[..., Done]) -> None:
     disk = tmp_path / "disk"
     words = ("--state", disk / "s", "--report", tmp_path / "r")
-    done, left = on_a_full_disk(disk, 4, *words, program=DEMO)
+    done = on_a_full_disk(4, *words, demo=True)
     assert refusal(done) == (
         f"{disk}/s: found 12.3 kB of free disk, expected at least 200 MB for a run"
     )
-    assert [Path(file).name for file in left] == ["lock"]
+    assert [Path(file).name for file in done.left] == ["lock"]
 
 
 @pytest.mark.root
-def test_a_broker_on_a_full_disk(tmp_path: Path) -> None:
+def test_a_broker_on_a_full_disk(tmp_path: Path, on_a_full_disk: Callable[..., Done]) -> None:
     disk = tmp_path / "disk"
     file = config(tmp_path, state=str(disk / "s.sqlite"))
-    done, _ = on_a_full_disk(disk, 2, "broker", "--config", file)
+    done = on_a_full_disk(2, "broker", "--config", file)
     # SQLite's words depend on which of its files found no room.
     assert refusal(done) in {
         f"state file {disk}/s.sqlite: {words}"
@@ -161,43 +218,42 @@ def test_a_broker_on_a_full_disk(tmp_path: Path) -> None:
 # ---- no privilege -----------------------------------------------------------------------------
 
 
-def unprivileged(*words: object, program: Sequence[str] = ADON) -> list[str]:
-    """``program`` without the powers of root: its capabilities are what makes it root."""
-    command = [*program, *map(str, words)]
-    if os.geteuid() != 0:
-        return command
+@pytest.fixture(scope="module")
+def unprivileged() -> Iterator[Commands]:
+    """Commands without the powers of root: its capabilities are what makes it root."""
     drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"]
-    return [*drop, *command]
+    commands = Commands(*(drop if os.geteuid() == 0 else []))
+    yield commands
+    commands.end()
 
 
-def test_places_that_may_not_be_written(workflow: Path, tmp_path: Path) -> None:
+def test_places_that_may_not_be_written(
+    workflow: Path, tmp_path: Path, unprivileged: Commands
+) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     why = "Permission denied"
     words = ("site", "map", workflow, "--save", closed / "m.json")
-    assert refusal(run(unprivileged(*words))) == (
-        f"{closed}/m.json: cannot write the mapping: {why}"
-    )
-    said = refusal(run(unprivileged("plan", workflow, "--dir", closed / "s")))
+    assert refusal(unprivileged.run(*words)) == f"{closed}/m.json: cannot write the mapping: {why}"
+    said = refusal(unprivileged.run("plan", workflow, "--dir", closed / "s"))
     assert said.startswith(f"submit directory {closed}/s/")
     assert said.endswith(f"cannot be written: {why}")
     (tmp_path / "w.dag").touch()
     words = ("monitor", "run", tmp_path, "--archive", closed / "a.sqlite")
-    assert refusal(run(unprivileged(*words))) == (
+    assert refusal(unprivileged.run(*words)) == (
         f"archive {closed}/a.sqlite: cannot be opened: Permission denied"
     )
-    assert refusal(run(unprivileged("--state", closed / "state", program=DEMO))) == (
-        f"{closed}/state: {why}"
-    )
+    demo = unprivileged.run("--state", closed / "state", demo=True)
+    assert refusal(demo) == f"{closed}/state: {why}"
     file = config(tmp_path, state=str(closed / "s.sqlite"))
-    assert refusal(run(unprivileged("broker", "--config", file))) == (
+    assert refusal(unprivileged.run("broker", "--config", file)) == (
         f"state file {closed}/s.sqlite: {closed}/s.sqlite.lock: {why}"
     )
     assert list(closed.iterdir()) == []
 
 
-def test_doctor_says_what_needs_root() -> None:
-    done = run(unprivileged("doctor", "--json"))
+def test_doctor_says_what_needs_root(unprivileged: Commands) -> None:
+    done = unprivileged.run("doctor", "--json")
     found = {f["what"]: f for f in json.loads(done.stdout)["findings"]}
     network = found["real network in namespaces"]
     assert (network["ok"], network["needed"]) == (False, False)
@@ -263,9 +319,9 @@ def test_a_broker_from_start_to_stop(broker: tuple[subprocess.Popen[str], Path])
 
 def test_output_that_nobody_reads(workflow: Path) -> None:
     """``adon … | head``: no complaint; a full disk behind ``>`` is one line."""
-    words = shlex.join([*ADON, "site", "explain", str(workflow), "--json"])
+    words = shlex.join([*ADON, "site", "show", str(workflow), "--json"])
     done = run(["sh", "-c", f"{words} | head -n 1"])
-    assert (done.stdout, done.stderr) == ("[\n", "")
+    assert (done.stdout, done.stderr) == ("{\n", "")
     done = run(["sh", "-c", f"{words} >/dev/full"])
     assert refusal(done) == "No space left on device, expected room to write"
     done = run(["sh", "-c", f"{words} >&-"])

@@ -28,6 +28,7 @@ from dashboard_world import (
     status,
 )
 from http_load import broker_process
+from oidc_provider import Provider, issuer, provider
 
 from adon.cli.main import main
 from monitors.archive.archive import Archive
@@ -180,6 +181,9 @@ def test_workflows_and_one_of_them(page: Page, world: World) -> None:
     text = page.text()
     assert "sort: cannot open reads.fq: No such file or directory" in text
     assert "iplant → s2 → s1 → mu" in text and "the shortest T_t of three sites" in text
+    assert "run\n1" in page.text(".cards")
+    page.click("[data-act=each]")
+    page.wait("document.querySelectorAll('[data-key=ran] svg text.on-bar').length === 9")
     page.click("[data-act=measure]")  # nobody follows it
     page.wait("document.body.innerText.includes('the request stays')")
 
@@ -442,10 +446,18 @@ OWN = measured("runtime", "align@tacc", 4.0, time.time(), "dagman", WORKFLOW)
 
 
 @pytest.fixture
-def guarded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A broker that knows its callers by token; its parameter is the section ``monitoring``."""
+def institution() -> Iterator[Provider]:
+    with provider() as made:
+        yield made
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, request: pytest.FixtureRequest, institution: Provider) -> Iterator[str]:
+    """A broker that knows its callers by token or login; its parameter is the section
+    ``monitoring``."""
     keys = [{"name": "ada", "role": "researcher", "token": TOKEN}]
-    config = QUIET | {"security": {"tokens": keys}, "monitoring": getattr(request, "param", {})}
+    security = {"tokens": keys, "issuers": [issuer(institution)]}
+    config = QUIET | {"security": security, "monitoring": getattr(request, "param", {})}
     with (
         broker_process(tmp_path, config) as url,
         Archive(tmp_path / "archive.sqlite") as archive,
@@ -454,7 +466,9 @@ def guarded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
 
 
-def test_a_token_is_asked_for_and_kept_in_the_tab(page: Page, guarded: str) -> None:
+def test_a_token_or_a_login_is_asked_for_and_kept_in_the_tab(
+    page: Page, guarded: str, institution: Provider
+) -> None:
     page.go(f"{guarded}/dashboard/#/network")
     page.wait("document.getElementById('ask').open && document.activeElement.id === 'token'")
     page.type("not-a-token")
@@ -472,6 +486,18 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(page: Page, guarded: str) -> N
     page.click("#key")
     page.press("Escape")
     assert not page.run("document.getElementById('ask').open")
+    page.click("#key")
+    page.click("#forget")  # nobody is known any more
+    page.wait("document.getElementById('ask').open")
+    institution.refuses = "access_denied"
+    page.click("#logins button")
+    page.wait("document.getElementById('ask-why')?.textContent.includes('access_denied')")
+    institution.refuses = ""
+    page.click("#logins button")
+    page.wait("document.getElementById('who')?.textContent === 'ada, researcher'")
+    page.wait("document.querySelector('main figure .series')")  # where the login began
+    assert page.run("location.href") == f"{guarded}/dashboard/#/pool"
+    assert page.run("Object.keys(sessionStorage)") == ["adon-token"]
 
 
 ONE_SITE = {"access": [{"who": ["researcher"], "may": ["see"], "sites": ["mu"]}]}

@@ -94,7 +94,8 @@ def pool(
         if host != "local":
             words += ["--execute", "--interface", "lo"]
             (folder / "zz-often").write_text("STARTD_CRON_ADON_HOST_PERIOD = 2s\n")
-            own = f"STARTD_CRON_JOBLIST =\nLOCAL_CONFIG_DIR = {folder}\n{CARVED}{ONE_JOB}"
+            start = "START = $(START) && (AdonDataSeconds ?: 0) < 300\n" * (host == "mu")
+            own = f"STARTD_CRON_JOBLIST =\nLOCAL_CONFIG_DIR = {folder}\n{CARVED}{ONE_JOB}{start}"
             sites[host] = SiteSpec(1, settings=own)
         assert main(["install", "condor", *words]) == 0
     hub = f"LOCAL_CONFIG_DIR = {folder_of(place, 'local')}\n{HUB}"
@@ -112,6 +113,12 @@ def attribute(pool: Pool, host: str, name: str) -> str:
 def until_told(pool: Pool, host: str, name: str, told: bool = True) -> None:
     what = f"{name} of {host} to {'come' if told else 'go'}"
     until(lambda: (attribute(pool, host, name) not in ("", "undefined")) is told, what)
+
+
+def until_free(pool: Pool) -> None:
+    """A slot whose job has ended is held a little longer, and one of the site's jobs until then."""
+    held = ["condor_status", "-constraint", 'State != "Unclaimed"', "-af", "Name"]
+    until(lambda: not pool.run(held).strip(), "all slots to be free")
 
 
 def submit(pool: Pool, folder: Path, lines: Mapping[str, str], count: int = 1) -> str:
@@ -175,6 +182,24 @@ def test_rank_goes_where_bandwidth_is_left_and_requirements_keep_away(
         assert hosts(pool, ran(pool, folder, lines)) == ran_at, lines
 
 
+def test_rank_and_start_go_by_when_a_jobs_data_would_be_there(pool: Pool, tmp_path: Path) -> None:
+    for host in ("mu", "tacc"):
+        until_told(pool, host, "AdonDataSeconds")
+    (tmp_path / "input").write_bytes(bytes(3 * 2**20))
+    (tmp_path / "input").chmod(0o644)
+    # 180 Mb/s to mu from anywhere, 540 Mb/s to tacc. Who has the access point send its input says
+    # nothing; mu starts no job whose data would take five minutes.
+    sent = {"transfer_input_files": str(tmp_path / "input"), "rank": "-(AdonDataSeconds ?: 1e9)"}
+    large = {"+AdonBytesAt_iplant": "10000000000", "rank": 'AdonSite == "mu"'}
+    for name, lines in (("large", large), ("sent", sent)):
+        until_free(pool)
+        (tmp_path / name).mkdir()
+        cluster = ran(pool, tmp_path / name, {**lines, "requirements": 'AdonSite != "iplant"'})
+        assert hosts(pool, cluster) == {"tacc"}, name
+    sizes = pool.run(["condor_history", cluster, "-af", "eval(AdonBytesAt_local)"])
+    assert int(sizes) >= 3 * 2**20
+
+
 def test_rank_and_requirements_go_by_io_wait(pool: Pool, tmp_path: Path) -> None:
     iplant = 'AdonSite == "iplant"'
     calm = "-(AdonIoWaitSustainedFraction ?: 0)"
@@ -194,9 +219,7 @@ CATALOG = "pegasus: 5.0.4\nsites:\n- {name: iplant, arch: x86_64, os.type: linux
 
 def test_site_selection_counts_no_cores_that_stand_still(pool: Pool, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    # A slot whose job has ended is held a little longer, and one of the site's jobs until then.
-    held = ["condor_status", "-constraint", 'State != "Unclaimed"', "-af", "Name"]
-    until(lambda: not pool.run(held).strip(), "all slots to be free")
+    until_free(pool)
     (tmp_path / "sites.yml").write_text(CATALOG)
     adon = "import sys; from adon.cli.main import main; sys.exit(main())"
     words = ["site", "show", "--sites", str(tmp_path / "sites.yml"), "--pool", "--json"]

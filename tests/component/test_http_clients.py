@@ -22,7 +22,7 @@ def test_clients_oversubscribe_nothing_lose_nothing_and_leave_nothing(
     with broker_process(tmp_path) as url:
         with Watcher(url) as watcher:
             told = run_clients(url, clients, steps, seed=1)
-        watcher.look()
+        watcher.observe()
         broker = BrokerClient(url, PATIENT_S)
 
         found = {t.id: t for t in broker.list()}

@@ -256,7 +256,7 @@ def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive
     folder = dags(tmp_path / "run")
     submit_outer(pool, folder)
     found = FoundWorkflow(folder, "outer.dag")
-    assert found in asking(pool).look()
+    assert found in asking(pool).observe()
     seen: list[tuple[str, Status]] = []
 
     def on_status(submit_dir: SubmitDir, status: Status) -> None:

@@ -201,7 +201,7 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
     )
     assert parsed(ask(submit), 1.0) == said  # as it is asked where DAGMan is not understood
     home = Path(user.types(["sh", "-c", "echo $HOME"], case.root).strip())
-    assert FoundWorkflow(submit) in PegasusDatabase(home / DATABASE, lambda: 0.0).look()
+    assert FoundWorkflow(submit) in PegasusDatabase(home / DATABASE, lambda: 0.0).observe()
 
     with Archive(database) as recorded, Archive(":memory:") as afterwards:
         every = recorded.query("workflow")

@@ -47,16 +47,16 @@ class Looks:
     def __init__(self, pool: Pool, follow: FollowedDags) -> None:
         self.pool, self.follow = pool, follow
 
-    def look(self) -> FollowedDag | None:
+    def observe(self) -> FollowedDag | None:
         wanted = ["condor_q", "-allusers", "-json", "-attributes", ",".join(JOB_ATTRIBUTES)]
         jobs = json.loads(self.pool.run(wanted) or "[]")
-        dags = self.follow.look([{**ad, "ScheddName": "hub"} for ad in jobs], time.time())
+        dags = self.follow.observe([{**ad, "ScheddName": "hub"} for ad in jobs], time.time())
         assert self.follow.take_warnings() == []
         return dags[0] if dags else None
 
     def runs(self, *jobs: str) -> FollowedDag | None:
         """The DAG, once so many of these run as there are slots, and the others wait."""
-        dag = self.look()
+        dag = self.observe()
         if dag is None or {*dag.state.running, *dag.state.queued} != set(jobs):
             return None
         return dag if len(dag.state.running) == min(2, len(jobs)) else None
@@ -92,4 +92,4 @@ def test_the_wide_level_is_known_before_it_is_in_the_queue(pool: Pool, tmp_path:
     assert coming(last) == set()
     (tmp_path / "wide/c").touch()
     assert dagman.wait(dag, cluster, 600) == dagman.DagEnd("success", 0)
-    until(lambda: looks.look() is None, "DAGMan to leave the queue")
+    until(lambda: looks.observe() is None, "DAGMan to leave the queue")

@@ -58,7 +58,7 @@ class Host:
         """What is reported after one."""
         self.now, self.counters = self.now + 1, dict(counters)
         self.posted = []
-        self.reporter.look(lambda body: self.posted.append(body["sockets"]))
+        self.reporter.observe(lambda body: self.posted.append(body["sockets"]))
         return self.posted
 
 

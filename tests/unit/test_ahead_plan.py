@@ -206,7 +206,7 @@ def test_what_is_reserved_is_what_the_jobs_hook_asks_for(rig: Rig, tmp_path: Pat
     (answer,) = rig.broker.ask([asked])
     assert answer.transit is not None
     assert (answer.transit.id, answer.transit.state) == (held.id, TransitState.INSTALLED)
-    booked.look()
+    booked.observe()
     assert booked.held == {}
 
 
@@ -214,7 +214,7 @@ def test_another_look_finds_what_was_reserved_before(rig: Rig, tmp_path: Path) -
     booked = booking(rig, submit_dir(tmp_path))
     fit(booked, rig, window(100, 200))
     again = booking(rig, submit_dir(tmp_path / "again"))
-    again.look()
+    again.observe()
     assert again.held == booked.held
     fit(again, rig, window(300, 400))
     (moved,) = again.held.values()
@@ -242,7 +242,7 @@ def test_what_cannot_be_moved_stays_and_where_its_time_passes_is_asked_for_anew(
     assert (waits.id, waits.waits) == (f"{held.id}.2", True)
     rig.broker.release("l2")
     rig.let_pass(1)
-    booked.look()
+    booked.observe()
     (there,) = booked.held.values()
     assert not there.waits
 
@@ -262,7 +262,7 @@ def test_a_broker_that_comes_and_goes_is_asked_so_many_times(rig: Rig, tmp_path:
         fit(booked, rig, window(100, 200))
         for held in list(booked.held.values()):
             rig.broker.release(held.id)
-        booked.look()
+        booked.observe()
     assert len(rig.broker.list()) == MOST_ROUNDS
 
 

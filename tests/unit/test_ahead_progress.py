@@ -141,7 +141,7 @@ def well(job: str, at: float, cluster: int) -> Iterator[AnyEvent]:
 
 def last_begins(ahead: AdvanceReservations, now: float) -> float:
     """In how many seconds the last transfer is believed to begin."""
-    ahead.look(now)
+    ahead.observe(now)
     (window,) = [w for w in ahead.prediction.windows if w.job == OUT]
     return window.start - now
 
@@ -266,8 +266,8 @@ def test_only_a_first_attempt_is_reserved_for(tmp_path: Path) -> None:
         happened(EventKind.PRE_ENDED, now + 2, IN, 1),
     ]
     hear(ahead, jobs, happened(EventKind.DAG_STARTED, now), fails[0])
-    ahead.look(now + 1)
+    ahead.observe(now + 1)
     assert [t.request.job for t in rig.broker.list()] == [OUT]
     hear(ahead, jobs, fails[1])
-    ahead.look(now + 2)
+    ahead.observe(now + 2)
     assert [t.request.job for t in rig.broker.list()] == [OUT]

@@ -321,9 +321,9 @@ def test_an_agent_that_hangs_up_is_silent_before_its_time(
             sock.sendall(f"GET {path} HTTP/1.1\r\n{head}".encode())
             until(lambda: coordinator.agent_registry.present("mu", coordinator.clock.now))
         until(lambda: coordinator.agent_registry._due["mu"] <= coordinator.clock.now, "its end")
-        assert coordinator.coordinator.silent_agents() == {}
+        assert coordinator.coordinator.silent() == {}
         coordinator.clock.now += 2
-        assert list(coordinator.coordinator.silent_agents()) == ["mu"]
+        assert list(coordinator.coordinator.silent()) == ["agent 'mu'"]
 
 
 def test_a_service_that_stops_does_not_wait_for_agents(

@@ -54,6 +54,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("get", "/v1/workflows"): (SEE, "/v1/workflows", None),
     ("get", "/v1/workflows/{workflow}"): (SEE, WORKFLOW, None),
     ("get", "/v1/workflows/{workflow}/analysis"): (SEE, f"{WORKFLOW}/analysis", None),
+    ("get", "/v1/workflows/{workflow}/timeline"): (SEE, f"{WORKFLOW}/timeline", None),
     ("get", "/v1/workflows/{workflow}/jobs"): (SEE, f"{WORKFLOW}/jobs", None),
     ("get", "/v1/workflows/{workflow}/transfers"): (SEE, f"{WORKFLOW}/transfers", None),
     ("post", "/v1/workflows/{workflow}/refresh"): (SEE, f"{WORKFLOW}/refresh?wait_s=0", None),
@@ -89,6 +90,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("post", "/v1/perfsonar/results"): (RECORD, "/v1/perfsonar/results", RUN),
     ("get", "/v1/decisions"): (SEE, "/v1/decisions", None),
     ("get", "/v1/topology/layout"): (SEE, "/v1/topology/layout", None),
+    ("get", "/v1/topology/past"): (SEE, "/v1/topology/past?since=0", None),
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from any_json import any_json
@@ -33,6 +34,7 @@ from monitors.api.visible import Visible
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.rules import Rules
 from monitors.workflows.follower import Follower
+from monitors.workflows.followers import Followers
 from monitors.workflows.logs.status import WorkflowState
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import SubmitDir
@@ -52,17 +54,18 @@ class Web:
     def __init__(self, tmp_path: Path, keys: bool = False) -> None:
         self.rig = Rig(tmp_path / "s.sqlite", demo_network(), clock=Clock())
         self.archive = Archive(":memory:")
-        self.clock = lambda: T0 + 300
+        self.now, self.clock = 0.0, lambda: T0 + 300
         owner = {UUID: "ada", "w2": "bob"}
         known = KnownWorkflows(self.archive, self.clock, STUCK_AFTER_S)
         seen = Visible(self.archive, Rules((), owner.get), known)
         refresher = Refresher(self.archive, self.clock)
+        self.followers = Followers(lambda: self.now)
         self.app = create_app(
             self.rig.broker,
             keyring(self.rig) if keys else Keyring((), self.rig.clock),
             books(self.rig),
             [
-                workflows.refresh_router(seen, refresher),
+                workflows.refresh_router(seen, refresher, self.followers),
                 workflows.router(seen),
                 archive_api.router(self.archive, Rules(), self.clock),
             ],
@@ -460,3 +463,26 @@ def test_who_waits_for_a_measurement_takes_no_thread(web: tuple[TestClient, Arch
         number, _, at = asked[0]
         archive.record(replace(status("w2"), id=answer_id("w2", number, at)))
         assert waits.result().json()["refreshed"]
+
+
+def test_who_follows_and_does_not_ask_again_is_silent(tmp_path: Path) -> None:
+    made = Web(tmp_path, keys=True)
+    with TestClient(made.app) as client:
+
+        def ask(**query: object) -> None:
+            asked = {"follower": "host, process 7", **query}
+            path = f"/v1/refreshes?{urlencode(asked)}"
+            assert client.get(path, headers=bearer("agent")).status_code == 200
+
+        for made.now in (0.0, 5.0):
+            ask()
+        made.now = 14.0
+        assert made.followers.silent() == {}
+        made.now = 16.0
+        (silent,) = made.followers.silent().items()
+        assert "host, process 7" in silent[0] and silent[1][0] == 5.0
+        ask()
+        assert made.followers.silent() == {}
+        ask(ends="true")
+        made.now = 100.0
+        assert made.followers.silent() == {}

@@ -19,6 +19,7 @@ def test_a_run_becomes_a_table(tmp_path: Path) -> None:
     def lag(tell: Tell) -> Iterable[Figure | Input]:
         yield Input("logs", "sha256:12")
         yield Figure("lag, median", 0.0214, "s", "lower", 0.02, {"polling": 1234.5})
+        yield Figure("lag, worst", 0.3, "s", "lower", None, {"polling": 5.0})
         yield Figure("cable pulled: gap", 1.0, "s", "lower")
         yield Figure("cable pulled: lost", 3.0, "packets", "lower", 0.0)
 
@@ -31,7 +32,8 @@ def test_a_run_becomes_a_table(tmp_path: Path) -> None:
     assert rendered(page, tmp_path) == (
         "Text.\n\n<!-- P77 -->\n"
         "| | ADON | polling | goal |\n|---|---|---|---|\n"
-        "| lag, median | 0.0214 s | 1,230 s | ≤ 0.02 s, **missed** |\n\n"
+        "| lag, median | 0.0214 s | 1,230 s | ≤ 0.02 s, **missed** |\n"
+        "| lag, worst | 0.3 s | 5 s |  |\n\n"
         "| | gap, s | lost (≤ 0 packets) |\n|---|---|---|\n"
         "| cable pulled | 1 | 3, **missed** |\n\n"
         "*2026-11-29, `4d941962`, 2 cores, load 0.2 to 0.5, logs `sha256:12`.*\n\n<!-- end -->\n"

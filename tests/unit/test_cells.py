@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from network_provisioner.base.cells import csv_cell
+from network_provisioner.base.csv_cells import csv_cell
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from cli_world import refusal
 from test_traces import GOOD, old
 
 from adon.cli.main import main
+from site_selector.evaluation import adversary
 from site_selector.evaluation.cases import POLICIES
 from site_selector.evaluation.worlds import REGIMES
 
@@ -33,18 +34,18 @@ def test_the_same_seed_gives_the_same_file_whatever_jobs_is(
     traces: Path, tmp_path: Path, staging: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second, other = (tmp_path / name for name in ("a.json", "b.json", "c.json"))
-    options = ("--instances", traces, "--platforms", 2, "--staging", staging)
+    options = ("--instances", traces, "--platforms", 1, "--staging", staging)
     assert evaluate(*options, "--jobs", 2, "--save", first) == 0
     out = capsys.readouterr()
     assert f"{traces}/schema.json: not a trace, left out" in out.err
-    assert "4 of 4 cases" in out.err
+    assert "2 of 2 cases" in out.err
     assert evaluate(*options, "--jobs", 1, "--save", second) == 0
     assert capsys.readouterr().out == out.out
     assert first.read_bytes() == second.read_bytes()
     assert evaluate(*options, "--seed", 1, "--jobs", 1, "--save", other) == 0
     assert first.read_bytes() != other.read_bytes()
     found = json.loads(first.read_text())
-    assert len(found["cases"]) == 4
+    assert len(found["cases"]) == 2
     assert found["left_out"] == ["schema.json: not a trace, left out"]
     for regime in REGIMES:
         assert regime in out.out
@@ -68,8 +69,9 @@ def test_without_errors_the_first_three_regimes_are_one(traces: Path, tmp_path: 
 
 
 def test_the_adversary_writes_what_it_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(adversary, "_DRAWS", 2)
     out = tmp_path / "a.json"
     assert evaluate("--adversary", 1, "--platforms", 1, "--jobs", 1, "--save", out) == 0
     assert "adon ÷ best built-in" in capsys.readouterr().out

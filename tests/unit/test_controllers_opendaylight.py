@@ -442,14 +442,14 @@ def test_it_looks_around_and_leaves_nothing(rig: FakeRig) -> None:
 def test_ports_that_are_down_fail_their_links(rig: FakeRig) -> None:
     assert isinstance(rig.controller, OpenDaylightController)
     rig.odl.nodes[2].down.add(10)
-    rig.controller._links.look()
+    rig.controller._links.observe()
     failed = rig.controller.failed_links()
     assert failed == dict.fromkeys([("s1", "s2"), ("s2", "s1")], "port 10 of s2 is down")
     rig.odl.nodes[2].down.clear()
-    rig.controller._links.look()
+    rig.controller._links.observe()
     assert rig.controller.failed_links() == {}
     rig.odl.nodes[2].ports.remove(10)
-    rig.controller._links.look()
+    rig.controller._links.observe()
     assert set(rig.controller.failed_links().values()) == {"port 10 of s2 is not there"}
 
 
@@ -458,11 +458,11 @@ def test_links_whose_rules_for_probes_somebody_removed_are_unknown(rig: FakeRig)
     rig.odl.wires = {"openflow:1:10": "openflow:2:10"}
     links = rig.controller._links
     for _ in range(3):
-        links.look()
+        links.observe()
     assert ((1, 10), (2, 10)) in links.heard
     for _ in range(6):
         rig.controller._switches.unwatch()
-        links.look()
+        links.observe()
         assert rig.controller.failed_links() == {}
     assert ((1, 10), (2, 10)) not in links.heard
 
@@ -472,17 +472,17 @@ def test_links_that_let_no_probes_through_fail(rig: FakeRig) -> None:
     rules = rig.odl.owners(1)
     rig.odl.wires = {"openflow:1:10": "openflow:2:10", "openflow:1:11": "openflow:2:11"}
     for _ in range(9):
-        rig.controller._links.look()
+        rig.controller._links.observe()
         assert rig.controller.failed_links() == {}
     del rig.odl.wires["openflow:1:11"]
     for _ in range(5):
-        rig.controller._links.look()
+        rig.controller._links.observe()
     routed = [("s1", "r1"), ("r1", "s1"), ("r1", "s2"), ("s2", "r1")]
     why = "nothing comes through from s1 to s2"
     assert rig.controller.failed_links() == dict.fromkeys(routed, why)
     rig.odl.wires["openflow:1:11"] = "openflow:2:11"
     for _ in range(2):
-        rig.controller._links.look()
+        rig.controller._links.observe()
     assert rig.controller.failed_links() == {}
     rig.controller._switches.unwatch()
     assert rig.odl.owners(1) == rules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,13 @@ from test_api_documented import EXAMPLE, part_of
 from adon.dashboard import decisions
 from adon.dashboard.decisions import KINDS, ShownDecision, newest
 from adon.dashboard.layout import layout_of
+from adon.dashboard.past import MOST, held_since
 from adon.dashboard.routes import PATHS, ROOT, pages_router, read_files, router
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.api import create_app
-from network_provisioner.base.model import TransitRequest, TransitState
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.topology.data import topology_from_dict
 
 ROOT_DIR = Path(__file__).resolve().parents[2]
@@ -43,7 +45,7 @@ def archive() -> Iterator[Archive]:
 
 
 def client_of(rig: Rig, archive: Archive, *, keys: bool) -> TestClient:
-    routes = [pages_router(), router(rig.broker, archive, Rules(), rig.topology)]
+    routes = [pages_router(), router(rig.broker, archive, Rules(), rig.topology, rig.clock)]
     app = create_app(rig.broker, keyring(rig) if keys else None, books(rig), routes, pages=PATHS)
     return TestClient(app, follow_redirects=False)
 
@@ -213,6 +215,41 @@ def test_the_newest_are_the_same_in_whatever_order_they_come(
     ]
 
 
+# -- the past ------------------------------------------------------------------------------------
+
+
+def test_what_was_held_is_told_without_others_names(tmp_path: Path, archive: Archive) -> None:
+    rig = Rig(tmp_path / "state")
+    for name, user in (("a", MINE), ("b", "somebody"), ("c", MINE)):
+        rig.broker.request(TransitRequest(name, "mu", "tacc", min_bps=1e6, user=user))
+    rig.clock.now += 100
+    rig.broker.release("b")
+    with client_of(rig, archive, keys=True) as client:
+
+        def held(role: str, since: float) -> list[tuple[str, float]]:
+            path = f"/v1/topology/past?since={since}"
+            rows = client.get(path, headers=bearer(role)).json()["held"]
+            assert all(row["parts"][0]["path"][0] == "mu" for row in rows)
+            return [(row["id"], row["until"]) for row in rows]
+
+        ended = rig.clock.now
+        assert held("engineer", 0) == [("a", 0.0), ("b", ended), ("c", 0.0)]
+        assert held("researcher", 0) == [("a", 0.0), ("", ended), ("c", 0.0)]
+        assert held("engineer", ended) == [("a", 0.0), ("c", 0.0)]
+
+
+def test_a_past_that_is_not_known_is_not_told() -> None:
+    transits = [made_transit(str(n), "mu", "tacc", TransitState.RELEASED) for n in range(5)]
+    for n, transit in enumerate(transits):
+        transit.request = replace(transit.request, requested_at=100_000.0 * n)
+
+    def told(limit: int) -> list[Transit]:
+        return (transits * MOST)[-limit:]
+
+    assert held_since(told, 350_000.0, 500_000.0, None)["since"] == 350_000.0
+    assert held_since(lambda n: told(n)[-1:] * n, 0.0, 500_000.0, None)["since"] == 400_000.0
+
+
 # -- places --------------------------------------------------------------------------------------
 
 
@@ -235,7 +272,7 @@ def test_a_network_without_nodes_has_no_drawing() -> None:
 def test_every_example_is_as_it_is_shown(tmp_path: Path, archive: Archive) -> None:
     text = DOCS.read_text(encoding="utf-8").partition("## Decisions\n")[2].partition("\n## ")[0]
     examples = EXAMPLE.findall(text)
-    assert len(examples) == text.count("```http") == 2
+    assert len(examples) == text.count("```http") == 3
     network = topology_from_dict(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["topology"])
     rig = Rig(tmp_path / "state", network)
     asked = TransitRequest(

@@ -131,10 +131,10 @@ def test_who_makes_it_worth_asking(outcome: Outcome, since: float, told: bool) -
 
 def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> None:
     pool, stuck, said = world(StuckJob("a", WHY, 1.0))
-    stuck.look([attempt(Outcome.RUNNING)], NOW)
+    stuck.observe([attempt(Outcome.RUNNING)], NOW)
     assert pool.asked == []
     for later in (0.0, 1.0, 14.0):
-        stuck.look([attempt()], NOW + later)
+        stuck.observe([attempt()], NOW + later)
     assert pool.asked == [["pool", "waiting", "--dag", "7"]]
     assert said == [f"job a {WHY}"]
 
@@ -142,9 +142,9 @@ def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> No
 def test_it_is_said_again_after_a_minute_and_forgotten_when_it_is_over() -> None:
     pool, stuck, said = world(StuckJob("a", WHY, 1.0))
     for later in range(0, 100, 10):
-        stuck.look([attempt()], NOW + later)
+        stuck.observe([attempt()], NOW + later)
     assert len(said) == 2 and len(stuck.found) == 1
-    stuck.look([], NOW + 200)
+    stuck.observe([], NOW + 200)
     assert stuck.found == [] and len(pool.asked) == 5
 
 

@@ -210,7 +210,7 @@ def test_an_agent_reports_at_once_what_is_worth_it(machine: Machine) -> None:
     def seconds(n: int, post: Post = posted.append) -> list[int]:
         for _ in range(n):
             machine.now += 1.0
-            reporter.look(post)
+            reporter.observe(post)
         return [len(body["seconds"]) for body in posted]
 
     def away(_: object) -> None:

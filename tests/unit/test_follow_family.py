@@ -317,7 +317,7 @@ def test_a_folder_that_may_not_be_read_stops_nobody(
         patched.setattr(Path, "is_dir", refuses)
         patched.setattr(Path, "is_file", refuses)
         follower.tree.take_in(FoundWorkflow(tmp_path / "run"))
-        assert PegasusDatabase(tmp_path / "workflow.db", lambda: 0.0).look() == []
+        assert PegasusDatabase(tmp_path / "workflow.db", lambda: 0.0).observe() == []
     assert follower.tree.members == []
 
 
@@ -400,11 +400,11 @@ def test_a_source_that_fails_ends_no_discovery(tmp_path: Path) -> None:
         def files(self) -> dict[Path, list[str]]:
             return {}
 
-        def look(self) -> list[FoundWorkflow]:
+        def observe(self) -> list[FoundWorkflow]:
             raise RuntimeError("broken")
 
     class Folder(Broken):
-        def look(self) -> list[FoundWorkflow]:
+        def observe(self) -> list[FoundWorkflow]:
             return [FoundWorkflow(tmp_path)]
 
     discovery = Discovery([Broken(), Folder()])

@@ -236,7 +236,7 @@ def test_nobody_is_asked_while_it_writes_or_where_it_never_ran(
     follower = Follower(folders, archive)
     follower.poll()
     inquiries = Inquiries(dagmans=inquiry_into(knows, patience_s=0.0))
-    assert inquiries.look(follower.tree.members, time.time()) == []
+    assert inquiries.observe(follower.tree.members, time.time()) == []
     inquiries.close()
     assert knows.asked == []
 

@@ -73,7 +73,7 @@ class Storm(RuleBasedStateMachine):
     def planned_so(self, history: History) -> None:
         self.world.acts = history.acts
 
-    def look(self) -> None:
+    def observe(self) -> None:
         for follower in self.followers:
             try:
                 follower.poll()
@@ -86,7 +86,7 @@ class Storm(RuleBasedStateMachine):
 
     @rule()
     def followers_look(self) -> None:
-        self.look()
+        self.observe()
 
     @rule(which=st.integers(0, 2))
     def a_follower_is_killed(self, which: int) -> None:
@@ -146,7 +146,7 @@ class Storm(RuleBasedStateMachine):
             self.world.write(10**9)
             self.locked.clear()
             self.door.is_full = False
-            self.look()
+            self.observe()
             Follower(self.planned.path, self.door).poll()
             calm = undisturbed(self.world.acts, Path(self.folder.name) / "calm")
             stormy = found(self.door.archive)
@@ -181,6 +181,6 @@ def test_a_small_storm(history: History) -> None:
                 storm.a_follower_is_killed(0)
             if len(storm.followers) < 2:
                 storm.a_follower_begins()
-            storm.look()
+            storm.observe()
     finally:
         storm.teardown()

@@ -12,11 +12,13 @@ from cli_world import adon
 
 from adon.config.adon_yml import load_config, parse_config
 from adon.config.security import check_exposure, keyring_of, tls_context
+from adon.config.yamltext import with_appended
 from adon.init.files import config_edits, secret_edits
-from adon.init.plan import Choices, Facts, default_names, rendered
+from adon.init.merge import updated
+from adon.init.plan import Choices, Facts, default_names, rendered, topology_section
 from adon.init.sites import Dtn, given_sites, hosts_of_urls, read_neighbours
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.openflow import scan
+from network_provisioner.controllers.openflow import arp, scan
 from network_provisioner.controllers.openflow.scan import HostPort
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import Discovered, Port
@@ -64,6 +66,88 @@ def test_switches_keep_the_names_that_they_have() -> None:
     assert default_names(FOUND, {}) == {1: "s1", 2: "s2"}
     before = {"nodes": [{"name": "s1", "kind": "switch", "dpid": 2}], "links": []}
     assert default_names(FOUND, before) == {1: "s2", 2: "s1"}
+
+
+def test_routers_and_delays() -> None:
+    """Passages that share a port are through the same router."""
+    network = Discovered({d: {1: Port("", True, 1e9), 11: Port("", True, 2e9)} for d in (1, 2, 3)},
+                         frozenset({((1, 1), (2, 1))}))  # fmt: skip
+    macs = {d: f"02:00:00:00:0b:0{d}" for d in (1, 2, 3)}
+    ways = [
+        scan.Passage({(a, 11): macs[a], (b, 11): macs[b]}, delay_s)
+        for a, b, delay_s in ((1, 2, 0.02), (2, 3, 0.03))
+    ]
+    facts = Facts({}, network, {}, {((1, 1), (2, 1)): 0.0265}, ways)
+    names = {1: "s1", 2: "s2", 3: "s3"}
+    made = topology_from_dict(topology_section(facts, Choices(names, ""))[0])
+    assert made.nodes["r1"].macs == {f"s{d}": mac for d, mac in macs.items()}
+    delays = {link.label: (link.delay_s, link.layer) for link in made.whole_links}
+    assert delays.pop("s1-s2") == (0.0265, "l2")
+    assert delays == {"r1-s1": (0.01, "l3"), "r1-s2": (0.01, "l3"), "r1-s3": (0.015, "l3")}
+    here = {((d, 0), (d, 0)): 0.002 * d for d in (1, 2)}
+    times = {((1, 1), (2, 1)): 0.013, ((2, 1), (1, 1)): 0.015, ((3, 1), (1, 1)): 1.0}
+    assert scan.delays(here | times) == {((1, 1), (2, 1)): pytest.approx(0.011)}
+
+
+OLD = """\
+topology:
+  nodes:
+  - {name: mu, kind: site, address: 10.0.0.1, mac: "0200.0000.0001"}  # the campus
+  - name: old
+    kind: site
+    address: 10.0.0.8
+  - {name: s1, kind: switch, dpid: 1}
+  links:
+  - {a: s1, b: mu, capacity: 500 Mb/s, ports: {s1: 4}}   # half is ours
+  - {a: s1, b: old, capacity: 1 Gb/s}
+
+controller: {driver: openflow, listen: "0.0.0.0:6653"}
+limits: {max_paths: 3}
+"""
+
+
+def test_a_configuration_gets_what_is_new_and_keeps_the_rest(tmp_path: Path) -> None:
+    before = parse_config(yaml.safe_load(OLD), "adon.yml")
+    choices = replace(CHOICES, before=before.topology, tokens=[{"name": "mu", "role": "agent"}])
+    choices = replace(choices, broker_listen=before.broker.listen)
+    text = updated(OLD, before, FACTS, choices)
+    changed = [line for line in text.splitlines() if line not in OLD.splitlines()]
+    assert changed == [
+        '  - {name: mu, kind: site, address: 10.0.0.1, mac: "0200.0000.0001", '
+        "hosts: [{address: 10.0.0.3, mac: '02:00:00:00:00:03'}]}  # the campus",
+        "  - {name: tacc, kind: site, address: 10.0.0.2, mac: '02:00:00:00:00:02'}",
+        "  - {name: s2, kind: switch, dpid: '0x2'}",
+        "  - {a: s1, b: mu, capacity: 500 Mb/s, ports: {s1: 1}}   # half is ours",
+        "  - {a: s1, b: s2, layer: l2, capacity: 2 Gb/s, ports: {s1: 10, s2: 10}, "
+        "devices: {s1: s1-a, s2: s2-a}}",
+        "  - {a: tacc, b: s2, capacity: 1 Gb/s, ports: {s2: 2}, layer: lan}",
+        "security: {tls: {certificate: broker.pem, key: broker.key}, "
+        "tokens: [{name: mu, role: agent}]}",
+        "monitoring: {agents: [{name: mu, address: 10.0.0.1}, {name: tacc, address: 10.0.0.2}]}",
+    ]
+    again = parse_config(yaml.safe_load(text), "adon.yml")
+    assert updated(text, again, FACTS, replace(choices, before=again.topology)) == text
+    network = replace(FOUND, ports={**FOUND.ports, 1: {**FOUND.ports[1], 7: Port("", True)}})
+    hosts = {**FACTS.hosts, "10.0.0.2": HostPort("02:00:00:00:00:02", (1, 7))}
+    moved = replace(FACTS, network=network, hosts=hosts)
+    text = updated(text, again, moved, replace(choices, before=again.topology))
+    assert "  - {a: tacc, b: s1, capacity: 1 Gb/s, ports: {s1: 7}, layer: lan}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("a:\n  b: 1 # c\n", "a:\n  b: 1 # c\n  x: [1]\n"),
+        ("a: {b: 1,}\nc: 2", "a: {b: 1, x: [1],}\nc: 2"),
+        ("a: {}\n", "a: {x: [1]}\n"),
+        ("a:\n# end\n", "a: {x: [1]}\n# end\n"),
+        ("a: {x: [0]}\n", "a: {x: [0, 1]}\n"),
+        ("a:\n  x:\n    - |\n      0\n\nb: 1\n", "a:\n  x:\n    - |\n      0\n    - 1\n\nb: 1\n"),
+        ("b: 1", "b: 1\na: {x: [1]}"),
+    ],
+)  # fmt: skip
+def test_a_change_of_yaml_leaves_the_rest(text: str, changed: str) -> None:
+    assert with_appended(text, ("a", "x"), 1) == changed
 
 
 def test_others_reach_the_broker_by_tokens_and_certificate(tmp_path: Path) -> None:
@@ -122,12 +206,14 @@ def test_neighbours_as_ip_prints_them() -> None:
 
 def test_an_answer_counts_only_to_who_asked() -> None:
     us, them = bytes.fromhex("02aaaaaaaaaa"), bytes.fromhex("020000000001")
-    asked = scan.request(us, "10.0.0.1")
+    asked = arp.request(us, "10.0.0.1")
     assert len(asked) == 42 and asked[28:32] == bytes(4)  # as a probe: no sender address
     reply = us + them + asked[12:20] + b"\0\2" + them + bytes([10, 0, 0, 1]) + us + bytes(4)
-    assert scan.read_reply(reply, us) == ("10.0.0.1", "02:00:00:00:00:01")
-    assert scan.read_reply(reply, them) is None
-    assert scan.read_reply(asked, us) is None and scan.read_reply(reply[:30], us) is None
+    assert arp.read_request(asked) == "10.0.0.1" and arp.reply(asked, them) == reply
+    assert arp.read_reply(reply, us) == ("10.0.0.1", "02:00:00:00:00:01")
+    assert arp.read_reply(reply, them) is None
+    assert arp.read_reply(asked, us) is None and arp.read_reply(reply[:30], us) is None
+    assert arp.read_request(reply) == arp.read_request(asked[:30]) == ""
 
 
 def test_whether_links_join_all_hosts() -> None:

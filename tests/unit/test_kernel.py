@@ -184,6 +184,11 @@ def test_warm_compiles_all_kernels_and_then_says_nothing() -> None:
     assert (again.stdout, again.stderr) == ("", "")
 
 
+def test_set_up_compiles_again_when_they_change() -> None:
+    sources = Path(kernel.__file__).parent.relative_to(ROOT) / "*.py"
+    assert str(sources) in (ROOT / "examples/testbed/bootstrap.sh").read_text()
+
+
 @pytest.mark.parametrize(("warm", "steps"), [(True, kernel.WARM_STEPS), (False, kernel.COLD_STEPS)])
 def test_compiling_is_worthwhile_once_enough_was_done(
     warm: bool, steps: int, monkeypatch: pytest.MonkeyPatch

@@ -95,6 +95,35 @@ def test_what_was_measured_in_the_future_alone_is_told() -> None:
     assert known["queue_wait", "mu"].at == NOW + 9000
 
 
+@pytest.mark.parametrize(
+    ("seconds", "files", "rate_bps", "first_s", "further_s"),
+    [
+        (10.0, 1, 80e6 / (10 - 3), 3.0, 0.5),
+        (10.0, 5, 80e6 / (10 - 5), 3.0, 0.5),
+        (2.0, 1, 80e6 / (2 - 1.8), 1.8, 0.3),  # shorter than they: they were most of it
+    ],
+)
+def test_what_one_transfer_took_was_hand_shakes_too(
+    seconds: float, files: int, rate_bps: float, first_s: float, further_s: float
+) -> None:
+    archive = Archive(":memory:")
+    for n, (n_bytes, count) in enumerate([(1e6, 1), (1e6, 5), (9e7, 1), (9e7, 5), (4e7, 3)]):
+        took = {"bytes": n_bytes, "files": count, "seconds": 3 + 0.5 * (count - 1) + n_bytes / 1e7}
+        archive.record(
+            Measurement(f"a{n}", "job_transfer", "mu>tacc", n_bytes, "byte", NOW, "t", details=took)
+        )
+    one = {"bytes": 1e7, "files": files, "seconds": seconds}
+    archive.record(Measurement("b", "job_transfer", "tacc>isi", 1e7, "byte", NOW, "t", details=one))
+    archive.record(
+        Measurement("c", "throughput", "tacc>isi", 8e7 / seconds, "bit/s", NOW, "t", details=one)
+    )
+    known = knowledge.known_estimates(archive, ["mu", "tacc", "isi"], [], NOW)
+    paths = path_beliefs({}, ["mu", "tacc", "isi"], Measurements(known), Network(), NOW)
+    path = paths["tacc", "isi"]
+    assert (path.first.value, path.further.value) == pytest.approx((first_s, further_s), rel=1e-3)
+    assert path.gamma_a.value == pytest.approx(rate_bps, rel=1e-3)
+
+
 def test_old_or_like_transfers_tell_no_hand_shakes() -> None:
     for archive in (moved([1e6, 1.1e6, 1.2e6, 1e6]), moved([1e6, 2e6, 4e6, 9e6], FRESH_S + 1)):
         found = Knowledge(archive)

@@ -147,7 +147,7 @@ def rig() -> Iterator[FakeRig]:
 def look(rig: FakeRig, times: int = 1) -> set[tuple[str, str]]:
     """What has failed after so many rounds, as the thread makes them."""
     for _ in range(times):
-        rig.openflow._links.look()
+        rig.openflow._links.observe()
         assert all(ticket.is_done(60.0) for ticket, _ in rig.openflow._switches._probes.values())
     return set(rig.openflow.failed_links())
 
@@ -314,7 +314,7 @@ def test_nobody_waits_for_a_switch_that_does_not_answer_nor_are_its_links_blamed
     switches.watch_s = 0.01
     switches._unasked.add(2)
     for _ in range(20):
-        rig.openflow._links.look()
+        rig.openflow._links.observe()
         rig.openflow._links._round_at = math.inf  # no round is late
     assert 2 in switches.late()
     assert rig.openflow.failed_links() == {}

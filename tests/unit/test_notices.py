@@ -390,18 +390,18 @@ Watched = tuple[Archive, Told, Time, WorkflowNotices]
 
 def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
     archive, told, time, notices = watched
-    notices.look()
+    notices.observe()
     at = time.now
     archive.record_many([workflow(at=at), status(at=at + 1)])
-    notices.look()
+    notices.observe()
     assert told.notices == []
     archive.record_many([
         status(at=at + 60, done=3, state=WorkflowState.FAILED),
         job("bwa_ID1", at=at + 50, outcome="failed", exitcode=3, stderr="no reads\nat all"),
         job("bwa_ID2", at=at + 40, outcome="failed"), job("bwa_ID2", 1, at=at + 55),
     ])  # fmt: skip
-    notices.look()
-    notices.look()
+    notices.observe()
+    notices.observe()
     (failed,) = told.notices
     assert failed.kind == "failed"
     assert failed.subject == "Workflow soykb of ada failed after 60 s"
@@ -412,10 +412,10 @@ def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
     ]
     # Measured at once, it has failed no second time; rescued and done, it has finished.
     archive.record(status(at=at + 60, done=3, state=WorkflowState.FAILED, name="refresh:1"))
-    notices.look()
+    notices.observe()
     archive.record(status(at=at + 90, done=3))
     archive.record(status(at=at + 100, done=5, state=WorkflowState.DONE, name="end"))
-    notices.look()
+    notices.observe()
     assert [n.kind for n in told.notices] == ["failed", "finished"]
     assert len({n.key for n in told.notices}) == 2
 
@@ -423,31 +423,31 @@ def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
 def test_what_was_over_before_anybody_looked_is_not_told(watched: Watched) -> None:
     archive, told, time, notices = watched
     archive.record_many([workflow(), status(done=5, state=WorkflowState.DONE)])
-    notices.look()
+    notices.observe()
     assert told.notices == []
     # What ended while nobody ran is told by the next.
     time.now += 100
     archive.record_many([workflow("w2"), status("w2", time.now, 5, WorkflowState.DONE)])
     time.now += 100
-    looking(archive, told, time).look()
+    looking(archive, told, time).observe()
     assert [n.details["workflow"] for n in told.notices] == ["w2"]
 
 
 def test_stuck_is_told_once_for_each_standstill(watched: Watched) -> None:
     archive, told, time, notices = watched
-    notices.look()
+    notices.observe()
     archive.record_many([workflow(at=time.now), status(at=time.now)])
     time.now += 1801
-    notices.look()
+    notices.observe()
     time.now += 1801
-    notices.look()
+    notices.observe()
     assert [n.subject for n in told.notices] == [
         "Workflow soykb of ada is stuck: nothing changed for 30 min"
     ]
     archive.record(status(at=time.now, done=2))
-    notices.look()
+    notices.observe()
     time.now += 1801
-    notices.look()
+    notices.observe()
     assert [n.kind for n in told.notices] == ["stuck", "stuck"]
     assert len({n.key for n in told.notices}) == 2
 
@@ -457,13 +457,13 @@ def test_a_standstill_that_begins_after_all_else_is_told(watched: Watched) -> No
     archive, told, time, notices = watched
     archive.record_many([workflow("w2"), status("w2", time.now - 7200)])
     archive.record_many([workflow(), status(at=time.now - 100)])
-    notices.look()
+    notices.observe()
     time.now += 50
     archive.record(Measurement("h", "held", UUID, 2.0, "1", time.now, "event log", UUID, {}))
-    notices.look()
+    notices.observe()
     time.now += 61
-    notices.look()
-    notices.look()
+    notices.observe()
+    notices.observe()
     assert [n.subject for n in told.notices] == [
         "Workflow soykb of ada is stuck: all 2 jobs in the queue held for 61 s"
     ]
@@ -471,14 +471,14 @@ def test_a_standstill_that_begins_after_all_else_is_told(watched: Watched) -> No
 
 def test_workflows_inside_others_are_told_with_them(watched: Watched) -> None:
     archive, told, time, notices = watched
-    notices.look()
+    notices.observe()
     at = time.now
     inner = job("join_ID4", key="inner", outcome="failed", exitcode=1, stderr="boom", at=at)
     archive.record_many([
         workflow(at=at), workflow("inner", at, parent=UUID, root=UUID), inner,
         status("inner", at, 1, WorkflowState.FAILED), status(UUID, at + 1, 1, WorkflowState.FAILED),
     ])  # fmt: skip
-    notices.look()
+    notices.observe()
     (failed,) = told.notices
     assert failed.details["workflow"] == UUID
     assert "Failed: join_ID4 at mu" in failed.text

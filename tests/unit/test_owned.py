@@ -200,10 +200,10 @@ def test_homes_of_others_are_looked_into_with_care(tmp_path: Path) -> None:
     run, watch = Submitted(tmp_path / "run"), tmp_path / "watch"
     hooks_registry.register(watch, tmp_path / "hooks.json", run.path, run.uuid)
     os.mkfifo(watch / "fifo.json")
-    assert Registry(watch).look() == [FoundWorkflow(run.path)]
-    assert Registry(watch, os.geteuid() + 1).look() == []
+    assert Registry(watch).observe() == [FoundWorkflow(run.path)]
+    assert Registry(watch, os.geteuid() + 1).observe() == []
     given_to_ada(run.path, watch)
-    assert Registry(watch, ADA).look() == [FoundWorkflow(run.path)]
+    assert Registry(watch, ADA).observe() == [FoundWorkflow(run.path)]
     if ROOT:  # the watcher takes nobody else's registrations
         assert list(hooks_registry.entries(watch)) == []
 
@@ -216,11 +216,11 @@ def test_homes_of_others_are_looked_into_with_care(tmp_path: Path) -> None:
         database.commit()
     given_to_ada(path.parent)
     source = PegasusDatabase(path, lambda: 0.0, ADA)
-    assert source.look() == [FoundWorkflow(run.path)] == source.look()
-    assert PegasusDatabase(path, lambda: 0.0, ADA + 1).look() == []
+    assert source.observe() == [FoundWorkflow(run.path)] == source.observe()
+    assert PegasusDatabase(path, lambda: 0.0, ADA + 1).observe() == []
     path.unlink()
     os.mkfifo(path)
-    assert source.look() == []
+    assert source.observe() == []
 
 
 def hot_journal(database: Path, names: Path) -> bytes:
@@ -243,7 +243,7 @@ def test_anothers_journal_deletes_no_file(tmp_path: Path) -> None:
     journal = path.with_name("workflow.db-journal")
     journal.write_bytes(hot_journal(path, victim))
     given_to_ada(path.parent)
-    PegasusDatabase(path, lambda: 0.0, ADA).look()
+    PegasusDatabase(path, lambda: 0.0, ADA).observe()
     assert victim.read_text() == "kept"
 
 
@@ -259,7 +259,7 @@ def test_anothers_database_does_not_fill_the_memory(tmp_path: Path) -> None:
         )
     given_to_ada(path.parent)
     tracemalloc.start()
-    PegasusDatabase(path, lambda: 0.0, ADA).look()
+    PegasusDatabase(path, lambda: 0.0, ADA).observe()
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 100e6  # of which a copy may have two thirds
@@ -269,7 +269,7 @@ def test_a_full_registry_takes_no_longer(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("monitors.workflows.discovery._MOST_LISTED", 3)
     for number in range(9):
         (tmp_path / f"{number}.json").write_text(json.dumps({"submit_dir": f"/runs/{number}"}))
-    assert len(Registry(tmp_path).look()) == 3
+    assert len(Registry(tmp_path).observe()) == 3
 
 
 def test_root_asks_others_about_a_workflow_as_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,4 +289,4 @@ def test_a_database_that_never_ends_is_given_up(
             f"CREATE VIEW master_workflow AS {endless} SELECT i wf_id, '/x' submit_dir FROM n;"
             "CREATE TABLE master_workflowstate (wf_id, state, timestamp);"
         )
-    assert PegasusDatabase(path, lambda: 0.0).look() == []
+    assert PegasusDatabase(path, lambda: 0.0).observe() == []

@@ -97,15 +97,15 @@ def test_it_is_asked_after_a_while_and_seldom() -> None:
 
     one = Path("/w/one")
     patient = Fallback(run, lambda: 5.0, patience_s=3600.0)
-    assert patient.look([one]) == {} and asked == []
+    assert patient.observe([one]) == {} and asked == []
     quick = Fallback(run, lambda: 5.0, patience_s=0.0, again_s=3600.0)
-    (answer,) = until(lambda: quick.look([one])).items()
+    (answer,) = until(lambda: quick.observe([one])).items()
     assert answer[0] == one and answer[1].at == 5.0
     for _ in range(3):
-        assert quick.look([one]) == {}
+        assert quick.observe([one]) == {}
     assert asked == [one]
-    quick.look([])
-    until(lambda: quick.look([one]))  # unclear once more
+    quick.observe([])
+    until(lambda: quick.observe([one]))  # unclear once more
     assert asked == [one, one]
     quick.close()
     patient.close()
@@ -119,10 +119,10 @@ def test_an_answer_that_comes_too_late_is_not_taken() -> None:
         return said()
 
     slow = Fallback(run, lambda: 5.0, patience_s=0.0)
-    slow.look([Path("/w")])
+    slow.observe([Path("/w")])
     go.set()
     slow.close()
-    assert slow.look([]) == {}
+    assert slow.observe([]) == {}
 
 
 PROGRAM = """\

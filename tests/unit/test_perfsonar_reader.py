@@ -198,7 +198,7 @@ class Counting:
         return [{"ts": at, "val": 1} for at in hits[: asked["limit"]] if self.points[at]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.dictionaries(st.integers(0, 400_000), st.booleans(), max_size=60),
     st.integers(0, 200_000),
@@ -214,7 +214,7 @@ def test_results_left_out_of_an_answer_hide_no_others(
     assert found == {at for at, valued in points.items() if valued and first <= at <= last}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sets(st.integers(0, 5000), max_size=80), st.integers(2, 12))
 def test_every_result_is_found_however_few_are_given_at_once(times: set[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -484,7 +484,7 @@ Fields = st.sampled_from(
 Point = st.fixed_dictionaries({"ts": st.integers(0, int(NOW)) | Json, "val": Json})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(Json | st.dictionaries(Fields, Json, max_size=6), max_size=3),
     st.lists(Point | Json, max_size=4),

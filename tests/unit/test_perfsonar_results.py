@@ -290,7 +290,7 @@ Keys = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(KNOWN),
     st.dictionaries(Keys, Json | st.dictionaries(Keys, Json, max_size=4), max_size=6),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problem_world import problem_of, random_problem
 
-from site_selector.estimates.plans import Plan, beside, plan_from
+from site_selector.estimates.plans import Plan, plan_from, with_plans
 from site_selector.estimates.world import Belief, PathBelief, SiteBelief, World
 from site_selector.mapping.estimator import Estimator, Schedule
 from site_selector.mapping.mapper import map_problem
@@ -36,7 +36,7 @@ def wide(name: str = "other", at: float = NOW, cores: int = 3) -> Plan:
 
 
 def seen(world: World, *plans: Plan) -> World:
-    return beside(world, plans, None, {}, reserved=False)
+    return with_plans(world, plans, None, {}, reserved=False)
 
 
 @settings(max_examples=20, deadline=None)

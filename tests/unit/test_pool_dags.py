@@ -64,8 +64,8 @@ class World:
             "JobStatus": status, "QDate": int(START + at), **own, **since, **more,
         }  # fmt: skip
 
-    def look(self, at: float, *jobs: Ad) -> FollowedDag:
-        (found,) = self.follow.look([self.dagman, *jobs], START + at)
+    def observe(self, at: float, *jobs: Ad) -> FollowedDag:
+        (found,) = self.follow.observe([self.dagman, *jobs], START + at)
         return found
 
 
@@ -86,7 +86,7 @@ def later(dag: FollowedDag, at: float) -> set[str]:
 
 
 def test_a_dag_from_planned_to_done(world: World) -> None:
-    planned = world.look(0)
+    planned = world.observe(0)
     assert (planned.schedd, planned.cluster, planned.user, planned.workflow) == (
         "ap",
         10,
@@ -98,12 +98,12 @@ def test_a_dag_from_planned_to_done(world: World) -> None:
     assert planned.state.cores == dict.fromkeys(world.names, 2)
 
     world.log(submitted(11, START + 5, "a"))
-    queued = world.look(6, world.ad(11, IDLE, 5, DAGNodeName="a"))
+    queued = world.observe(6, world.ad(11, IDLE, 5, DAGNodeName="a"))
     assert queued.state.queued == {"a": START + 5}
     assert later(queued, 6) == {*WIDE, "c"}
 
     world.log(executing(11, START + 10))
-    runs = world.look(20, world.ad(11, RUNNING, 10, DAGNodeName="a"))
+    runs = world.observe(20, world.ad(11, RUNNING, 10, DAGNodeName="a"))
     assert set(runs.state.running) == {"a"}
     first = coming(runs, 20)
     assert first["b1"] == first["b3"] == pytest.approx(10 + RUN_S, rel=0.1)
@@ -117,7 +117,7 @@ def test_a_dag_from_planned_to_done(world: World) -> None:
         world.ad(13, COMMON, 60, DAGNodeName="b2"),
         world.ad(14, IDLE, 55, DAGNodeName="b3"),
     ]
-    wide = world.look(70, *level)
+    wide = world.observe(70, *level)
     assert wide.state.done == {"a"}
     assert set(wide.state.running) == {"b1", "b2"}
     assert set(wide.state.queued) == {"b3"}
@@ -125,20 +125,20 @@ def test_a_dag_from_planned_to_done(world: World) -> None:
 
     world.log(executing(14, START + 80), *(terminated(n, START + 90) for n in (12, 13, 14)))
     world.log(submitted(15, START + 95, "c"), executing(15, START + 96))
-    last = world.look(97, world.ad(15, RUNNING, 96, DAGNodeName="c"))
+    last = world.observe(97, world.ad(15, RUNNING, 96, DAGNodeName="c"))
     assert last.state.done == {"a", *WIDE}
     assert coming(last, 97) == {}
     world.log(terminated(15, START + 120))
-    assert world.look(121).state.done == set(world.names)
-    assert world.follow.look([], START + 130) == []
+    assert world.observe(121).state.done == set(world.names)
+    assert world.follow.observe([], START + 130) == []
 
 
 def test_what_its_own_jobs_took_is_believed_more_and_more(world: World) -> None:
-    assert world.look(0).state.run_s["b3"] == RUN_S
+    assert world.observe(0).state.run_s["b3"] == RUN_S
     world.log(*(submitted(n, START, name) for n, name in enumerate(WIDE, 12)))
     world.log(executing(12, START + 1), terminated(12, START + 21))
-    assert world.look(22).state.run_s["b3"] == (3 * RUN_S + 20) / 4
-    runs = world.look(1000, world.ad(13, RUNNING, 22, DAGNodeName="b2"))
+    assert world.observe(22).state.run_s["b3"] == (3 * RUN_S + 20) / 4
+    runs = world.observe(1000, world.ad(13, RUNNING, 22, DAGNodeName="b2"))
     assert runs.state.run_s["b3"] > 200
 
 
@@ -146,48 +146,48 @@ def test_what_its_own_jobs_took_is_believed_more_and_more(world: World) -> None:
 def test_a_job_that_fails_is_tried_again_as_often_as_the_dag_says(world: World, which: str) -> None:
     world.dag(f"RETRY {which} 1\n")
     world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 2, 1))
-    again = world.look(3)
+    again = world.observe(3)
     assert later(again, 3) == {"a", *WIDE, "c"}
     world.log(submitted(12, START + 5, "a"), aborted(12, START + 6))
-    over = world.look(8)
+    over = world.observe(8)
     assert over.state.never == {"a"}
     assert coming(over, 8) == {}
 
 
 def test_a_post_script_has_the_last_word(world: World) -> None:
     world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 2))
-    assert world.look(3).state.done == {"a"}
+    assert world.observe(3).state.done == {"a"}
     text = "(1) Normal termination (return value 1)"
     world.log(event(16, 11, START + 4, "POST Script terminated.", text, "DAG Node: a"))
-    failed = world.look(5)
+    failed = world.observe(5)
     assert (failed.state.done, failed.state.never) == (set(), {"a"})
 
 
 @pytest.mark.parametrize("status", [HELD, REMOVED])
 def test_nothing_comes_after_a_job_that_is_held_or_removed(world: World, status: int) -> None:
     world.log(submitted(11, START, "a"))
-    held = world.look(5, world.ad(11, status, DAGNodeName="a"))
+    held = world.observe(5, world.ad(11, status, DAGNodeName="a"))
     assert held.state.never == {"a"}
     assert coming(held, 5) == {}
-    runs = world.look(9, world.ad(11, RUNNING, 8, DAGNodeName="a"))
+    runs = world.observe(9, world.ad(11, RUNNING, 8, DAGNodeName="a"))
     assert later(runs, 9) == {*WIDE, "c"}
 
 
 def test_the_log_is_newer_than_the_queue(world: World) -> None:
     world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 20))
     world.log(submitted(12, START + 21, "b1"))
-    told = world.look(22, world.ad(11, RUNNING, 1, DAGNodeName="a"))
+    told = world.observe(22, world.ad(11, RUNNING, 1, DAGNodeName="a"))
     assert told.state.done == {"a"}
     assert set(told.state.queued) == {"b1"}
     # One that is long gone from the queue does not wait, whatever the log says.
-    assert world.look(200).state.never == {"b1"}
+    assert world.observe(200).state.never == {"b1"}
 
 
 def test_what_dagman_could_have_submitted_long_ago_is_not_counted_on(world: World) -> None:
     world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 20))
-    assert later(world.look(20 + OVERDUE_S), 30) == {*WIDE, "c"}
-    assert world.look(21 + OVERDUE_S).state.never == set(WIDE)
-    back = world.look(2000, world.ad(12, RUNNING, 1990, DAGNodeName="b1"))
+    assert later(world.observe(20 + OVERDUE_S), 30) == {*WIDE, "c"}
+    assert world.observe(21 + OVERDUE_S).state.never == set(WIDE)
+    back = world.observe(2000, world.ad(12, RUNNING, 1990, DAGNodeName="b1"))
     assert back.state.never == {"b2", "b3"}
 
 
@@ -199,21 +199,21 @@ def test_a_rescue_and_marks_in_the_dag_say_what_is_done(world: World) -> None:
     world.dag("JOB d d.sub DONE\nFINAL z z.sub\n")
     # Another DAGMan's.
     world.log(submitted(3, START - 99, "b2"), terminated(3, START - 90))
-    found = world.look(0)
+    found = world.observe(0)
     assert found.state.done == {"a", "b1", "d"}
     assert set(coming(found, 0)) == {"b2", "b3", "c"}
 
 
 def test_jobs_of_the_submit_host_take_no_worker(world: World) -> None:
     world.submit_file("b2", "universe = local")
-    found = world.look(0)
+    found = world.observe(0)
     assert set(coming(found, 0)) == {"a", "b1", "b3", "c"}
     assert set(found.requests) == {"a", "b1", "b3", "c"}
 
 
 def test_a_request_matches_as_a_job_of_the_queue_does(world: World) -> None:
     world.submit_file("b2", "request_disk = 2 MB\nrequest_gpus = 1\nrequest_memory = $(much)\n")
-    found = world.look(0)
+    found = world.observe(0)
     ask = found.request("b1")
     assert ask is found.request("b3")
     assert (ask["RequestCpus"], ask["RequestMemory"], ask["User"]) == (2, 1024, "ada@x")
@@ -237,7 +237,7 @@ def test_a_plain_dag_of_jobs_alike(world: World) -> None:
     (world.path / "nap.sub").write_text("executable = /bin/sleep\nqueue\n")
     world.dag('JOB n1 nap.sub\nJOB n2 nap.sub\nVARS n2 request_cpus="4" +much="7"\n')
     world.log(submitted(11, START, "n1"), executing(11, START + 1), terminated(11, START + 21))
-    found = world.look(30)
+    found = world.observe(30)
     assert found.workflow == ""
     assert (found.state.run_s["n2"], found.state.cores["n2"]) == ((3 * RUN_S + 20) / 4, 4)
     assert (found.request("n2")["much"], found.request("n2")["Cmd"]) == (7, "/bin/sleep")
@@ -253,16 +253,16 @@ def test_a_sub_workflow_is_a_dag_of_its_own_and_its_end_is_the_jobs(tmp_path: Pa
         20, RUNNING, 1, Iwd=str(inner.path), Arguments="-Dag wf.dag", JobUniverse=DAGMAN,
         DAGManJobId=10, DAGNodeName="a",
     )  # fmt: skip
-    whole, part = outer.follow.look([outer.dagman, runs], START + 10)
+    whole, part = outer.follow.observe([outer.dagman, runs], START + 10)
     assert (whole.workflow, part.workflow) == ("wf-1", "wf-2")
     assert set(coming(part, 10)) == {"a", *WIDE, "c"}
     assert coming(whole, 10)["b1"] == 10 + 3 * (LAG_S + RUN_S) + LAG_S
     # One that is held brings nothing, and nor does what waits for it.
-    (alone,) = outer.follow.look([outer.dagman, {**runs, "JobStatus": HELD}], START + 20)
+    (alone,) = outer.follow.observe([outer.dagman, {**runs, "JobStatus": HELD}], START + 20)
     assert coming(alone, 20) == {}
     # Nobody knows how long one takes that cannot be read, or is not planned yet.
     (inner.path / "wf.dag").unlink()
-    (alone,) = FollowedDags(RunTimes(None, RUN_S)).look([outer.dagman, runs], START + 20)
+    (alone,) = FollowedDags(RunTimes(None, RUN_S)).observe([outer.dagman, runs], START + 20)
     assert coming(alone, 20)["b1"] > 50
 
 
@@ -270,12 +270,12 @@ def test_a_directory_that_cannot_be_read_is_left_out_and_told_once(world: World)
     gone = world.ad(30, Iwd=str(world.path / "gone"), Arguments="-Dag wf.dag")
     other = {**world.dagman, "ClusterId": 31, "Arguments": "sleep 5"}
     queue = [world.dagman, gone, other]
-    assert [dag.cluster for dag in world.follow.look(queue, START)] == [10]
+    assert [dag.cluster for dag in world.follow.observe(queue, START)] == [10]
     (line,) = world.follow.take_warnings()
     assert line.startswith("DAG 30 of ap is not followed: ")
     for at in (15, 1000):
-        assert len(world.follow.look(queue, START + at)) == 1
+        assert len(world.follow.observe(queue, START + at)) == 1
     assert world.follow.take_warnings() == []
     (world.path / "gone").symlink_to(world.path)
-    assert len(world.follow.look(queue, START + 1010)) == 1
-    assert len(world.follow.look(queue, START + 1300)) == 2
+    assert len(world.follow.observe(queue, START + 1010)) == 1
+    assert len(world.follow.observe(queue, START + 1300)) == 2

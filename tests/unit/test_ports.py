@@ -228,16 +228,16 @@ def test_an_agent_reports_what_has_changed_and_what_was_not_taken(
     posted: list[Any] = []
     reporter = ConnectionReporter({2811})
     for _ in range(10):
-        reporter.look(posted.append)
+        reporter.observe(posted.append)
     carries.append({"client_port": 20_001})
 
     def away(_: object) -> None:
         raise BrokerError("the broker is away", "unreachable")
 
     with pytest.raises(BrokerError):
-        reporter.look(away)
+        reporter.observe(away)
     for _ in range(10):
-        reporter.look(posted.append)
+        reporter.observe(posted.append)
     assert posted == [{"connections": []}, {"connections": carries}]
 
 
@@ -254,7 +254,7 @@ def test_an_agent_sees_the_connections_of_this_machine() -> None:
         def seen() -> bool:
             # The kernel's table is no snapshot: while others open and close, a row may be missed.
             posted: list[Any] = []
-            ConnectionReporter({port}).look(posted.append)
+            ConnectionReporter({port}).observe(posted.append)
             (body,) = posted
             return any((c["remote_port"], c["client_port"]) == ends for c in body["connections"])
 

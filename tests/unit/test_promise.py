@@ -12,7 +12,8 @@ import pytest
 from promise_rig import MB, Day
 
 from network_provisioner.base.controller import SwitchStatus
-from network_provisioner.base.model import Transit
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS, UNKNOWN, Sample, judge
 from network_provisioner.state.sockets import Sender
 
@@ -89,6 +90,21 @@ def test_a_broken_promise_is_told_within_ten_seconds_and_that_it_is_kept_again(d
     kept = day.kept
     assert kept.state == KEPT and kept.broken_s > 20 and kept.kept_s > 15
     assert Transit.from_dict(day.rig.broker.get("a").as_dict()).usage.kept == kept
+
+
+def test_one_of_many_is_missed_no_later(day: Day) -> None:
+    day.rig.broker.ask(
+        [
+            TransitRequest(f"t{n}", "mu", "local", min_bps=1e4, flows=(Flow(dst_ports=(n, n)),))
+            for n in range(1, 600)
+        ]
+    )
+    day.seconds(12, 25)
+    seconds = 0
+    while not day.news:
+        day.seconds(1, 9)
+        seconds += 1
+    assert seconds < 13 and "transit 'a'" in str(day.news[0])
 
 
 def test_who_sends_little_is_not_accused_and_silence_accuses_nobody(day: Day) -> None:

@@ -154,15 +154,15 @@ def test_whose_packets_are_not_its_own_is_carried_with_who_has_them(rig: RelayRi
 def test_an_agent_that_is_lost_carries_nothing_more(
     rig: RelayRig, why: str, lose: Callable[[RelayRig], object]
 ) -> None:
-    assert ask(rig).relayed and not rig.relaying.stirs()
+    assert ask(rig).relayed and not rig.relaying.has_news()
     rig.clock.now += 1.6
     lose(rig)
-    assert rig.relaying.stirs()
+    assert rig.relaying.has_news()
     rig.broker.sweep()
     assert rig.broker.get("a").relay == TransitRelay(why=f"relayed until {why}")
     assert rig.store.find(None, None, 1)[0].relay == TransitRelay(why=f"relayed until {why}")
     assert rig.controller.circuits["a"].path == ("mu", "s1", "s2", "tacc")
-    assert told(rig, "ra") == told(rig, "rb") == {} and not rig.relaying.stirs()
+    assert told(rig, "ra") == told(rig, "rb") == {} and not rig.relaying.has_news()
     assert ask(rig, "b", flows=WEB).relay == TransitRelay(why=why)
     rig.poll()
     rig.broker.sweep()

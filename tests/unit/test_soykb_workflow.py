@@ -56,7 +56,7 @@ def written(out: Path, *args: object, hash_seed: str = "0") -> dict[str, Any]:
     return {p.name: yaml.safe_load(p.read_text()) for p in out.glob("*.yml")}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 7))
 def test_the_fan_out_is_that_of_the_original(samples: int, chromosomes: int) -> None:
     flow = described(samples, chromosomes)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from condor_plugins.pool.sites import site_word
 from condor_plugins.startd import metrics
 from condor_plugins.startd.metrics import (
     attributes,
@@ -24,7 +25,7 @@ from condor_plugins.startd.metrics import (
     render,
     sustained,
 )
-from condor_plugins.startd.paths import available, site_word
+from condor_plugins.startd.paths import available, data_seconds
 from network_provisioner.base.errors import InputError
 
 counters = st.fixed_dictionaries(
@@ -214,6 +215,30 @@ def test_the_best_path_of_each_layer_tells_what_is_left() -> None:
 def test_of_sites_with_one_word_the_least_is_told() -> None:
     twins = network(*LINKS, ("s1", "A-b", "lan", 3e7, 2e7))
     assert available(twins, "mu")["AdonAvailL2To_a_b_Bps"] == 1e7
+
+
+@pytest.mark.parametrize(
+    ("job", "seconds"),
+    [
+        ("", 0),
+        ("AdonBytesAt_mu = 5000000000", 0),  # it is here
+        ("AdonBytesAt_a_b = 1000000000", 80 + 2),  # a.b and a-b have one word: the slower counts
+        ("AdonBytesAt_a_b = 1000000000; AdonBytesAt_tacc = 1000000000", 82 + 8),
+        ("AdonBytesAt_isi = 1", classad2.Value.Undefined),
+    ],
+)
+def test_the_data_of_a_job_take_what_transfers_took(job: str, seconds: object) -> None:
+    known = {
+        ("throughput", "a.b>mu"): 2e9,
+        ("transfer_rate", "a.b>mu"): 1e8,
+        ("transfer_start", "a.b>mu"): 2.0,
+        ("throughput", "a-b>mu"): 1e9,
+    }
+    rates = {"AdonAvailL2From_tacc_Bps": 1e9, "AdonAvailL2From_a_b_Bps": 1.0}
+    told = data_seconds(["mu", "tacc", "a.b", "a-b", "isi"], "mu", rates, known)
+    # As in a match, where the job is the slot's TARGET.
+    ad = classad2.ClassAd(f"[TARGET = [{job}]; AdonDataSeconds = {told}]")
+    assert ad.eval("AdonDataSeconds") == seconds
 
 
 @given(st.text(max_size=30))

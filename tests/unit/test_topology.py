@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from adon.config.adon_yml import load_config
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import sources_of, topology_from_dict, topology_to_dict
 from network_provisioner.topology.graph import Node, Topology
+from network_provisioner.topology.renames import Renames
 
 
 def test_two_paths_with_their_bottleneck_rtt_loss_and_layer() -> None:
@@ -263,3 +265,31 @@ def test_yaml_changes_no_vlan_port_rate_or_mac(tmp_path: Path) -> None:
     for vlan in ("1:30", "0o200", "4095", "-1", "1.5"):
         with pytest.raises(InputError, match="vlan: found"):
             read_from(tmp_path, "1", vlan)
+
+
+def test_names_of_before() -> None:
+    data = demo()
+    data["links"].append({"a": "s1", "b": "s2", "capacity": "1 Gb/s"})
+    text = json.dumps(data)
+    for was, name in (("mu", "mizzou"), ("s1", "core-1")):
+        text = text.replace(f'"{was}"', f'"{name}"')
+        text = text.replace(f'"name": "{name}"', f'"name": "{name}", "was": "{was}"')
+    topology = topology_from_dict(json.loads(text))
+    assert topology_from_dict(topology_to_dict(topology)).renamed == topology.renamed
+    assert topology.renamed == {"mu": "mizzou", "s1": "core-1", "s1-s2.2": "core-1-s2.2"}
+    renames = Renames(topology)
+    subjects = {
+        "mu": "mizzou", "mu>tacc/s1-s2": "mizzou>tacc/core-1-s2", "a::b@mu": "a::b@mizzou",
+        "s1>x/y": "core-1>x/y", "mu/dtn1": "mizzou/dtn1", "emu>mu2": "emu>mu2",
+    }  # fmt: skip
+    assert {was: renames.in_subject(was) for was in subjects} == subjects
+    body = {"src": "mu", "user": "mu", "parts": [{"path": ["mu", "s1"]}], "link": "s1>s2"}
+    assert renames.in_body(body) == {
+        "src": "mizzou", "user": "mu", "parts": [{"path": ["mizzou", "core-1"]}],
+        "link": "core-1>s2",
+    }  # fmt: skip
+    with pytest.raises(InputError, match="node 's2' was 'tacc', which is another node"):
+        topology_from_dict(
+            {"nodes": [{"name": "tacc", "kind": "switch"},
+                       {"name": "s2", "kind": "switch", "was": "tacc"}], "links": []}
+        )  # fmt: skip

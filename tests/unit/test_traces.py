@@ -201,6 +201,13 @@ def old(version: str) -> dict[str, Any]:
     return {"schemaVersion": version, "workflow": {key: tasks, "machines": []}}
 
 
+def test_what_version_1_6_adds_changes_nothing() -> None:
+    root = changed("specification/metrics", {"taskCount": 3, "levels": [2, 1]})
+    root |= {"schemaVersion": "1.6"}
+    root["workflow"]["execution"]["metrics"] = {"totalWorkInSeconds": 7.5}
+    assert parse(root, "small") == parse(GOOD, "small")
+
+
 @pytest.mark.parametrize("version", ["1.1", "1.3", "1.4"])
 def test_earlier_versions_are_read(version: str) -> None:
     trace = parse(old(version), "t")

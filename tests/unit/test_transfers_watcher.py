@@ -49,7 +49,7 @@ class World:
             lambda _config: self.broker, lambda: self.passed,
         )  # fmt: skip
 
-    def look(self, *happened: RunEvent, later: float = 5.0) -> None:
+    def observe(self, *happened: RunEvent, later: float = 5.0) -> None:
         self.now += later
         self.passed += abs(later)
         self.events.new += happened
@@ -63,11 +63,11 @@ def world() -> World:
 
 def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Step.IN_STARTED, 101, **TOLD))
+    world.observe(move(Step.IN_STARTED, 101, **TOLD))
     assert world.broker.live() == [IN]
-    world.look(move(Step.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
+    world.observe(move(Step.IN_FINISHED, 103, **TOLD), event(Kind.EXECUTE, 103, **TOLD))
     assert world.broker.released == [(IN, 1000, 2.0, "success")]
-    world.look(move(Step.OUT_STARTED, 110, DiskUsage=10, **TOLD))
+    world.observe(move(Step.OUT_STARTED, 110, DiskUsage=10, **TOLD))
     assert world.broker.live() == [OUT]
     assert (
         world.broker.transits[OUT].request.src,
@@ -77,31 +77,31 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
         10240,
     )
     world.now = 107.5
-    world.look(move(Step.OUT_FINISHED, 112, **TOLD))
+    world.observe(move(Step.OUT_FINISHED, 112, **TOLD))
     assert world.broker.live() == [OUT]
-    world.look(event(Kind.TERMINATED, 112, SentBytes=9000.0, **TOLD))
+    world.observe(event(Kind.TERMINATED, 112, SentBytes=9000.0, **TOLD))
     assert world.broker.released[1:] == [(OUT, 9000, 2.0, "success")]
     # The next of its kind is known by what this one sent.
     world.schedd.queue[JOB] = QueuedJob(2, 2)
-    world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
+    world.observe(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
     assert world.broker.transits[Run(JOB, 2).transit("out")].request.size_bytes == 9000
 
 
 def test_whose_packets_are_whose_is_said_as_shadows_open_connections(world: World) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Step.IN_STARTED, 105, **TOLD))
+    world.observe(move(Step.IN_STARTED, 105, **TOLD))
     assert world.broker.transits[IN].request.flows == ()  # its two hosts are the finest
     world.shadows[12, 0] = ((9618, 40001),)
-    world.look(later=0.5)  # soon, and not at the next sweep
+    world.observe(later=0.5)  # soon, and not at the next sweep
     assert world.broker.transits[IN].request.flows == (Flow("tcp", (9618, 9618), (40001, 40001)),)
     world.shadows[12, 0] = ((9618, 40001), (9618, 40002))
-    world.look()
-    world.look()
+    world.observe()
+    world.observe()
     assert [f.dst_ports[0] for f in world.broker.transits[IN].request.flows] == [40001, 40002]
     assert [call for call, _ in world.broker.calls].count("flows") == 2  # not what is known
-    world.look(move(Step.IN_FINISHED, 120, **TOLD), event(Kind.EXECUTE, 120, **TOLD))
-    world.look(move(Step.OUT_STARTED, 130, DiskUsage=10, **TOLD))
-    world.look()
+    world.observe(move(Step.IN_FINISHED, 120, **TOLD), event(Kind.EXECUTE, 120, **TOLD))
+    world.observe(move(Step.OUT_STARTED, 130, DiskUsage=10, **TOLD))
+    world.observe()
     assert world.broker.transits[OUT].request.flows[0] == Flow("tcp", (40001, 40001), (9618, 9618))
 
 
@@ -109,13 +109,13 @@ def run(world: World, starts: int, at: float, ran_s: float, sent_s: float) -> li
     """A run that begins at ``at``; the paths it has just before it sends its output."""
     world.schedd.queue[JOB] = QueuedJob(2, starts)
     world.now = at
-    world.look(event(Kind.EXECUTE, at, starts, **TOLD), later=0.0)
-    world.look(later=ran_s - 1)
+    world.observe(event(Kind.EXECUTE, at, starts, **TOLD), later=0.0)
+    world.observe(later=ran_s - 1)
     held = world.broker.live()
     end = at + ran_s + sent_s
     sent = [move(Step.OUT_STARTED, at + ran_s, starts), move(Step.OUT_FINISHED, end, starts)]
-    world.look(*sent, event(Kind.TERMINATED, end, starts, SentBytes=9e6), later=1 + sent_s)
-    world.look()
+    world.observe(*sent, event(Kind.TERMINATED, end, starts, SentBytes=9e6), later=1 + sent_s)
+    world.observe()
     return held
 
 
@@ -134,11 +134,11 @@ def test_output_that_is_too_quick_to_be_asked_for_has_its_path_before(world: Wor
     assert world.broker.released[-1] == (second, 9000000, pytest.approx(0.2), "success")
     world.schedd.queue[JOB] = QueuedJob(2, 3)
     world.now = 3000
-    world.look(event(Kind.EXECUTE, 3000, 3, **TOLD))
+    world.observe(event(Kind.EXECUTE, 3000, 3, **TOLD))
     assert world.broker.live() == []  # it runs for a minute
-    world.look(later=55.0)
+    world.observe(later=55.0)
     assert world.broker.live() == [third]
-    world.look(event(Kind.DISCONNECTED, 3062, 3))
+    world.observe(event(Kind.DISCONNECTED, 3062, 3))
     assert world.broker.released[-1] == (third, 0, 0.0, "broken off")
 
 
@@ -148,37 +148,37 @@ def test_slow_output_is_asked_for_when_it_is_sent(world: World) -> None:
 
 
 def test_between_events_it_looks_every_few_seconds(world: World) -> None:
-    world.look()
+    world.observe()
     world.broker.ask([REQUEST])
     world.schedd.queue.clear()
-    world.look(later=1.0)
+    world.observe(later=1.0)
     assert world.broker.live() == [IN]
-    world.look(later=3.0)
+    world.observe(later=3.0)
     assert world.broker.released == [(IN, 0, 0.0, "gone")]
 
 
 def test_a_clock_that_jumps_puts_nothing_off(world: World) -> None:
-    world.look()
+    world.observe()
     world.broker.ask([REQUEST])
     world.schedd.queue.clear()
-    world.look(later=-5000.0)
+    world.observe(later=-5000.0)
     assert world.broker.live() == []
 
 
 @pytest.mark.parametrize("who", ["broker", "schedd", "watcher"])
 def test_who_was_away_is_waited_for(world: World, who: str) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Step.IN_STARTED, 101, **TOLD))
+    world.observe(move(Step.IN_STARTED, 101, **TOLD))
     away = getattr(world, who)
     away.away = True
     gone = event(Kind.ABORTED, 106, **TOLD)
     if who == "watcher":
         world.watcher = world.new()
-        world.look(gone)
+        world.observe(gone)
     else:
-        world.look(gone)
+        world.observe(gone)
         away.away = False
-        world.look()
+        world.observe()
     assert world.broker.released == [(IN, 0, 0.0, "removed")]
 
 
@@ -186,7 +186,7 @@ def test_a_schedd_that_is_away_is_no_reason_to_end_anything(world: World) -> Non
     world.broker.ask([REQUEST])
     world.schedd.queue.clear()
     world.schedd.away = True
-    world.look()
+    world.observe()
     assert world.broker.live() == [IN]
 
 
@@ -195,7 +195,7 @@ def test_what_happens_while_the_schedd_is_asked_is_told_by_the_events(
 ) -> None:
     """The job ends between the look at the events and the schedd's answer."""
     world.broker.ask([REQUEST])
-    world.look(move(Step.IN_STARTED, 101, **TOLD))
+    world.observe(move(Step.IN_STARTED, 101, **TOLD))
 
     def jobs(_names: object) -> dict[str, QueuedJob]:
         world.events.new += [
@@ -206,7 +206,7 @@ def test_what_happens_while_the_schedd_is_asked_is_told_by_the_events(
         return {}
 
     monkeypatch.setattr(world.schedd, "jobs", jobs)
-    world.look()
+    world.observe()
     assert world.broker.released == [(IN, 1000, 2.0, "success")]
 
 
@@ -217,9 +217,9 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
         "AdonInReason": "best effort: nobody",
     }
     world.broker.away = True
-    world.look(move(Step.IN_STARTED, 101, AdonInBytes=7, **why))
+    world.observe(move(Step.IN_STARTED, 101, AdonInBytes=7, **why))
     world.broker.away = False
-    world.look()
+    world.observe()
     told = world.broker.transits[IN]
     assert (told.state, told.reason, told.request.size_bytes) == (
         TransitState.BEST_EFFORT,
@@ -227,7 +227,7 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
         7,
     )
     silent = event(Kind.FILE_TRANSFER, 120, 2, Step.IN_STARTED)
-    world.look(silent)
+    world.observe(silent)
     assert "did not answer" in world.broker.transits[Run(JOB, 2).transit("in")].reason
 
 
@@ -249,16 +249,16 @@ def test_what_best_effort_reached_is_told_once(
         move(Step.IN_STARTED, 101, **said),
         move(Step.IN_FINISHED, 103, **said),
     ]
-    world.look(*moved)
+    world.observe(*moved)
     assert calls == []
-    world.look(event(Kind.EXECUTE, 103, **said))
-    world.look(move(Step.OUT_STARTED, 110, **said), move(Step.OUT_FINISHED, 111, **said))
-    world.look(event(Kind.TERMINATED, 111, SentBytes=9.0, **said))
+    world.observe(event(Kind.EXECUTE, 103, **said))
+    world.observe(move(Step.OUT_STARTED, 110, **said), move(Step.OUT_FINISHED, 111, **said))
+    world.observe(event(Kind.TERMINATED, 111, SentBytes=9.0, **said))
     assert (world.broker.transits[IN].usage.bytes, world.broker.transits[IN].usage.seconds) == (
         500,
         2.0,
     )
-    world.look()
+    world.observe()
     assert calls == [IN, OUT]
     # Of that, short as it was, nobody had asked.
     short = world.broker.transits[OUT]
@@ -286,13 +286,13 @@ def history(n_bytes: int, seconds: float) -> dict[str, Any]:
 
 def test_what_was_fetched_by_url_is_told_as_the_history_has_it(world: World) -> None:
     world.broker.ask([REQUEST, TransitRequest(URL, "mu", "tacc", 5000)])
-    world.look(move(Step.IN_STARTED, 101, **FETCHED))
+    world.observe(move(Step.IN_STARTED, 101, **FETCHED))
     assert world.broker.live() == [IN, URL]
-    world.look(move(Step.IN_FINISHED, 119, **FETCHED), event(Kind.EXECUTE, 119, **FETCHED))
+    world.observe(move(Step.IN_FINISHED, 119, **FETCHED), event(Kind.EXECUTE, 119, **FETCHED))
     # Both are free at once; how long each took is not known yet.
     assert world.broker.released == [(IN, 0, 0.0, "success"), (URL, 0, 0.0, "success")]
     world.schedd.history[RUN] = history(5_000_000, 10)
-    world.look()
+    world.observe()
     told = {name: world.broker.transits[name] for name in (IN, URL)}
     assert (told[URL].usage.bytes, told[URL].usage.seconds, told[URL].reason) == (
         5_000_000,
@@ -301,14 +301,14 @@ def test_what_was_fetched_by_url_is_told_as_the_history_has_it(world: World) -> 
     )
     assert (told[IN].usage.bytes, told[IN].usage.seconds) == (1000, 8.0)
     calls = len(world.broker.calls)
-    world.look()
+    world.observe()
     assert [call for call, _ in world.broker.calls[calls:]] == ["list"] * 4
 
 
 def test_what_was_slow_says_why(world: World) -> None:
     world.broker.ask([TransitRequest(URL, "mu", "tacc", 5000)])
     world.schedd.history[RUN], world.schedd.disk_is_slow = history(1_000_000, 10), True
-    world.look(event(Kind.EXECUTE, 119, **FETCHED))
+    world.observe(event(Kind.EXECUTE, 119, **FETCHED))
     assert world.broker.transits[URL].reason == (
         "slow: disk of the slot (800 kb/s of 8 Mb/s granted)"
     )
@@ -320,9 +320,9 @@ def test_a_history_that_tells_nothing_is_left_in_the_end(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(world.schedd, "input_history", lambda runs: asked.append(runs) or {})
-    world.look(event(Kind.EXECUTE, 119, **FETCHED))
+    world.observe(event(Kind.EXECUTE, 119, **FETCHED))
     for _ in range(50):
-        world.look()
+        world.observe()
     assert len(asked) == 20
 
 
@@ -336,7 +336,7 @@ def test_of_common_files_the_history_tells_nothing(
              "AdonUrlPaths": written([UrlPath(name, "mu", 5000, "x")])}  # fmt: skip
     ad = {**AD, **asked}
     world.broker.ask([TransitRequest(name, "mu", "tacc", 5000)])
-    world.look(
+    world.observe(
         RunEvent(Kind.COMMON_FILES, run.job, 1, 101, Step.IN_STARTED, ad),
         RunEvent(Kind.COMMON_FILES, run.job, 1, 104, Step.IN_FINISHED, ad),
     )
@@ -345,7 +345,7 @@ def test_of_common_files_the_history_tells_nothing(
 
 def test_the_broker_is_told_of_urls_that_had_no_path(world: World) -> None:
     why = {"AdonInState": "none", "AdonInTold": False, "AdonInReason": "best effort: nobody"}
-    world.look(move(Step.IN_STARTED, 101, **{**FETCHED, **why}))
+    world.observe(move(Step.IN_STARTED, 101, **{**FETCHED, **why}))
     told = world.broker.transits[URL]
     assert (told.request.src, told.state, told.reason, told.request.size_bytes) == (
         "mu", TransitState.BEST_EFFORT, "best effort: nobody", 5000,
@@ -356,20 +356,20 @@ def test_the_broker_is_told_of_urls_that_had_no_path(world: World) -> None:
 def test_the_shadows_ports_are_not_those_of_what_the_slot_fetches(world: World) -> None:
     world.broker.ask([TransitRequest(URL, "mu", "tacc", 5000)])
     world.shadows[12, 0] = ((9618, 40001),)
-    world.look(move(Step.IN_STARTED, 105, **FETCHED))
+    world.observe(move(Step.IN_STARTED, 105, **FETCHED))
     assert world.broker.transits[URL].request.flows == ()
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:
-    world.look(move(Step.OUT_STARTED, 101, pegasus_wf_xformation="pegasus::transfer"))
-    world.look(move(Step.OUT_STARTED, 102, MachineAttrAdonSite0="local"))
+    world.observe(move(Step.OUT_STARTED, 101, pegasus_wf_xformation="pegasus::transfer"))
+    world.observe(move(Step.OUT_STARTED, 102, MachineAttrAdonSite0="local"))
     assert world.broker.transits == {}
 
 
 def test_what_the_schedd_leaves_out_is_not_forgotten(world: World) -> None:
     world.broker.ask([REQUEST])
-    world.look(move(Step.IN_STARTED, 101, **TOLD), event(Kind.DISCONNECTED, 102))
-    world.look(event(Kind.EVICTED, 103))
+    world.observe(move(Step.IN_STARTED, 101, **TOLD), event(Kind.DISCONNECTED, 102))
+    world.observe(event(Kind.EVICTED, 103))
     assert world.broker.released == [(IN, 0, 0.0, "broken off")]
     assert set(world.broker.transits) == {IN}
 
@@ -379,7 +379,7 @@ def test_slots_without_a_site_are_named_once(
 ) -> None:
     for at in (101, 102):
         sent = move(Step.IN_STARTED, at, MachineAttrAdonSite0="", RemoteHost="slot1_2@node7")
-        world.look(sent)
+        world.observe(sent)
     assert [r.message for r in caplog.records] == [
         "node7: names no site, expected AdonSite or PegasusSite in STARTD_ATTRS"
     ]
@@ -397,7 +397,7 @@ def test_one_refusal_stands_in_nobodys_way(world: World, monkeypatch: pytest.Mon
         return release(transit_id, *more, **words)
 
     monkeypatch.setattr(world.broker, "release", refuse)
-    world.look()
+    world.observe()
     assert world.broker.live() == [IN]
 
 
@@ -426,12 +426,12 @@ def test_whatever_happens_a_job_that_ended_holds_nothing(
         elif what in ("broker", "schedd"):
             away = getattr(world, what)
             away.away = not away.away
-        world.look(*([move(moving, world.now, starts)] if what == "event" else []), later=1.0)
+        world.observe(*([move(moving, world.now, starts)] if what == "event" else []), later=1.0)
     world.broker.away = world.schedd.away = False
     world.schedd.queue.clear()
     # What was asked for late is seen to be of no use at the next look.
-    world.look()
-    world.look()
+    world.observe()
+    world.observe()
     assert world.broker.live() == []
 
 

@@ -89,11 +89,11 @@ class World:
         changed, self.changed = self.changed, False
         return [self.file] if changed else []
 
-    def look(self, seconds: float = 0.0) -> None:
+    def observe(self, seconds: float = 0.0) -> None:
         """Let time pass as the watcher's loop does."""
         end = self.time + seconds
         while True:
-            self.held.look()
+            self.held.observe()
             self.pending.work()
             if self.time >= end:
                 return
@@ -169,12 +169,12 @@ def connected(world: World, patch: pytest.MonkeyPatch) -> World:
 
 def test_post_goes_first(world: World) -> None:
     world.pre()
-    world.look()
+    world.observe()
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.ENDED, code=0)
-    world.look(3.0)
+    world.observe(3.0)
     world.post()
-    world.look(20.0)
+    world.observe(20.0)
     assert world.broker.transits[world.file.ids[0]].usage.outcome == "post"
     assert world.lines == []
 
@@ -184,17 +184,17 @@ def test_held_then_running_again(world: World) -> None:
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.RUNNING)
     world.tell(EventKind.HELD)
-    world.look(4.0)
+    world.observe(4.0)
     assert world.broker.live() == []
     world.tell(EventKind.UNHELD)
-    world.look(4.0)
+    world.observe(4.0)
     assert world.broker.live() == []  # it waits for a slot
     world.tell(EventKind.RUNNING)
-    world.look(1.0)
+    world.observe(1.0)
     again = f"wf:{JOB}:0:mu-tacc.2"
     assert world.broker.live() == [again]
     world.tell(EventKind.ENDED, code=0)
-    world.look(9.0)
+    world.observe(9.0)
     assert world.broker.live() == []
     assert world.broker.transits[again].usage.outcome == "success"
 
@@ -203,11 +203,11 @@ def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: 
     world.broker.unmet = True
     world.pre()
     world.tell(EventKind.SUBMITTED)
-    world.look()
+    world.observe()
     assert world.broker.live() == list(world.file.ids)  # it waits for a slot
     world.tell(EventKind.RUNNING)
-    world.look()
-    world.look(6.0)
+    world.observe()
+    world.observe(6.0)
     assert world.broker.live() == []
     assert [line["event"] for line in world.lines] == ["given_back"]
     assert [call for call, _ in world.broker.calls].count("progress") == 1
@@ -253,7 +253,7 @@ def test_connections_that_last_say_which_packets_are_meant(world: World) -> None
 
     def meant(*now: int) -> list[int]:
         world.open = seen(*now) | seen(9, far="192.0.2.2")
-        world.look(1.0)
+        world.observe(1.0)
         assert all(flow.src_ports == (80, 80) for flow in told[name].request.flows)
         return [flow.dst_ports[0] for flow in told[name].request.flows]
 
@@ -265,7 +265,7 @@ def test_connections_that_last_say_which_packets_are_meant(world: World) -> None
         assert meant(port) == ([6] if port == 20 else [])
     assert [call for call, _ in world.broker.calls].count("flows") == 4
     world.tell(EventKind.ENDED, code=0)
-    world.look(8.0)
+    world.observe(8.0)
     assert len(world.pending) == 0
 
 
@@ -273,7 +273,7 @@ def test_where_nobody_sees_connections_all_packets_are_meant_once_files_arrive(
     world: World,
 ) -> None:
     name = fetching(world)
-    world.look(1.0)
+    world.observe(1.0)
     assert (
         world.broker.transits[name].request.ports_at,
         world.broker.transits[name].request.flows,
@@ -284,13 +284,13 @@ def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> 
     world.pre()
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.HELD)
-    world.look(4.0)
+    world.observe(4.0)
     world.broker.away = True
     world.tell(EventKind.RUNNING)
-    world.look(4.0)
+    world.observe(4.0)
     world.tell(EventKind.REMOVED)
     world.broker.away = False
-    world.look(20.0)
+    world.observe(20.0)
     assert ("ask", f"wf:{JOB}:0:mu-tacc") not in world.broker.calls[1:]
     assert world.broker.live() == []
 
@@ -300,16 +300,16 @@ def test_a_killed_pre_that_got_another_number(world: World) -> None:
     world.broker.transits[base] = made_transit(base, "mu", "tacc", TransitState.RELEASED)
     world.pre(dies="late")
     assert world.broker.live() == [f"{base}.2"]
-    world.look(5.0)
+    world.observe(5.0)
     assert world.broker.live() == []
 
 
 def test_the_broker_is_told_later_why_there_was_no_path(world: World) -> None:
     world.broker.away = True
     world.pre()
-    world.look(5.0)
+    world.observe(5.0)
     world.broker.away = False
-    world.look(5.0)
+    world.observe(5.0)
     (transit,) = world.broker.transits.values()
     assert (transit.state, transit.reason) == (TransitState.BEST_EFFORT, "away")
     assert [line["event"] for line in world.lines] == ["told"]
@@ -320,10 +320,10 @@ def test_an_answer_that_was_lost_is_left_alone_until_the_job_ends(world: World) 
     lost = replace(world.file.pairs[0], state=UNASKED, reason="timeout", told=False)
     world.write(replace(world.file, pairs=(lost,)))
     world.tell(EventKind.SUBMITTED)
-    world.look(5.0)
+    world.observe(5.0)
     assert world.broker.live() == [lost.id]
     world.tell(EventKind.ENDED, code=0)
-    world.look(9.0)
+    world.observe(9.0)
     assert world.broker.live() == []
 
 
@@ -332,10 +332,10 @@ def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
     world.pre()
     other = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[other.id] = other
-    world.look(5.0)
+    world.observe(5.0)
     assert not world.held.finished()
     world.tell(EventKind.DAG_ENDED, code=1)
-    world.look(9.0)
+    world.observe(9.0)
     assert world.broker.live() == []
     assert world.held.finished() and not world.pending.of("wf")
 
@@ -343,11 +343,11 @@ def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
 def test_what_a_rescue_leaves_is_swept_as_well(world: World) -> None:
     for code in (1, 0):
         world.tell(EventKind.DAG_STARTED)
-        world.look(1.0)
+        world.observe(1.0)
         left = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
         world.broker.transits[left.id] = left
         world.tell(EventKind.DAG_ENDED, code=code)
-        world.look(9.0)
+        world.observe(9.0)
         assert world.broker.live() == []
         assert world.held.finished()
 
@@ -359,10 +359,10 @@ def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
     world.tell(EventKind.DAG_GONE)
     ahead = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[ahead.id] = ahead
-    world.look(150.0)
+    world.observe(150.0)
     assert world.broker.live() == [*world.file.ids, ahead.id]
     world.tell(EventKind.ENDED, code=0)
-    world.look(10.0)
+    world.observe(10.0)
     assert world.broker.live() == []
     assert world.held.finished()
 
@@ -380,7 +380,7 @@ def test_a_listeners_trouble_is_its_own(world: World) -> None:
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.REMOVED)
     world.held.tick(0.0)
-    world.look(9.0)
+    world.observe(9.0)
     assert world.broker.live() == []
 
 
@@ -405,13 +405,13 @@ def test_in_whatever_order_all_is_given_back_once(steps: list[str], end: str, po
                 act(world, step)
         finish(world, end, retry, post)
         world.broker.away = False
-        world.look(11.0)
+        world.observe(11.0)
         assert world.broker.live() == []
         done = [line["id"] for line in world.lines if line["event"] == "given_back"]
         assert len(done) == len(set(done))
         world.tell(EventKind.DAG_STARTED)
         world.tell(EventKind.DAG_ENDED, code=0)
-        world.look(13.0)
+        world.observe(13.0)
         assert world.held.finished() and not len(world.pending)
 
 
@@ -428,7 +428,7 @@ def act(world: World, step: str) -> None:
     elif step in ("away", "back"):
         world.broker.away = step == "away"
     else:
-        world.look(8.0 if step == "wait" else 0.0)
+        world.observe(8.0 if step == "wait" else 0.0)
 
 
 def finish(world: World, end: str, retry: int, post: bool) -> None:
@@ -436,19 +436,19 @@ def finish(world: World, end: str, retry: int, post: bool) -> None:
     world.time += 1.0
     if end == "dag":
         world.tell(EventKind.DAG_STARTED)
-        world.look()
+        world.observe()
         world.tell(EventKind.DAG_ENDED, code=1)
         return
     world.pre(retry, dies="late" if end == "pre_failed" else "")
-    world.look()
+    world.observe()
     if end == "pre_failed":
         return
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.RUNNING)
-    world.look()
+    world.observe()
     told = {"ended": EventKind.ENDED, "removed": EventKind.REMOVED, "held": EventKind.HELD}[end]
     world.tell(told, code=0 if end == "ended" else None)
-    world.look(1.0)
+    world.observe(1.0)
     if post and end != "held":
         world.post()
 

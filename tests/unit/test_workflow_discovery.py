@@ -48,15 +48,15 @@ def test_what_the_hooks_register_is_found(tmp_path: Path) -> None:
     planned = Submitted(tmp_path / "run")
     folder = tmp_path / "watch"
     source = Registry(folder)
-    assert source.look() == []
+    assert source.observe() == []
     hooks_registry.register(folder, tmp_path / "hooks.json", planned.path, planned.uuid)
-    assert source.look() == [FoundWorkflow(planned.path)] == source.look()
+    assert source.observe() == [FoundWorkflow(planned.path)] == source.observe()
     (folder / "odd.json").write_text("[1, 2")
     (folder / "none.json").write_text("{}")
     (folder / "lock").write_text("77")
-    assert source.look() == [FoundWorkflow(planned.path)]
+    assert source.observe() == [FoundWorkflow(planned.path)]
     (folder / "b7a9c3f0.json").unlink()
-    assert source.look() == []
+    assert source.observe() == []
 
 
 def test_a_part_is_found_as_its_whole(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_part_is_found_as_its_whole(tmp_path: Path) -> None:
     inner = Submitted(outer.path / "00" / "00" / "inner.000", "part")
     append(inner.path / "braindump.yml", 'root_wf_uuid: "whole"\n')
     hooks_registry.register(tmp_path / "watch", tmp_path / "hooks.json", inner.path, "part")
-    assert Registry(tmp_path / "watch").look() == [FoundWorkflow(outer.path)]
+    assert Registry(tmp_path / "watch").observe() == [FoundWorkflow(outer.path)]
 
 
 SCHEMA = """
@@ -76,10 +76,10 @@ CREATE TABLE master_workflowstate (wf_id INTEGER, state VARCHAR(19), timestamp N
 def test_pegasus_database_knows_what_runs_and_what_ended_lately(tmp_path: Path) -> None:
     path = tmp_path / ".pegasus" / "workflow.db"
     source = PegasusDatabase(path, lambda: 1000.0)
-    assert source.look() == []
+    assert source.observe() == []
     path.parent.mkdir()
     path.write_text("no database at all, and long enough to be looked at" * 40)
-    assert source.look() == []
+    assert source.observe() == []
     path.unlink()
     with sqlite3.connect(path) as database:
         database.executescript(SCHEMA)
@@ -98,7 +98,7 @@ def test_pegasus_database_knows_what_runs_and_what_ended_lately(tmp_path: Path) 
             rows = [(number, *state) for state in said]
             database.executemany("INSERT INTO master_workflowstate VALUES (?, ?, ?)", rows)
         database.execute("INSERT INTO master_workflow VALUES (99, 'x', NULL, 'ada')")
-    found = {one.folder.name for one in source.look()}
+    found = {one.folder.name for one in source.observe()}
     assert found == {"runs", "again", "lately", "planned"}
     assert list(source.files()) == [path.parent]
 
@@ -114,25 +114,25 @@ def test_the_queue_knows_dagmans_jobs() -> None:
         asked.append(command)
         return json.dumps([{"Iwd": "/w/run", "Arguments": "-p 0 -f -l . -Dag w-0.dag -MaxPost 20"}])
 
-    assert CondorQueue("ada", ask).look() == [FoundWorkflow(Path("/w/run"), "w-0.dag")]
+    assert CondorQueue("ada", ask).observe() == [FoundWorkflow(Path("/w/run"), "w-0.dag")]
     assert 'Owner == "ada"' in asked[0][3]
     # A DAGMan that another DAGMan started is found with that one.
     assert "DAGManJobId is undefined" in asked[0][3]
-    assert CondorQueue("ada", lambda _: "").look() == []
+    assert CondorQueue("ada", lambda _: "").observe() == []
 
 
 @settings(max_examples=40)
 @given(any_json(st.sampled_from(["Iwd", "Arguments", "x"])))
 def test_whatever_the_queue_says(jobs: object) -> None:
-    assert all(isinstance(one, FoundWorkflow) for one in said(jobs).look())
-    assert CondorQueue("", lambda _: str(jobs)).look() == [] or isinstance(jobs, list)
+    assert all(isinstance(one, FoundWorkflow) for one in said(jobs).observe())
+    assert CondorQueue("", lambda _: str(jobs)).observe() == [] or isinstance(jobs, list)
 
 
 def test_a_command_that_is_not_there_finds_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert CondorQueue("ada").look() == []
+    assert CondorQueue("ada").observe() == []
 
 
 def test_where_workflows_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_source_that_names_what_is_no_workflow(
         def files(self) -> dict[Path, list[str]]:
             return {}
 
-        def look(self) -> list[FoundWorkflow]:
+        def observe(self) -> list[FoundWorkflow]:
             return [
                 FoundWorkflow(tmp_path),
                 FoundWorkflow(tmp_path / "none"),
@@ -242,7 +242,7 @@ def test_a_dag_whose_name_has_spaces_is_found() -> None:
     """As HTCondor 25.14.1 shows the arguments of such a DAGMan."""
     words = "-f -l . -Lockfile ü' 'ñ.dag.lock -Dag ü' 'ñ.dag -Dag second.dag -AutoRescue 1"
     said = json.dumps([{"Iwd": "/w/a b", "Arguments": words}])
-    assert CondorQueue("", lambda _: said).look() == [FoundWorkflow(Path("/w/a b"), "ü ñ.dag")]
+    assert CondorQueue("", lambda _: said).observe() == [FoundWorkflow(Path("/w/a b"), "ü ñ.dag")]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.text(max_size=5))

@@ -140,7 +140,7 @@ class PoolObserver:
         servers = {server.name: server for server in self._servers(now)}
         ads = self._condor.slots()
         jobs = self._condor.jobs()
-        dags = self._dags.look(jobs, now)  # after the queue: what has left it is in the logs
+        dags = self._dags.observe(jobs, now)  # after the queue: what has left it is in the logs
         for line in (*self._dags.take_warnings(), *self._run_times.take_warnings()):
             self._say(line)
         offline, there = list[classad2.ClassAd](), list[classad2.ClassAd]()

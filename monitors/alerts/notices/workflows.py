@@ -70,7 +70,7 @@ class WorkflowNotices:
         """End, after a last look."""
         self._thread.stop()
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Tell what is new now. Raises ArchiveError."""
         if self._since is None:
             self._since = self._first_start()
@@ -123,7 +123,7 @@ class WorkflowNotices:
                 now = self._clock()
                 # What is stuck is so without anything being written.
                 if last or changed != seen or abs(now - looked_at) > 5 * LOOK_S:
-                    self.look()
+                    self.observe()
                     seen, looked_at = changed, now
                 problem = ""
             except AdonError as error:

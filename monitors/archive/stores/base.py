@@ -49,6 +49,9 @@ class Writing(Protocol):
         """Add measurements (:data:`~.measurement.COLUMNS`, then when they were recorded) in
         this order, those whose id is there already left out; how many were added."""
 
+    def unlocked(self) -> AbstractContextManager[None]:
+        """While it lasts, measurements can be changed: their subjects, where a name has changed."""
+
 
 class Engine(Protocol):
     """A database; safe to use from several threads. Every method may raise ArchiveError."""

@@ -248,6 +248,12 @@ class _Writing:
                     copy.write_row(row)
             return cursor.execute(_INSERT_SENT).rowcount
 
+    @contextmanager
+    def unlocked(self) -> Iterator[None]:
+        self._db.execute("ALTER TABLE adon_measurement DISABLE TRIGGER USER")
+        yield
+        self._db.execute("ALTER TABLE adon_measurement ENABLE TRIGGER USER")
+
 
 @lru_cache(maxsize=256)
 def translated(statement: str) -> str:

@@ -44,7 +44,7 @@ class Reporter(Protocol):
 
     every_s: float
 
-    def look(self, post: Post) -> None:
+    def observe(self, post: Post) -> None:
         """Raises AdonError, OSError, ValueError, psutil.Error, and goes on the next time."""
 
 
@@ -62,7 +62,7 @@ def reporting(settings: AgentSettings, what: str, reporter: Reporter) -> Iterato
         trouble = ""
         while not over.wait(reporter.every_s):
             try:
-                reporter.look(post)
+                reporter.observe(post)
                 trouble = ""
             except (AdonError, OSError, ValueError, psutil.Error) as error:
                 if str(error) != trouble and not over.is_set():
@@ -131,7 +131,7 @@ class ConnectionReporter:
         self._said: list[dict[str, Any]] | None = None
         self._looks = 0
 
-    def look(self, post: Post) -> None:
+    def observe(self, post: Post) -> None:
         """See :class:`~.beside.Reporter`."""
         self._looks += 1
         before, self._said = self._said, None
@@ -151,7 +151,7 @@ class DiskReporter:
         self._reader = reader or DiskReader(since_boot)
         self._kept: DiskReport | None = None
 
-    def look(self, post: Post) -> None:
+    def observe(self, post: Post) -> None:
         """See :class:`~.beside.Reporter`. What the broker did not take is told again."""
         second, kept = self._reader.read(), self._kept
         if second is not None:

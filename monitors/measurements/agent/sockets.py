@@ -105,7 +105,7 @@ class SocketReporter:
     _sent_at: dict[Ends, float] = field(default_factory=dict)
     _posted_at: float = 0.0
 
-    def look(self, post: Post) -> None:
+    def observe(self, post: Post) -> None:
         """See :class:`~.host_reports.Reporter`. What the broker did not take is gone."""
         at, after = self.clock(), self.read()
         before, since = self._before, self._at

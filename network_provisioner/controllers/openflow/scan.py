@@ -1,9 +1,12 @@
-"""What is there before anything is configured: every switch that connects, how they are joined, and
-at which port a host answers.
+"""What is there before anything is configured: every switch that connects, how they are joined and
+how far apart they are, at which port a host answers, and where routers lead.
 
 Hosts are asked by ARP (RFC 826) with the sender 0.0.0.0, as RFC 5227 has it for probes: nobody's
 table of neighbours changes. The answers go to an Ethernet address of this search alone, so that the
 rule which brings them here touches no other packet.
+
+A delay is the time from here to one switch, over the link, and from the other switch back here,
+less half of what a frame takes from here to either switch and back.
 """
 
 from __future__ import annotations
@@ -12,27 +15,30 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from itertools import zip_longest
 from types import TracebackType
 from typing import Any, Self
 
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.controllers.openflow import wire
+from network_provisioner.controllers.openflow import arp, lldp, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowSwitches
+from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.topology.discovery import Discovered, End
 
-_ARP = 0x0806
-_REQUEST, _REPLY = 1, 2
-_PACKET = struct.Struct("!6s6sHHHBBH6s4s6s4s")
-_ETHERNET, _IPV4 = 1, 0x0800
-_EVERYBODY = b"\xff" * 6
+_IPV4, _UDP = 0x0800, 17
 _COOKIE = 0xAD1D << 48  # of a search, as that for links
 _ANSWER_S = 1.0
-_RULE_S = 10  # the rule ends by itself where nobody takes it off
+_RULE_S = 60  # rules end by themselves where nobody takes them off
 _LOOK_S = 0.1
+_ROUNDS = 3  # of measuring a delay: the least counts
+_HERE = 0  # as a port: the frame comes back at once
+_PROBE = struct.Struct("!6sQI")  # a search's number, and the port that a frame was sent out of
+Ends = tuple[End, End]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,15 @@ class HostPort:
 
     mac: str
     end: End
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Through routers from a port of one switch to a port of another: these, with the routers' MAC
+    address at each, and the one-way delay in seconds."""
+
+    macs: Mapping[End, str]
+    delay_s: float
 
 
 class _AllNames(dict[int, str]):
@@ -86,68 +101,170 @@ class Scan(OpenFlowSwitches):
     def find_hosts(self, found: Discovered, addresses: Collection[str]) -> dict[str, HostPort]:
         """At which ports that lead to no other switch these IPv4 addresses answer; left out where
         none does, or several. Raises ControllerError."""
-        joined = {end for ends in found.links for end in ends}
-        edge = [
-            (dpid, number)
-            for dpid, ports in found.ports.items()
-            for number, port in ports.items()
-            if port.up and (dpid, number) not in joined
-        ]
+        answers = self.find_ports(found, addresses)
+        return {address: next(iter(at)) for address, at in answers.items() if len(at) == 1}
+
+    def find_ports(self, found: Discovered, addresses: Collection[str]) -> dict[str, set[HostPort]]:
+        """All those ports, also of addresses that answer at several. Raises ControllerError."""
         sender = bytes([0x02]) + os.urandom(5)  # locally administered, of one host
-        cookie = _COOKIE | int.from_bytes(sender, "big")
         answers: dict[str, set[HostPort]] = {address: set() for address in addresses}
         complete = threading.Event()
 
         def heard(dpid: int, message: Any) -> None:
-            reply = read_reply(bytes(message.data), sender)
+            reply = arp.read_reply(bytes(message.data), sender)
             if reply is not None and reply[0] in answers:
                 answers[reply[0]].add(HostPort(reply[1], (dpid, message.match["in_port"])))
                 if all(answers.values()):
                     complete.set()
 
-        rule = wire.punt(_ARP, cookie, _RULE_S, eth_dst=_text(sender))
-        dpids = {dpid for dpid, _ in edge}
+        edge = edge_ports(found)
+        batches: dict[int, list[Any]] = {dpid: [] for dpid, _ in edge}
+        frames = [arp.request(sender, address) for address in answers]
+        for dpid, number in edge:
+            batches[dpid] += [
+                (wire.packet_out(number, frame), "a frame to find hosts by") for frame in frames
+            ]
+        with self._punting(batches, heard, [(arp.ETH_TYPE, {"eth_dst": sender.hex(":")})]):
+            self._tell(batches)
+            complete.wait(_ANSWER_S)
+        return answers
+
+    def find_delays(
+        self, found: Discovered, hosts: Mapping[str, HostPort], routers: Collection[str] = ()
+    ) -> tuple[dict[Ends, float], list[Passage]]:
+        """One-way seconds over each link between switches, by its ends, and the passages through
+        ``routers``, IPv4 addresses of theirs, that lead from a host's switch to another host's.
+        Raises ControllerError."""
+        number = os.urandom(6)
+        arrivals: dict[Ends, tuple[float, str]] = {}
+        gates = self._gates(found, hosts, routers)
+
+        def heard(dpid: int, message: Any) -> None:
+            now, data = time.monotonic(), bytes(message.data)
+            here = (dpid, message.match["in_port"])
+            sender = lldp.read_frame(data, number)
+            if sender is None and len(data) >= _PROBE.size:
+                mark, *end = _PROBE.unpack(data[-_PROBE.size :])
+                sender = (end[0], end[1]) if mark == number else None
+            if sender is not None:
+                here = sender if sender[1] == _HERE else here
+                arrivals[sender, here] = now, data[6:12].hex(":")
+            elif (host := hosts.get(arp.read_request(data))) and host.end != here:
+                # A router asks where to send a probe on to, and its switch does not pass that on.
+                answer = arp.reply(data, bytes.fromhex(host.mac.replace(":", "")))
+                self._submit(dpid, [wire.packet_out(here[1], answer)])
+
+        port = 49152 + int.from_bytes(number[:2], "big") % (1 << 14)
+        sent: dict[int, list[tuple[End, bytes]]] = defaultdict(list)
+        for dpid in found.ports:
+            sent[dpid].append(((dpid, _HERE), lldp.frame(dpid, _HERE, number)))
+        for end in sorted(end for ends in found.links for end in ends):
+            sent[end[0]].append((end, lldp.frame(*end, number)))
+        for (dpid, gate), mac in gates.items():
+            near = [address for address, host in hosts.items() if host.end[0] == dpid]
+            far = [address for address, host in hosts.items() if host.end[0] != dpid]
+            for pair in [(a, b) for a in near[:1] for b in far]:
+                one = Segment(((dpid, gate), (0, 0)), (), 0.0, 0.0, mac, (pair,))
+                said = _PROBE.pack(number, dpid, gate)
+                sent[dpid] += [((dpid, gate), f) for f in probe_frames(one, port, port, said)]
+        matches: list[tuple[int, dict[str, Any]]] = [(lldp.ETH_TYPE, {})]
+        if gates:
+            matches.append((_IPV4, {"ip_proto": _UDP, "udp_src": port, "udp_dst": port}))
+            matches.append((arp.ETH_TYPE, {"arp_op": arp.REQUEST}))
+        least: dict[Ends, float] = {}
+        macs: dict[End, str] = dict(gates)
+        with self._punting(found.ports, heard, matches):
+            for wave in zip_longest(*sent.values()):
+                batch = [frame for frame in wave if frame is not None]
+                for _ in range(_ROUNDS):
+                    for way, (seconds, mac) in self._times(batch, arrivals):
+                        least[way] = min(seconds, least.get(way, seconds))
+                        macs.setdefault(way[1], mac)
+                    batch = [(end, f) for end, f in batch if any(end == a for a, _ in least)]
+        found_s, edge = delays(least), set(edge_ports(found))
+        passages = [
+            Passage({end: macs[end] for end in ends}, delay_s)
+            for ends, delay_s in sorted(found_s.items())
+            if edge.issuperset(ends) and ends[0][0] != ends[1][0]
+        ]
+        return {ends: found_s[ends] for ends in found.links & found_s.keys()}, passages
+
+    def _gates(
+        self, found: Discovered, hosts: Mapping[str, HostPort], routers: Collection[str]
+    ) -> dict[End, str]:
+        """The MAC addresses of routers at switches' ports."""
+        taken = {host.mac for host in hosts.values()}
+        answers = self.find_ports(found, routers) if routers else {}
+        gates = {place.end: place.mac for places in answers.values() for place in places}
+        return {end: mac for end, mac in sorted(gates.items()) if mac not in taken}
+
+    def _times(
+        self,
+        wave: Sequence[tuple[End, bytes]],
+        arrivals: dict[Ends, tuple[float, str]],
+    ) -> Iterator[tuple[Ends, tuple[float, str]]]:
+        """Seconds from now to each arrival of these frames, and who sent it there."""
+        arrivals.clear()
+        began, tickets, messages = {}, {}, {}
+        for end, frame in wave:
+            out = wire.OFP.OFPP_CONTROLLER if end[1] == _HERE else end[1]
+            messages[end[0]] = [(wire.packet_out(out, frame), "a frame to measure a delay by")]
+            began[end] = time.monotonic()
+            tickets[end[0]] = self._submit(end[0], [messages[end[0]][0][0]])
+        self._answers(tickets, messages)
+        until = time.monotonic() + _ANSWER_S
+        while time.monotonic() < until and {a for a, _ in list(arrivals)} < began.keys():
+            time.sleep(_LOOK_S / 20)
+        for way, (at, mac) in list(arrivals.items()):
+            if at > began.get(way[0], at):
+                yield way, (at - began[way[0]], mac)
+
+    @contextmanager
+    def _punting(
+        self,
+        dpids: Collection[int],
+        heard: Callable[[int, Any], None],
+        matches: Sequence[tuple[int, Mapping[str, Any]]],
+    ) -> Iterator[None]:
+        """While it lasts, ``heard`` gets the packets that match from these switches."""
+        cookie = _COOKIE | int.from_bytes(os.urandom(6), "big")
+        rules = [
+            (wire.punt(kind, cookie, _RULE_S, **match), "a rule to look around by")
+            for kind, match in matches
+        ]
         with self._lock:
             self._listeners.append(heard)
         try:
-            self._tell({dpid: [(rule, "the rule to find hosts by")] for dpid in dpids})
-            frames = [request(sender, address) for address in answers]
-            batches: dict[int, list[Any]] = {dpid: [] for dpid in dpids}
-            for dpid, number in edge:
-                batches[dpid] += [
-                    (wire.packet_out(number, frame), "a frame to find hosts by") for frame in frames
-                ]
-            self._tell(batches)
-            complete.wait(_ANSWER_S)
+            self._tell({dpid: rules for dpid in dpids})
+            yield
         finally:
             with self._lock:
                 self._listeners.remove(heard)
             end = wire.delete_by_cookie(cookie, 2**64 - 1)
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
-        return {address: next(iter(at)) for address, at in answers.items() if len(at) == 1}
 
 
-def request(sender: bytes, address: str) -> bytes:
-    """An Ethernet frame that asks who has an IPv4 address, and tells nobody ours."""
-    target = IPv4Address(address).packed
-    return _PACKET.pack(
-        _EVERYBODY, sender, _ARP, _ETHERNET, _IPV4, 6, 4, _REQUEST,
-        sender, bytes(4), bytes(6), target,
-    )  # fmt: skip
+def edge_ports(found: Discovered) -> list[End]:
+    """The ports that are up and lead to no other switch."""
+    joined = {end for ends in found.links for end in ends}
+    return [
+        (dpid, number)
+        for dpid, ports in found.ports.items()
+        for number, port in ports.items()
+        if port.up and (dpid, number) not in joined
+    ]
 
 
-def read_reply(frame: bytes, receiver: bytes) -> tuple[str, str] | None:
-    """IPv4 and MAC address of who answers ``receiver``; None for any other frame."""
-    if len(frame) < _PACKET.size:
-        return None
-    to, _, kind, *_, operation, mac, address, _, _ = _PACKET.unpack_from(frame)
-    if (to, kind, operation) != (receiver, _ARP, _REPLY):
-        return None
-    return str(IPv4Address(address)), _text(mac)
-
-
-def _text(mac: bytes) -> str:
-    return mac.hex(":")
+def delays(times: Mapping[Ends, float]) -> dict[Ends, float]:
+    """One-way delays between ports of two switches, the lower end first, from the seconds that
+    frames took each way, and from each switch back here."""
+    each: dict[Ends, list[float]] = {}
+    for (a, b), seconds in times.items():
+        there = [times.get(((dpid, _HERE), (dpid, _HERE))) for dpid in (a[0], b[0])]
+        if a != b and None not in there:
+            less = sum(filter(None, there)) / 2
+            each.setdefault((min(a, b), max(a, b)), []).append(seconds - less)
+    return {ends: max(0.0, sum(both) / len(both)) for ends, both in each.items()}
 
 
 def joins(found: Discovered, hosts: Mapping[str, HostPort]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -223,6 +224,7 @@ def test_clear_leaves_no_rule_and_no_class(rig: OvsRig) -> None:
         assert rig.classes(device) == {}
 
 
+TERMS = itertools.count(1)  # switches remember the latest
 LEADS = threading.Event()  # whether the first of two controllers takes itself for the leader's
 
 
@@ -238,7 +240,7 @@ def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
         rig.point(bridge, *targets)
     pair = rig.new_controller(), rig.new_controller(listen=other)
     try:
-        pair[0].lead(1, LEADS.is_set)
+        pair[0].lead(next(TERMS), LEADS.is_set)
         pair[0].start(60.0)
         pair[1].stand_by()
         rig.wait_for(
@@ -259,7 +261,7 @@ def test_switches_obey_the_leader_of_the_latest_term(
     old, new = two
     x, y = rig.circuit(L2, "x"), rig.circuit(BACKGROUND, "y")
     old.apply([x])
-    new.lead(2, lambda: True)
+    new.lead(next(TERMS), lambda: True)
     new.start(60.0)
     new.apply([x, y])
     # The one before was asleep all the time, and goes on where it was.
@@ -279,7 +281,7 @@ def test_who_may_not_lead_any_more_changes_nothing(
     leads = [True]
     old, new = two
     old.apply([rig.circuit(L2, "x")])
-    new.lead(2, lambda: leads[0])
+    new.lead(next(TERMS), lambda: leads[0])
     new.start(60.0)
     leads[0] = False
     before = [rig.network.switches.ofctl(name, "dump-flows") for name in LAYOUT.switches]

@@ -37,7 +37,7 @@ def _texts(found: Transit) -> list[str]:
     return [found.reason, why, *(one.get("rejected", "") for one in found.grant.candidates)]
 
 
-class Discretion:
+class Redaction:
     """What may be told of a broker's transits. Whoever acts for all users is told everything.
 
     Every method asks the store whose the ids are.

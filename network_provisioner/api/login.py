@@ -1,0 +1,129 @@
+"""Login in the browser: the authorization-code flow of OpenID Connect with PKCE (RFC 7636).
+
+    page ─► provider's login page ─► code ─► page ─► here ─► provider: code and verifier ─► token
+
+The dashboard is a public client: it has no secret, and the verifier proves that who brings the code
+is who began. The token that comes of it is checked as any other
+(:mod:`~network_provisioner.api.federation`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from network_provisioner.access import Federation
+from network_provisioner.api.federation import Fetch, fetched
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.issuers import Issuer
+
+log = logging.getLogger(__name__)
+
+_KEPT_S = 300.0  # what a provider says of itself; also that it does not answer
+_TIMEOUT_S = 10.0
+Post = Callable[[str, Mapping[str, str]], Any]
+"""The JSON answer to a form. Raises OSError, ValueError."""
+
+
+def posted(url: str, form: Mapping[str, str]) -> Any:
+    """See :data:`Post`."""
+    return requests.post(
+        url,
+        data=form,
+        timeout=_TIMEOUT_S,
+        allow_redirects=False,
+        headers={"Accept": "application/json"},
+    ).json()
+
+
+class BrowserLogins:
+    """The issuers that people may log in with in a browser: those with a ``client``."""
+
+    def __init__(
+        self,
+        issuers: list[Issuer],
+        federation: Federation,
+        fetch: Fetch = fetched,
+        post: Post = posted,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` gives seconds that never go back."""
+        self._issuers = {one.issuer: one for one in issuers if one.client}
+        self._federation, self._fetch, self._post = federation, fetch, post
+        self._clock = clock
+        self._known: dict[str, tuple[float, Mapping[str, Any]]] = {}
+
+    def offers(self) -> list[dict[str, str]]:
+        """Where a login begins, for each issuer that answers; JSON-ready."""
+        offered = []
+        for name, issuer in self._issuers.items():
+            page = self._about(name).get("authorization_endpoint")
+            if isinstance(page, str):
+                about = {"issuer": name, "client": issuer.client or "", "scope": issuer.scope}
+                offered.append({**about, "page": page})
+        return offered
+
+    def token(self, issuer: str, code: str, verifier: str, redirect_uri: str) -> str:
+        """The token for a code. Raises BrokerError ``unauthorized`` with the provider's reason, or
+        where the token names nobody who has a role here."""
+        known = self._issuers.get(issuer)
+        if known is None:
+            raise BrokerError(
+                f"found issuer {issuer!r:.200}, expected one that has a client", "unauthorized"
+            )
+        form = {
+            "grant_type": "authorization_code", "code": code, "code_verifier": verifier,
+            "client_id": known.client or "", "redirect_uri": redirect_uri,
+        }  # fmt: skip
+        try:
+            said = self._post(self._about(issuer)["token_endpoint"], form)
+            held = [said[kind] for kind in ("access_token", "id_token") if kind in said]
+            why = said.get("error_description") or said.get("error") or "there is no token in it"
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            log.warning("issuer %s gave no token: %.200r", issuer, error)
+            raise BrokerError(
+                f"{issuer} does not answer as expected; see the broker's log", "unauthorized"
+            ) from None
+        if not held:
+            raise BrokerError(f"{issuer} gave no token: {why!s:.200}", "unauthorized")
+        return self._accepted(held)
+
+    def _accepted(self, tokens: list[str]) -> str:
+        """The first that says who somebody is here. An access token may be no JWT, or for others
+        alone; then the ID token counts."""
+        for token in tokens[:-1]:
+            try:
+                if self._federation(token) is not None:
+                    return token
+            except BrokerError:
+                continue
+        if self._federation(tokens[-1]) is None:
+            raise BrokerError("the issuer's token is not signed, expected a JWT", "unauthorized")
+        return tokens[-1]
+
+    def _about(self, issuer: str) -> Mapping[str, Any]:
+        at, about = self._known.get(issuer, (float("-inf"), {}))
+        if self._clock() - at > _KEPT_S:
+            try:
+                about = self._read(issuer)
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                log.warning("issuer %s cannot be asked for a login: %.200r", issuer, error)
+                about = {}
+            self._known[issuer] = self._clock(), about
+        return about
+
+    def _read(self, issuer: str) -> Mapping[str, Any]:
+        about: Mapping[str, Any] = self._fetch(
+            f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+        )
+        for place in (about["authorization_endpoint"], about["token_endpoint"]):
+            if urlsplit(place).scheme != urlsplit(issuer).scheme:
+                raise ValueError(f"found {place!r}")
+        if about["issuer"] != issuer:
+            raise ValueError(f"found the configuration of issuer {about['issuer']!r}")
+        return about
