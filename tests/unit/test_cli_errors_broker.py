@@ -108,7 +108,11 @@ ASKING = [
 ]
 
 
-def test_a_host_that_nobody_knows_is_to_be_named_otherwise() -> None:
+def test_a_host_that_nobody_knows_is_to_be_named_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     said = refusal("transit", "list", "--broker", "http://nowhere.invalid")
     assert said.endswith(": name another by --broker or ADON_BROKER")
 
