@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight test-openstack check bench docs package clean
+.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight test-openstack check bench papers docs package clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
@@ -48,6 +48,9 @@ check: setup ## check format, lint, types and the tables of docs/benchmarks.md
 
 bench: setup ## measure and write docs/results; ONLY=P3 measures one id, TRACES=DIR is for P1
 	@$(TIED) $(PYTHON) -m tests.bench $(if $(ONLY),--only $(ONLY))
+
+papers: setup ## make figures of the papers again, as root; ONLY=soykb, policies, sos, montage or dmz
+	@$(TIED) $(PYTHON) -m tests.bench.papers $(if $(ONLY),--only $(ONLY))
 
 docs: setup ## put the tables of docs/results into docs/benchmarks.md
 	@$(PYTHON) -m tests.bench.tables

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,8 @@ class Refused(AssertionError):
 
 @dataclass
 class Outcome:
-    """Where jobs went, ADON's log lines with their levels, and seconds of site selection.
+    """Where jobs went, ADON's log lines with their levels, seconds of site selection, and of a
+    whole ``pegasus-plan``.
 
     ``asked``: how often the planner of our own was asked for a program's sites."""
 
@@ -94,6 +96,7 @@ class Outcome:
     log: list[tuple[int, str]]
     seconds: float = 0.0
     asked: int = 0
+    whole_s: float = 0.0
     priorities: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -249,9 +252,11 @@ def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
         "PATH": f"{condor}{os.pathsep}{os.environ['PATH']}",
         "CONDOR_CONFIG": "ONLY_ENV",
     }
+    began = time.monotonic()
     done = subprocess.run(
         command, capture_output=True, text=True, env=env, timeout=timeout_s, check=False, cwd=root
     )
+    took = time.monotonic() - began
     output = done.stdout + done.stderr
     if done.returncode != 0:
         raise Refused(output)
@@ -259,6 +264,7 @@ def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
     found = Outcome({}, [(levels[level], line.strip()) for level, line in _LOG.findall(output)])
     timed = _SELECTION.search(output)
     found.seconds = float(timed[1]) if timed else 0.0
+    found.whole_s = took
     for path in (root / "submit").rglob("*.sub"):
         keys = dict(
             (part.strip() for part in line.split("=", 1))

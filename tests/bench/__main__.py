@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench import BENCHES, Bench, Figure, Input
-from tests.bench.results import FOLDER, Run, record, save
+from tests.bench.results import FOLDER, Run, commit, record, save
 
 
 def load() -> list[str]:
@@ -36,7 +36,7 @@ def load() -> list[str]:
 def run(bench: Bench) -> tuple[Run | None, bool]:
     """The bench's result, None where it has no figures, and whether it came to its end."""
     name = f"{bench.id} {bench.run.__name__}"
-    started, busy = time.monotonic(), os.getloadavg()[0]
+    started, busy, before = time.monotonic(), os.getloadavg()[0], commit()
 
     def tell(line: str) -> None:
         print(f"{name}: [{time.monotonic() - started:5.1f} s] {line}", flush=True)
@@ -55,7 +55,7 @@ def run(bench: Bench) -> tuple[Run | None, bool]:
         traceback.print_exc()
         tell("FAILED")
         return None, False
-    return (record(bench, figures, inputs, busy) if figures else None), True
+    return (record(bench, figures, inputs, before, busy) if figures else None), True
 
 
 def _line(figure: Figure) -> str:

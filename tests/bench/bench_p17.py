@@ -188,5 +188,6 @@ def over_veth(tell: Tell) -> Iterable[Figure]:
     found = json.loads(done.stdout.splitlines()[-1])
     without, ours = (median(found[name]) for name in ("without", "with"))
     tell(f"rounds: {found}")
-    peers = {"without": without, "1 Gb/s by default": median(found["capped"])}
-    yield Figure("one stream over veth pairs, with a path", ours, "b/s", "higher", None, peers)
+    peers = {"without": without / 1e9, "1 Gb/s by default": median(found["capped"]) / 1e9}
+    name = "one stream over veth pairs, with a path"
+    yield Figure(name, ours / 1e9, "Gb/s", "higher", None, peers)

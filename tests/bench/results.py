@@ -49,12 +49,16 @@ def save(bench_id: str, name: str, run: Run, folder: Path = FOLDER) -> None:
 
 
 def record(
-    bench: Bench, figures: Sequence[Figure], inputs: Mapping[str, str], load_before: float
+    bench: Bench,
+    figures: Sequence[Figure],
+    inputs: Mapping[str, str],
+    commit_before: str,
+    load_before: float,
 ) -> Run:
-    """A run that has just ended."""
+    """A run that has just ended; what was checked out, and the load, before it."""
     return {
         "command": f"make bench ONLY={bench.id}",
-        "commit": commit(),
+        "commit": commit_before,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": machine(),
         "load": [round(load_before, 1), round(os.getloadavg()[0], 1)],

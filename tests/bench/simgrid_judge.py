@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from adon.machine.apt import PrivateApt
+from adon.machine.apt import PrivateApt, codename
 from adon.machine.cached import Progress, cache_root, make_once
 from adon.machine.packages import PackageSet, select
 from site_selector.mapping.estimator import Estimator
@@ -29,9 +29,9 @@ _SET = PackageSet("simgrid", "SimGrid", ("python3-simgrid",), (), ())
 def installed(progress: Progress) -> Path:
     """The folder with SimGrid's library and bindings.
 
-    :raises MissingError: no Debian 12, no network, no space.
+    :raises MissingError: no Debian, no network, no space.
     """
-    home = cache_root() / "simgrid-3.32"
+    home = cache_root() / f"simgrid-{codename()}"
     return make_once(home, "SimGrid", 100_000_000, partial(_unpack, home), progress)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.bench import Bench, Figure, Input, Tell
 from tests.bench.__main__ import load, run
+from tests.bench.papers import PAPERS, drawn
 from tests.bench.results import save
 from tests.bench.tables import rendered
 
@@ -38,6 +39,13 @@ def test_a_run_becomes_a_table(tmp_path: Path) -> None:
         "| cable pulled | 1 | 3, **missed** |\n\n"
         "*2026-11-29, `4d941962`, 2 cores, load 0.2 to 0.5, logs `sha256:12`.*\n\n<!-- end -->\n"
     )
+
+
+def test_plots_of_the_papers_have_a_value_for_each_label() -> None:
+    for plot in (plot for paper in PAPERS.values() for plot in paper.plots):
+        series = plot.read() or {}
+        assert {len(values) for values in series.values()} <= {len(plot.labels)}, plot.name
+        assert not series or drawn(plot, series).startswith("<svg")
 
 
 def test_a_bench_that_fails_or_cannot_measure_has_no_result() -> None:
