@@ -133,7 +133,9 @@ def new_run(
 
     Raises InputError where a server has no port left.
     """
-    task, options = definition.task, dict(definition.options)
+    # What nobody said is left out: an agent may be older than the option.
+    options = {key: value for key, value in definition.options.items() if value is not None}
+    task = definition.task
     end_ms = at_ms + task.duration_ms
     if "key" in definition.tool.options:
         options["key"] = new_key()

@@ -201,7 +201,7 @@ def test_what_is_too_late_or_strange_or_against_its_limits_is_not_done(
         results = broker.wait("mu", "late", "strange", "command", "peer", "good")
     errors = [result["error"] for result in results]
     assert errors[0].startswith("too late: its instant was 1")
-    assert errors[1] == "options: unknown option 'colour' of host, expected none"
+    assert errors[1] == "options: unknown option 'colour' of host, expected one of folder"
     assert errors[2] == "command cannot be used here: no commands are configured"
     assert errors[3] == "198.51.100.1 is not among the agent's peers"
     assert errors[4] == ""

@@ -75,5 +75,5 @@ def measure(order: ProbeRequest) -> list[Reading]:
               shares=cpu, tcp=tcp_limits()),
         reading("memory_use", 1 - memory.available / memory.total, total_bytes=memory.total),
         reading("io_wait", waits, cores=os.cpu_count()),
-        *([free_space(order.options["folder"])] if order.options["folder"] else []),
+        *([free_space(folder)] if (folder := order.options.get("folder")) else []),
     ]  # fmt: skip

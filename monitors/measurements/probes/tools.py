@@ -163,7 +163,7 @@ TOOLS = {
             "host", 0, ("cpu_use", "memory_use", "io_wait", "free_space"), False, 0.2,
             {
                 "folder": Option(
-                    _matching(_FOLDER, "an absolute path"), "", "whose free space is measured"
+                    _matching(_FOLDER, "an absolute path"), None, "whose free space is measured"
                 )
             },
         ),
