@@ -18,7 +18,7 @@ from network_provisioner.api.metrics import SCRAPING
 SHOWN = (
     "throughput", "path_throughput", "transfer_latency", "tcp_throughput", "udp_throughput", "rtt",
     "loss", "one_way_delay", "jitter", "hops", "cpu_use", "memory_use", "io_wait", "disk_io",
-    "queue_wait", "compute_rate", "runtime", "pool_slots", "pool_busy", "pool_demand",
+    "free_space", "queue_wait", "compute_rate", "runtime", "pool_slots", "pool_busy", "pool_demand",
 )  # fmt: skip
 MOST_SUBJECTS = 1000
 RECENT_S = 86400.0

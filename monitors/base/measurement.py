@@ -70,7 +70,7 @@ OF_NETWORK = frozenset(
     {
         "throughput", "path_throughput", "transfer_latency", "tcp_throughput", "udp_throughput",
         "rtt", "loss", "one_way_delay", "jitter", "hops", "cpu_use", "memory_use", "io_wait",
-        "disk_io",
+        "free_space", "disk_io",
     }
 )  # fmt: skip
 """Metrics that brokers and agents measure, and all decide by."""
