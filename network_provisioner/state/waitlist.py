@@ -67,11 +67,14 @@ def crowded(
 
 class Waitlist:
     """All queued transits. ``aging_s`` is the wait that counts as one step of priority, so that
-    nobody waits for ever behind ever newer ones."""
+    nobody waits for ever behind ever newer ones. Of equal rank, users take turns: the n-th transit
+    of one comes after the first n - 1 of every other, so nobody waits behind all of somebody who
+    asked for everything."""
 
     def __init__(self, aging_s: float) -> None:
         self._aging_s = aging_s
         self._waiting: dict[str, Transit] = {}  # oldest first
+        self._rounds: dict[str, int] = {}  # of each that waits
         self._claims: dict[str, dict[Hop, Claim]] = {}  # of each: what it waits for
         self._looked_at: dict[str, float] = {}
         self._room: set[Hop] = set()  # where room has appeared since the queue was served
@@ -82,17 +85,33 @@ class Waitlist:
 
     def enter(self, transit: Transit) -> None:
         """Add a transit, or take note that it has changed."""
+        if transit.id not in self._rounds:
+            self._rounds[transit.id] = self._round(transit)
         self._waiting[transit.id] = transit
 
     def leave(self, transit: Transit) -> None:
         """Forget a transit, if it is known: what it claimed is free to those behind it."""
+        self._rounds.pop(transit.id, None)
         if self._waiting.pop(transit.id, None) is not None:
             self._room.update(self._claims.pop(transit.id, ()))
             self._looked_at.pop(transit.id, None)
 
     def in_order(self, now: float) -> list[Transit]:
-        """Who waits, in the order they will be served: highest rank first, then oldest."""
-        return sorted(self._waiting.values(), key=lambda t: -self.rank(t, now))
+        """Who waits, in the order they will be served: highest rank first, then users in turns,
+        then oldest."""
+        return sorted(self._waiting.values(), key=lambda t: self._order(t, now))
+
+    def _order(self, transit: Transit, now: float) -> tuple[float, int]:
+        return -self.rank(transit, now), self._round(transit)
+
+    def _round(self, transit: Transit) -> int:
+        """The turn of its user in which a transit is served, or would be if it waited."""
+        known = self._rounds.get(transit.id)
+        if known is not None:
+            return known
+        user = transit.request.user
+        own = [self._rounds[i] for i, t in self._waiting.items() if t.request.user == user]
+        return max([min(self._rounds.values(), default=0), *(number + 1 for number in own)])
 
     def rank(self, transit: Transit, now: float) -> float:
         """The priority of a transit, and one more for each ``aging_s`` that it has waited."""
@@ -117,9 +136,9 @@ class Waitlist:
         """What all those claim that a new transit would stand behind."""
         claims: dict[Hop, list[Claim]] = {}
         if self._claims:
-            rank = self.rank(transit, now)
+            order = self._order(transit, now)
             for other in self._waiting.values():
-                if self.rank(other, now) >= rank:
+                if self._order(other, now) <= order:
                     for hop, claim in self.claims_of(other).items():
                         claims.setdefault(hop, []).append(claim)
         return claims

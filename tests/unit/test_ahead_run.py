@@ -106,7 +106,7 @@ def test_a_broker_that_is_away_costs_nothing_but_the_reservation(
     def away(*_: object) -> None:
         raise BrokerError("the broker cannot be reached", "unreachable")
 
-    monkeypatch.setattr(WorkflowReservations, "look", away)
+    monkeypatch.setattr(WorkflowReservations, "observe", away)
     run.run()
     assert run.planned["w:out:0:tacc-mu"] is False
     assert {t.state for t in rig.broker.list()} == {TransitState.RELEASED}

@@ -31,6 +31,30 @@ def test_what_does_not_fit_waits_says_why_and_starts_by_itself(rig: Rig) -> None
     assert started.grant.lease_until > rig.clock.now + 60
 
 
+def test_users_take_turns() -> None:
+    waits = Waitlist(60.0)
+
+    def enter(name: str, user: str, at: float = 0.0, priority: int = 0) -> Transit:
+        transit = made_transit(
+            name, "mu", "tacc", TransitState.QUEUED, user=user, requested_at=at, priority=priority
+        )
+        waits.enter(transit)
+        return transit
+
+    def order(now: float) -> list[str]:
+        return [transit.id for transit in waits.in_order(now)]
+
+    everything = [enter(f"ada{n}", "ada") for n in range(4)]
+    bob = enter("bob0", "bob", 1.0)
+    assert order(2.0) == ["ada0", "bob0", "ada1", "ada2", "ada3"]
+    waits.leave(everything[0])
+    waits.leave(bob)
+    enter("bob1", "bob", 3.0)
+    enter("eve", "eve", 4.0, priority=1)
+    assert order(5.0) == ["eve", "ada1", "bob1", "ada2", "ada3"]
+    assert order(60.5) == ["ada1", "eve", "ada2", "ada3", "bob1"], "waiting counts as priority"
+
+
 def test_a_lease_that_ends_serves_the_queue_too(rig: Rig) -> None:
     fill(rig)
     rig.clock.now += 40
