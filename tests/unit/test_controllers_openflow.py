@@ -74,7 +74,15 @@ def test_a_shaper_that_refuses_leaves_the_rules_alone(rig: FakeRig) -> None:
     assert rig.controller.installed() == ["a"]
 
 
-def test_a_switch_that_does_not_answer_is_an_error_and_resynced(rig: FakeRig) -> None:
+@pytest.fixture
+def short_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A switch that connects and says nothing is hung up on soon, and connects again."""
+    monkeypatch.setattr(connections, "_HANDSHAKE_S", 1.0)
+
+
+def test_a_switch_that_does_not_answer_is_an_error_and_resynced(
+    rig: FakeRig, short_handshakes: None
+) -> None:
     rig.controller.apply([rig.circuit("a")])
     rig.s2.silent = True
     rig.wait_at_most(1.0)
@@ -443,7 +451,7 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
 
 
 def test_a_circuit_does_not_need_the_answer_of_a_switch_that_is_not_on_its_path(
-    rig: FakeRig,
+    rig: FakeRig, short_handshakes: None
 ) -> None:
     before = rig.circuit("a")
     rig.controller.apply([before])
