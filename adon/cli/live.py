@@ -39,7 +39,9 @@ def _watched(args: argparse.Namespace, run: Run) -> int:
     os.environ["PAGER"] = ""
 
     def draw() -> str:
-        with contextlib.redirect_stdout(_Captured()) as shown:
+        shown = _Captured()
+        notes = shown if shown.isatty() else sys.stderr  # a program reads them apart
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(notes):
             run(args)
         return shown.getvalue().rstrip("\n")
 

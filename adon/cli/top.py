@@ -113,7 +113,9 @@ def _screen(looked: dict[str, Any], lines: int) -> str:
     """The screen, with as many rows of each as fit into so many lines."""
     now, health = looked["at"], looked["health"]
     transfers, links = _transfers(looked["transfers"], now), _links(looked["topology"]["links"])
-    rows = _rooms([*map(len, (looked["workflows"], transfers, links))], lines - _AROUND)
+    shown = (looked["workflows"], transfers, links)
+    counts = [0 if isinstance(records, str) else len(records) for records in shown]
+    rows = _rooms(counts, lines - _AROUND)
     problem = f"; degraded: {health['problem']}" if health["problem"] else ""
     blocks = [
         f"{local_time(now)}  transits: {health['live']} hold bandwidth, "
