@@ -8,6 +8,9 @@ import { key } from "./parts.js";
 
 const ABOVE = 34;
 const AROUND = 16;
+const CROWD = 24; // nodes
+const GAP = 4;
+const ROUNDS = 60;
 
 /** How full something is, as a word that styles know. */
 export const fullness = (share) => (share >= 0.85 ? "full" : share >= 0.5 ? "half" : "");
@@ -20,16 +23,65 @@ export const fullnessKey = () =>
     ["fill t5", "85 % and more"],
   ]);
 
-/** `layout` is the broker's; `shareOf(hop)` how much of a direction is taken; `picked` a hop. */
-export function map(topology, layout, width, shareOf, picked) {
-  const half = (name) => Math.min(56, 14 + name.length * 4.2);
-  const widest = Math.max(30, ...topology.nodes.map((n) => half(n.name)));
-  const left = widest + AROUND;
+/** Move what lies over something else aside, until nothing does or it takes too long. `boxes`: {x, y,
+ * half, tall}; always the same for the same. */
+export function apart(boxes) {
+  for (let round = 0; round < ROUNDS; round += 1) {
+    let moved = false;
+    for (let n = 1; n < boxes.length; n += 1) {
+      for (let m = 0; m < n; m += 1) {
+        const [a, b] = [boxes[m], boxes[n]];
+        const overX = a.half + b.half + GAP - Math.abs(a.x - b.x);
+        const overY = a.tall + b.tall + GAP - Math.abs(a.y - b.y);
+        if (overX <= 0 || overY <= 0) continue;
+        const along = overX < overY ? "x" : "y";
+        const push = (Math.min(overX, overY) / 2) * (a[along] > b[along] ? 1 : -1);
+        a[along] += push;
+        b[along] -= push;
+        moved = true;
+      }
+    }
+    if (!moved) return;
+  }
+}
+
+/** Where each node is drawn, and how large: in a crowd, smaller. */
+function placed(topology, layout, width, zoom) {
+  const crowded = topology.nodes.length > CROWD;
+  const letter = crowded ? 3.4 : 4.2;
+  const sized = (n) => {
+    const named = n.kind === "site" || n.kind === "relay";
+    const half = named ? Math.min(56, 10 + n.name.length * letter) : Math.max(crowded ? 11 : 15, n.name.length * letter);
+    return { half, tall: crowded ? 10 : 15 };
+  };
+  const places = new Map(layout.nodes.map((n) => [n.name, n]));
+  const shown = topology.nodes.filter((n) => places.has(n.name));
+  const left = Math.max(30, ...shown.map((n) => sized(n).half)) + AROUND;
   const inner = Math.max(80, width - 2 * left);
   // A network that is all in one row still needs room for names; a deep one must fit the screen.
-  const high = Math.min(Math.max(layout.height * inner, topology.nodes.length > 2 ? 110 : 40), 480);
+  const most = Math.max(480, 8 * shown.length) * zoom;
+  const high = Math.min(Math.max(layout.height * inner, shown.length > 2 ? 110 : 40), most);
   const scale = layout.height > 0 ? high / layout.height : 0;
-  const at = new Map(layout.nodes.map((n) => [n.name, [left + n.x * inner, ABOVE + n.y * scale]]));
+  const boxes = shown.map((n) => {
+    const { x, y } = places.get(n.name);
+    return { node: n, x: left + x * inner, y: ABOVE + y * scale, ...sized(n) };
+  });
+  apart(boxes);
+  const [first, last] = [Math.min(ABOVE, ...boxes.map((b) => b.y)), Math.max(...boxes.map((b) => b.y), ABOVE)];
+  for (const box of boxes) {
+    box.x = Math.min(width - box.half - 2, Math.max(box.half + 2, box.x));
+    box.y += ABOVE - first;
+  }
+  return { boxes, crowded, height: last - first + 2 * ABOVE + 10 };
+}
+
+/** `layout` is the broker's; `shareOf(hop)` how much of a direction is taken; `picked` a hop; `zoom`
+ * how many times as large as the page it is. */
+export function map(topology, layout, room, shareOf, picked, zoom = 1) {
+  const width = Math.round(room * zoom);
+  const { boxes, crowded, height } = placed(topology, layout, width, zoom);
+  const at = new Map(boxes.map((box) => [box.node.name, [box.x, box.y]]));
+  const labelled = crowded && zoom < 2 ? 0.5 : 0.0005; // where there is no room, the full ones alone
   const most = Math.max(1, ...topology.links.map((l) => l.capacity_bps));
   const pipes = [];
   const labels = [];
@@ -42,7 +94,7 @@ export function map(topology, layout, width, shareOf, picked) {
     const [x0, y0] = at.get(load.from);
     const [x1, y1] = at.get(load.to);
     const long = Math.hypot(x1 - x0, y1 - y0) || 1;
-    const wide = 3 + 6 * Math.sqrt(link.capacity_bps / most);
+    const wide = (crowded ? 2 : 3) + (crowded ? 3 : 6) * Math.sqrt(link.capacity_bps / most);
     // Right of the way one goes, as on a road.
     const [ox, oy] = [(-(y1 - y0) / long) * (wide / 2 + 1.5), ((x1 - x0) / long) * (wide / 2 + 1.5)];
     const d = `M${r(x0 + ox)} ${r(y0 + oy)}L${r(x1 + ox)} ${r(y1 + oy)}`;
@@ -78,7 +130,7 @@ export function map(topology, layout, width, shareOf, picked) {
         svg("path", { d, stroke: "transparent", "stroke-width": Math.max(wide, 12), fill: "none" }),
       ),
     );
-    if (share > 0.0005) {
+    if (share > labelled) {
       const aside = wide / 2 + 11;
       const [lx, ly] = [middle[0] + (-(y1 - y0) / long) * aside, middle[1] + ((x1 - x0) / long) * aside];
       const turned = Math.abs(y1 - y0) > Math.abs(x1 - x0);
@@ -98,12 +150,10 @@ export function map(topology, layout, width, shareOf, picked) {
     }
   }
 
-  const nodes = topology.nodes
-    .filter((n) => at.has(n.name))
-    .map((n) => node(n, at.get(n.name), half(n.name)));
-  const height = ABOVE * 2 + high + 10;
-  const taken = labels.length
-    ? `${labels.length} directions of links are reserved in part`
+  const nodes = boxes.map(node);
+  const used = topology.links.flatMap((link) => link.load).filter((load) => shareOf(hopOf(load.from, load.to)) > 0);
+  const taken = used.length
+    ? `${used.length} directions of links are reserved in part`
     : "nothing is reserved";
   return svg(
     "svg",
@@ -122,20 +172,20 @@ export function map(topology, layout, width, shareOf, picked) {
 
 const r = (v) => Math.round(v * 10) / 10;
 
-function node(n, [x, y], half) {
-  const label = (dy) =>
-    svg("text", { x: r(x), y: r(y + dy), "text-anchor": "middle", class: "label halo" }, n.name);
+function node({ node: n, x, y, half, tall }) {
+  const label = svg(
+    "text",
+    { x: r(x), y: r(y + 4), "text-anchor": "middle", class: tall < 15 ? "label halo crowd" : "label halo" },
+    n.name,
+  );
   const tip = svg("title", {}, `${n.kind} ${n.name}${n.dmz ? ", in a Science DMZ" : ""}`);
-  const g = (cls, ...children) =>
-    svg("g", { class: `node ${cls}`, "data-key": `node:${n.name}` }, tip, children);
-  if (n.kind === "site" || n.kind === "relay") {
-    return g(
-      n.kind,
-      svg("rect", { x: r(x - half), y: r(y - 15), width: r(2 * half), height: 30, rx: n.kind === "site" ? 7 : 15 }),
-      label(4.5),
-    );
-  }
-  if (n.kind === "link") return g("link", label(4.5));
-  if (n.kind === "router") return g("router", svg("circle", { cx: r(x), cy: r(y), r: 15 }), label(4.5));
-  return g("switch", svg("rect", { x: r(x - 15), y: r(y - 13), width: 30, height: 26, rx: 2 }), label(4.5));
+  const box = (rx) => svg("rect", { x: r(x - half), y: r(y - tall), width: r(2 * half), height: 2 * tall, rx });
+  const shapes = {
+    link: () => null,
+    router: () => svg("circle", { cx: r(x), cy: r(y), r: tall }),
+    site: () => box(7),
+    relay: () => box(tall),
+    switch: () => box(2),
+  };
+  return svg("g", { class: `node ${n.kind}`, "data-key": `node:${n.name}` }, tip, (shapes[n.kind] || shapes.switch)(), label);
 }

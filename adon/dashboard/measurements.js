@@ -102,7 +102,7 @@ export const measurements = {
       s.metric ? get("/v1/measurements/latest", { metric: s.metric }, c.signal) : { measurements: [] },
       maybe("/v1/anomalies", { limit: 500, since: Math.floor(now - 2592000) }, c.signal, { anomalies: [] }),
     ]);
-    s.latest = latest.measurements.sort((a, b) => b.at - a.at);
+    s.latest = latest.measurements.toSorted((a, b) => b.at - a.at);
     told(c, withEnds(anomalies.anomalies));
     s.subject ??= s.latest[0]?.subject ?? null;
     if (!s.latest.some((m) => m.subject === s.subject)) {
@@ -126,7 +126,7 @@ export const measurements = {
       maybe("/v1/anomalies/limits", { metric: s.metric, subject: s.subject }, c.signal),
     ]);
     s.limits = limits?.limits || [];
-    s.points = found.measurements.reverse();
+    s.points = found.measurements.toReversed();
     // There may be more though none is listed: where one may not see those that were looked at.
     const until = (found.next && s.points[0]?.at) ?? now;
     s.older = await unlisted(c, Math.floor(now - s.span), until);

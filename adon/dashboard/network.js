@@ -14,6 +14,7 @@ import { blocks } from "./reserved.js";
 const WAITING = 200;
 const AGAIN_S = 60; // without any change, so that the time to come is known far enough
 const CHARTS = 4;
+const ZOOMS = [1, 1.5, 2, 3, 4];
 
 export const network = {
   title: "Network",
@@ -108,15 +109,21 @@ export const network = {
         "fullest direction": percent(most),
       }),
       slider(s, at, now, when),
-      s.since > now - s.span + AGAIN_S
+      earliest(s, now) < s.span
         ? el("p", { class: "note" }, `What was reserved before ${clock(s.since, now)} is not shown: there were too many transfers since.`)
         : null,
       el(
         "div",
-        { class: "wide", tabindex: "0", role: "region", "aria-label": "Map of the network" },
-        map(s.topology, s.layout, c.width, (hop) => shares.get(hop) || 0, s.picked),
+        { class: "wide map", tabindex: "0", role: "region", "aria-label": "Map of the network", "data-key": "map" },
+        map(s.topology, s.layout, c.width, (hop) => shares.get(hop) || 0, s.picked, zoomOf(c)),
       ),
-      fullnessKey(),
+      el(
+        "div",
+        { class: "row" },
+        fullnessKey(),
+        zoomOf(c) > 1 ? zoomButton("−", "Smaller map", -1) : null,
+        zoomOf(c) < ZOOMS.at(-1) ? zoomButton("+", "Larger map", 1) : null,
+      ),
       el(
         "p",
         { class: "soft" },
@@ -145,6 +152,19 @@ export const network = {
       if (c.state.picked) c.say(`${c.state.picked.replace(">", " to ")} chosen`);
       c.redraw();
     },
+    zoom(c, from) {
+      const seen = document.querySelector(".map");
+      const middle = [
+        (seen.scrollLeft + seen.clientWidth / 2) / seen.scrollWidth,
+        (seen.scrollTop + seen.clientHeight / 2) / seen.scrollHeight,
+      ];
+      const zoom = ZOOMS[ZOOMS.indexOf(zoomOf(c)) + Number(from.dataset.by)];
+      c.choose({ zoom: zoom > 1 ? zoom : "" });
+      c.redraw();
+      seen.scrollLeft = middle[0] * seen.scrollWidth - seen.clientWidth / 2;
+      seen.scrollTop = middle[1] * seen.scrollHeight - seen.clientHeight / 2;
+      c.say(`The map is ${zoom} times as large as the page`);
+    },
     at(c, from) {
       c.state.off = Number(from.value);
       c.redraw();
@@ -171,8 +191,18 @@ async function spanOf(c, now) {
   return usualSpan(over ? now - last.requested_at : 0);
 }
 
+const zoomOf = (c) => ZOOMS.find((zoom) => String(zoom) === c.query.get("zoom")) || 1;
+
+const zoomButton = (sign, words, by) =>
+  el(
+    "button",
+    { type: "button", "data-act": "zoom", "data-by": by, "data-key": `zoom${by}`, "aria-label": `${sign} ${words}` },
+    sign,
+  );
+
 /** How far back everything is known, in seconds. */
-const earliest = (s, now) => Math.max(60, Math.min(s.span, Math.round(now - s.since)));
+const earliest = (s, now) =>
+  s.since > s.pastAt - s.span + 1 ? Math.max(60, Math.min(s.span, Math.round(now - s.since))) : s.span;
 
 function slider(s, at, now, when) {
   const step = Math.max(1, s.span / 360);

@@ -43,7 +43,7 @@ export const pool = {
       get("/v1/decisions", { kind: "pool", limit: 20 }, c.signal),
     ]);
     METRICS.forEach((metric, n) => {
-      s.points[metric] = points[n].measurements.reverse();
+      s.points[metric] = points[n].measurements.toReversed();
     });
     s.leases = leases.decisions;
     s.decisions = decisions.decisions;

@@ -202,6 +202,22 @@ def test_the_network_now_and_later(page: Page, world: World) -> None:
     page.wait("document.querySelector('[data-key=holders]').innerText.includes('Nobody')")
     page.click("[data-act=now]")
     page.wait("document.querySelector('label[for=at]').textContent.includes('now')")
+    wide = "document.querySelector('.map svg').getBoundingClientRect().width"
+    before = page.run(wide)
+    page.click("[data-act=zoom][data-by='1']")
+    page.wait(f"{wide} > 1.4 * {before} && location.hash.includes('zoom=1.5')")
+    assert page.run("document.documentElement.scrollWidth") == page.run("innerWidth")
+    assert page.run(CROWDED) == 0
+
+
+# How many of 70 boxes lie over another once the map has moved them apart.
+CROWDED = """import('./map.js').then(({apart}) => {
+  const boxes = [...Array(70).keys()].map((n) => (
+    {x: 100 * Math.sin(n * n) + 6 * n, y: 90 * Math.cos(5 * n), half: 12 + n % 20, tall: 10}));
+  apart(boxes);
+  const over = (a, b) => Math.abs(a.x - b.x) < a.half + b.half && Math.abs(a.y - b.y) < 20;
+  return boxes.filter((a, n) => boxes.some((b, m) => m < n && over(a, b))).length;
+})"""
 
 
 def test_decisions_say_why(page: Page, world: World) -> None:
