@@ -124,7 +124,7 @@ def figures(by: Mapping[str, Sequence[Row]]) -> Iterable[Figure]:
     yield figure("machines started", "machines", lambda rows: sum(r.outcome.machines for r in rows))
     yield figure("idle core-hours, of those used", "%", _idle, 3.0, _best_idle(ours))
     yield figure(
-        "of these, from joining to the first job and from the last one's end", "%",
+        "idle before a machine's first job and after its last, of those used", "%",
         lambda rows: 100 * sum(r.outcome.forced_s for r in rows) / _used(rows),
     )  # fmt: skip
     yield figure("waiting beyond one boot, 99th percentile", "cycles", _beyond, 1.0, 0.0)
