@@ -85,7 +85,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from adon.config.adon_yml import parse_config
-    from adon.init.files import config_edits
+    from adon.init.files import config_edits, unit_edits
     from adon.init.merge import updated
     from adon.init.plan import rendered
     from adon.service.wiring import make_controller
@@ -113,6 +113,8 @@ def _run(args: argparse.Namespace) -> int:
     for words in differences(network, facts.network):
         note(words)
     edits = [*secrets, *config_edits(file, text)]
+    if file.parent == _SERVICE[0]:
+        edits += unit_edits(bool(choices.devices) and not choices.execute)
     check_writable(edits)
     print("".join(edit.diff() for edit in edits if edit.needed), end="")
     if args.dry_run:

@@ -21,6 +21,8 @@ from network_provisioner.client.credentials import read_token
 from pegasus_hooks.install.edits import FileEdit, read
 
 CERTIFICATE, KEY, ENGINEER = "broker.pem", "broker.key", "engineer.token"
+_LOCAL = Path("/usr/share/doc/adon/local-switches.conf")
+_UNIT = Path("/etc/systemd/system/adon-broker.service.d")
 _DAYS = "825"
 _SECRET = 0o600
 _OPENSSL_S = 60.0
@@ -34,6 +36,16 @@ def config_edits(file: Path, text: str, clock: Callable[[], float] = time.time) 
         return [edit]
     copy = file.with_name(f"{file.name}.{time.strftime('%Y%m%d-%H%M%S', time.gmtime(clock()))}")
     return [FileEdit(copy, read(copy), before, f"a copy of {file.name} as it was", _SECRET), edit]
+
+
+def unit_edits(devices: bool) -> list[FileEdit]:
+    """What the package's broker needs where it shapes ``devices`` of its own machine; none where
+    there is no package."""
+    settings = read(_LOCAL)
+    if not devices or settings is None:
+        return []
+    file = _UNIT / _LOCAL.name
+    return [FileEdit(file, read(file), settings)]
 
 
 def secret_edits(

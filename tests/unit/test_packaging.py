@@ -18,7 +18,7 @@ UNITS = sorted((PACKAGING / "systemd").glob("*.service"))
 
 
 @pytest.mark.parametrize(
-    "script", ["build-deb", "debian/postinst", "debian/prerm", "debian/postrm"]
+    "script", ["build-deb", "build-rpm", "debian/postinst", "debian/prerm", "debian/postrm"]
 )
 def test_scripts_are_shell(script: str) -> None:
     subprocess.run(["sh", "-n", PACKAGING / script], check=True)
