@@ -318,7 +318,7 @@ def test_the_command_shows_the_demand(planned: Path, capsys: pytest.CaptureFixtu
         ([], "planned without hooks, expected --hooks FILE, or"),
         (["--dry-run", "--start", "soon"], "--start"),
         (["--dry-run", "--horizon", "-1"], "--horizon"),
-        (["--hooks", "nothing.json"], "nothing.json: cannot be read"),
+        (["--hooks", "nothing.json"], "nothing.json: found no such file"),
     ],
 )
 def test_what_cannot_be_reserved_is_refused_in_one_line(

@@ -501,8 +501,10 @@ def test_queues_that_a_switch_has_lost_are_laid_anew_whatever_its_database_says(
     rig.check_often()
     rig.wait_for("a look", lambda: rig.openflow._reconciler._queued == ends.keys())
     lost.add((1, 10))
-    repaired = {"devices' classes": 1}
-    rig.wait_for("a repair", lambda: rig.openflow.switches()[0].repairs == repaired)
+    # Once or, on a busy machine, again and again before anybody looks.
+    rig.wait_for(
+        "a repair", lambda: rig.openflow.switches()[0].repairs.keys() == {"devices' classes"}
+    )
     lost.clear()
 
 

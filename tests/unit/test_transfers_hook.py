@@ -80,7 +80,7 @@ def test_what_is_not_set_up_is_said(tmp_path: Path) -> None:
     text, url = ad_text(tmp_path), "http://127.0.0.1:9"
     for arguments, why in (
         ((), "expected --config FILE"),
-        (("--config", "/gone"), "/gone: cannot be read"),
+        (("--config", "/gone"), "/gone: found no such file"),
         (config(tmp_path, url, site=None), "found no 'site'"),
         (config(tmp_path, url, token_file="/gone"), "/gone: cannot be read"),
         (config(tmp_path, "gopher://x"), "broker URL"),
