@@ -96,7 +96,10 @@ def _pivoted(figures: Sequence[dict[str, Any]]) -> Table | None:
         cells.setdefault(row, {})[column] = figure
     if len(cells) == len(figures):
         return None
-    columns = {name: figure for row in cells.values() for name, figure in row.items()}
+    columns: dict[str, dict[str, Any]] = {}
+    for name, figure in (item for row in cells.values() for item in row.items()):
+        if "goal" in figure or name not in columns:
+            columns[name] = figure
     header = [""]
     for name, figure in columns.items():
         goal = f" ({_goal(figure)})" if "goal" in figure else f", {figure['unit']}"
