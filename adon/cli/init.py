@@ -145,6 +145,7 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
     from adon.init.plan import Facts
     from network_provisioner.topology.data import topology_from_dict
 
+    routers = found.given_routers(args.router)
     pairs = [*found.given_sites(args.dtn), *found.catalog_urls(args.sites, args.replicas)]
     if before is not None:
         pairs += found.sites_of_topology(topology_from_dict(before.topology))
@@ -163,7 +164,7 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
         print(f"site {site}: {', '.join(dtn.address for dtn in dtns)}")
     addresses = [dtn.address for dtns in sites.values() for dtn in dtns]
     macs = found.neighbours()
-    facts = Facts(sites, *_listen(args, addresses, {*args.router, *macs} - {*addresses}))
+    facts = Facts(sites, *_listen(args, addresses, {*routers, *macs} - {*addresses}))
     for site, dtns in sites.items():
         for dtn in (dtn for dtn in dtns if dtn not in facts.attached.get(site, ())):
             mac = f" (MAC {macs[dtn.address]})" if dtn.address in macs else ""
@@ -181,6 +182,7 @@ def _listen(
 ) -> tuple[Discovered, dict[str, HostPort], dict[Ends, float], list[Passage]]:
     """What the switches say, until every node is found and joined to all others, at most as long
     as told; then delays, and what leads through routers."""
+    from network_provisioner.base.controller import ControllerError
     from network_provisioner.base.fields import format_dpid
     from network_provisioner.base.units import parse_duration
     from network_provisioner.controllers.openflow.scan import Scan, joins
@@ -201,7 +203,11 @@ def _listen(
                 complete = hosts.keys() >= set(addresses) and joins(network, hosts)
                 if complete or time.monotonic() >= until:
                     break
-            delays_s, passages = scan.find_delays(network, hosts, routers)
+            try:
+                delays_s, passages = scan.find_delays(network, hosts, routers)
+            except ControllerError as error:  # a switch need not do all of that
+                note(f"delays and routers are not known: {error}")
+                delays_s, passages = {}, []
     except AdonError as error:
         raise InputError(str(error)) from None
     for dpid, ports in sorted(network.ports.items()):

@@ -76,6 +76,14 @@ def given_sites(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield site, f"//{host}"
 
 
+def given_routers(texts: Sequence[str]) -> list[str]:
+    """The IPv4 addresses of options. Raises InputError."""
+    try:
+        return [str(IPv4Address(text)) for text in texts]
+    except ValueError as error:
+        raise InputError(f"--router: {error}, expected an IPv4 address") from None
+
+
 def sites_of_topology(topology: Topology) -> Iterator[tuple[str, str]]:
     """The sites of a network, as pairs of site and URL."""
     for name in topology.sites:

@@ -16,7 +16,7 @@ from adon.config.yamltext import with_appended
 from adon.init.files import config_edits, secret_edits
 from adon.init.merge import updated
 from adon.init.plan import Choices, Facts, default_names, rendered, topology_section
-from adon.init.sites import Dtn, given_sites, hosts_of_urls, read_neighbours
+from adon.init.sites import Dtn, given_routers, given_sites, hosts_of_urls, read_neighbours
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.openflow import arp, scan
 from network_provisioner.controllers.openflow.scan import HostPort
@@ -184,6 +184,8 @@ def test_hosts_of_catalogs_and_options() -> None:
     assert hosts_of_urls(pairs) == {
         "mu": ["dtn.mu.edu", "io.mu.edu"], "local": [], "tacc": ["192.0.2.7"], "bad": [],
     }  # fmt: skip
+    with pytest.raises(InputError, match="'r1', expected an IPv4 address"):
+        given_routers(["r1"])
     with pytest.raises(InputError, match="--dtn: found 'mu', expected SITE=HOST"):
         list(given_sites(["mu"]))
 

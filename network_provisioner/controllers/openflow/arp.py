@@ -19,8 +19,7 @@ def request(sender: bytes, address: str) -> bytes:
 
 def reply(asked: bytes, mac: bytes) -> bytes:
     """The answer to a request that :func:`read_request` knows: ``mac`` has the address."""
-    _, who, *_, source, target_mac, target = _PACKET.unpack_from(asked)
-    del target_mac
+    _, who, *_, source, _, target = _PACKET.unpack_from(asked)
     return _frame(REPLY, who, mac, target, who, source)
 
 
