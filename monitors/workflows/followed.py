@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -57,6 +58,8 @@ class _Reading:
         self.failed: list[tuple[dict[str, str], tuple[float, int], float]] = []
         self.done: tuple[float, float] | None = None  # when a run began and did well; not told yet
         self.subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
+        self.events: Iterator[JobEvent] | None = None  # those that a step left for the next one
+        self.held: Status | None = None  # what holds when that step is complete
 
     def _latest(self) -> float:
         """When DAGMan wrote last: its log has years. Where it has none, less than a year after the
@@ -113,7 +116,7 @@ class FollowedWorkflow:
     @property
     def ended(self) -> bool:
         """Whether DAGMan has ended and is not in the queue again (a rescue or a rerun)."""
-        if self.status is None or not self.status.ended:
+        if self.status is None or not self.status.ended or self._reading.events is not None:
             return False
         run = self._reading.runs.current
         return run is None or run.ended or run.submitted.at < self.status.at
@@ -166,13 +169,14 @@ class FollowedWorkflow:
         except (OSError, ValueError):  # ValueError: a name with a zero byte in it
             return False
 
-    def step(self) -> None:
-        """Reads what is new; :meth:`take` gives it.
+    def step(self, most: float = math.inf) -> bool:
+        """Reads what is new; :meth:`take` gives it. With ``most``, no more than about so many
+        measurements: False where the next step continues with the rest of the events.
 
         Raises InputError where a file is there and cannot be read; what was read until then stands.
         """
         with self.dir.as_owner():
-            self._step()
+            return self._step(most)
 
     def lost_log(self) -> str:
         """That the log of its jobs' events is not found where there should be one; "" where it is,
@@ -194,36 +198,61 @@ class FollowedWorkflow:
             return ""
         return f"{events.path}: found no event log of its jobs that can be read, {instead}"
 
-    def _step(self) -> None:
-        held: Status | None = None
-        if self._rest is not None:
-            paths = (self.dir.dagman_out, self.dir.dagman_log, self._reading.logs.jobs.path)
-            now = tuple(map(state_of, paths))
-            if now == self._rest:
-                return
-            if now[:2] == self._rest[:2]:
-                if time.monotonic() - self._late_at < _LATE_S:
-                    return
-                self._late_at = time.monotonic()
-                # With nothing new of DAGMan all holds that was said of it, whoever said so.
-                held = self.status
-            self._wake()
-        # Its job's events first: what DAGMan said before them stands there then. DAGMan tells of
-        # its end after the last job's events are written: reading its own words before those, none
-        # is missed when it has ended.
+    def _step(self, most: float) -> bool:
+        reading = self._reading
+        if reading.events is None:
+            reading.held = None
+            if self._rests():
+                return True
+            self._read_words()
+            reading = self._reading
+            reading.events = reading.logs.jobs.read()
+        try:
+            for event in reading.events:
+                self._measurements += reading.jobs.feed(event)
+                self._sub_event(event)
+                if len(self._measurements) >= most:
+                    return False
+        except BaseException:
+            reading.events = None
+            raise
+        reading.events = None
+        self._end_step()
+        return True
+
+    def _rests(self) -> bool:
+        """Whether it rests, and nothing is new."""
+        if self._rest is None:
+            return False
+        paths = (self.dir.dagman_out, self.dir.dagman_log, self._reading.logs.jobs.path)
+        now = tuple(map(state_of, paths))
+        if now == self._rest:
+            return True
+        if now[:2] == self._rest[:2]:
+            if time.monotonic() - self._late_at < _LATE_S:
+                return True
+            self._late_at = time.monotonic()
+            # With nothing new of DAGMan all holds that was said of it, whoever said so.
+            self._reading.held = self.status
+        self._wake()
+        return False
+
+    def _read_words(self) -> None:
+        """What DAGMan says. Its job's events first: what DAGMan said before them stands there then.
+        DAGMan tells of its end after the last job's events are written: reading its own words
+        before those, none is missed when it has ended."""
         problem = self._read_dagman()
         self._read_out()
         if problem is not None:
             raise problem
+        logs = self._reading.logs
+        if not logs.jobs.is_read and self.dir.nodes_log != logs.jobs.path:
+            logs.find_job_events()
+
+    def _end_step(self) -> None:
+        """What is known when all events are read."""
         jobs = self._reading.jobs
-        if (
-            not self._reading.logs.jobs.is_read
-            and self.dir.nodes_log != self._reading.logs.jobs.path
-        ):
-            self._reading.logs.find_job_events()
-        for event in self._reading.logs.jobs.read():
-            self._measurements += jobs.feed(event)
-            self._sub_event(event)
+        held, self._reading.held = self._reading.held, None
         if held is not None:
             self.statuses.hold(held)
         failed, self._reading.failed = self._reading.failed, []
@@ -233,7 +262,7 @@ class FollowedWorkflow:
             removed = self.status.state is WorkflowState.REMOVED
             began = self._reading.logs.parser.started_at
             self._measurements += jobs.workflow_ended(began, self.status.at, removed)
-        if self._reading.done is not None:  # when all events are read
+        if self._reading.done is not None:
             began, done = self._reading.done
             self._reading.done = None
             if not jobs.is_rerun(began):
@@ -242,9 +271,10 @@ class FollowedWorkflow:
         self.statuses.all_read()
 
     def take(self) -> tuple[list[Measurement], list[Status]]:
-        """The measurements to record and the changes of status since it was last called."""
+        """The measurements to record and the changes of status since it was last called; the latter
+        when a step is complete."""
         taken, self._measurements = self._measurements, []
-        return taken, self.statuses.take()
+        return taken, self.statuses.take() if self._reading.events is None else []
 
     def once_more(self, key: str) -> Measurement:
         """The status that holds now, to be recorded with ``key`` although nothing changed. It is as

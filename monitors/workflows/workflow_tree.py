@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 _GONE = "the submit directory is gone"
 _WHOLE_S = 1.0  # HTCondor's logs may have whole seconds
+_PORTION = 5000  # measurements that a step of one workflow makes: memory stays flat
 _DEEPEST = 50  # workflows within workflows; a DAG that holds itself must not hold us
 
 
@@ -196,10 +197,11 @@ class WorkflowTree:
     # ---------------------------------------------------------------- one of them
 
     def step(self, member: TreeMember) -> tuple[list[Measurement], list[Status], list[TreeMember]]:
-        """What is new of one: measurements, changes of status, and which others to read next."""
-        was_over = member.is_over
+        """What is new of one: measurements, changes of status, and which others to read next; the
+        same one where there is much."""
+        was_over, complete = member.is_over, True
         try:
-            member.step()
+            complete = member.step(_PORTION)
             if lost := member.lost_log():
                 self._complain(member.dir.path, lost)
         except InputError as error:  # one workflow's trouble is not the others'
@@ -208,6 +210,9 @@ class WorkflowTree:
             _log.debug("%s", member.dir.path, exc_info=error)
             self._complain(member.dir.path, f"{member.dir.path}: not read to its end: {error!r}")
         others = self._sub_events(member)
+        if not complete:
+            measurements, statuses = member.take()
+            return measurements, statuses, [member, *others]
         if member.is_over and not was_over:
             others += self.below(member)
         if member.above is not None and member.above.is_over and not member.ended:

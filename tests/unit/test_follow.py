@@ -25,6 +25,7 @@ from monitor_files import (
 )
 
 from monitors.archive.archive import Archive
+from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.logs.watch import InotifyWatch, StatWatch, open_watch
@@ -42,6 +43,30 @@ def shown(archive: Archive) -> list[tuple[int, int, str]]:
 
 
 # ------------------------------------------------------------------ polling
+
+
+def test_a_long_log_is_read_in_portions(planned: Submitted) -> None:
+    planned.out.write_text(whole_run(steps=2))
+    planned.nodes.write_text(
+        "".join(
+            submitted(n, START + n, f"align_ID000000{n}")
+            + executing(n, START + n + 1)
+            + terminated(n, START + n + 9)
+            for n in (1, 2)
+        )
+    )
+    whole, portions = FollowedWorkflow(planned.path), FollowedWorkflow(planned.path)
+    assert whole.step()
+    expected = whole.take()
+    measurements = []
+    while not portions.step(most=1):
+        assert not portions.ended
+        some, statuses = portions.take()
+        measurements += some
+        assert not statuses
+    some, statuses = portions.take()
+    assert measurements
+    assert ([*measurements, *some], statuses) == expected
 
 
 def test_records_a_finished_run_once_however_often_it_is_followed(

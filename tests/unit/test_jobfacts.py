@@ -320,7 +320,7 @@ def test_whatever_stands_in_a_jobs_files_it_is_read(
     path = folder / f"x{ending}"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data + kickstart(START + 2, "x").encode() + data)
-    job = PlannedJob("x", JobKind.COMPUTE, "mu", "t::x:1", "ID1", folder / "x.out", None)
+    job = PlannedJob("x", JobKind.COMPUTE, "mu", "t::x:1", "ID1", str(folder / "x.out"))
     said = read_output(job, START, START + 10, complained=True, number=0)
     assert len(said.stderr.encode()) <= TAIL_BYTES
 

@@ -138,8 +138,8 @@ def test_jobs_know_their_site_kind_and_task(planned: Submitted) -> None:
     assert submit_dir.workflow == planned.uuid
     assert submit_dir.job_names() == [ONE, TWO, STAGE]
     assert submit_dir.job(ONE) == PlannedJob(
-        ONE, JobKind.COMPUTE, "mu", "soykb::bwa_mem:1.0", "ID0000001", planned.output(ONE),
-        planned.output(ONE).with_suffix(".err"),
+        ONE, JobKind.COMPUTE, "mu", "soykb::bwa_mem:1.0", "ID0000001", str(planned.output(ONE)),
+        str(planned.output(ONE).with_suffix(".err")),
     )  # fmt: skip
     assert submit_dir.job(STAGE).kind is JobKind.STAGE_IN
     assert submit_dir.job(STAGE).task == ""

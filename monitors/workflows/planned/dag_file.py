@@ -38,10 +38,11 @@ def text_of(path: Path) -> str:
 
 @dataclass(slots=True)
 class DagNode:
-    """One node. ``file`` is its submit file, or the DAG of a sub-DAG; ``description`` stands in its
-    place where the DAG has the submit description itself; ``folder`` is where it is submitted."""
+    """One node. ``name`` is that of its submit file, or of a sub-DAG's DAG; ``description`` stands
+    in its place where the DAG has the submit description itself; ``folder`` is where it is
+    submitted. A workflow may have 100,000: paths are made when they are asked for."""
 
-    file: Path
+    name: str
     folder: Path
     is_subdag: bool = False
     description: str | None = None
@@ -50,6 +51,11 @@ class DagNode:
     retries: int = 0
     priority: int = 0
     has_post: bool = False
+
+    @property
+    def file(self) -> Path:
+        """The submit file, or the DAG of a sub-DAG."""
+        return self.folder / self.name
 
 
 @dataclass(slots=True)
@@ -132,12 +138,12 @@ def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
                 scope.edges.append((words[:middle], words[middle + 1 :]))
         elif keyword in _NODES and len(words) >= 2:
             description, options = _description(words[1], lines)
-            place = folder / _option([*words, *options], "DIR")
-            scope.nodes[words[0]] = DagNode(place / words[1], place, description=description)
+            place = _place(folder, [*words, *options])
+            scope.nodes[words[0]] = DagNode(words[1], place, description=description)
             scope.final = words[0] if keyword == "FINAL" else scope.final
         elif keyword == "SUBDAG" and len(words) >= 3:
-            place = folder / _option(words, "DIR")
-            scope.nodes[words[1]] = DagNode(place / words[2], place, is_subdag=True)
+            place = _place(folder, words)
+            scope.nodes[words[1]] = DagNode(words[2], place, is_subdag=True)
         elif keyword == "SUBMIT_DESCRIPTION" and len(words) >= 2:
             scope.descriptions[words[0]] = _description(words[1], lines)[0] or ""
         elif keyword in ("SPLICE", "INCLUDE") and words and depth < _DEEPEST:
@@ -145,7 +151,7 @@ def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
                 if keyword == "INCLUDE":
                     _read(scope, text_of(folder / words[0]), folder, depth + 1)
                 elif len(words) >= 2:
-                    place = folder / _option(words, "DIR")
+                    place = _place(folder, words)
                     scope.splices[words[0]] = _scope(text_of(place / words[1]), place, depth + 1)
         elif len(words) >= 2:
             scope.said.append((keyword, words, rest))
@@ -200,9 +206,10 @@ def _words(text: str) -> list[str]:
     return [plain or quoted for quoted, plain in _WORD.findall(text)]
 
 
-def _option(words: list[str], name: str) -> str:
-    positions = [n for n, word in enumerate(words[2:-1], 2) if word.upper() == name]
-    return words[positions[0] + 1] if positions else ""
+def _place(folder: Path, words: list[str]) -> Path:
+    """The folder itself, or the one that the option DIR names."""
+    positions = [n for n, word in enumerate(words[2:-1], 2) if word.upper() == "DIR"]
+    return folder / words[positions[0] + 1] if positions else folder
 
 
 def _description(word: str, lines: Iterator[str]) -> tuple[str | None, list[str]]:

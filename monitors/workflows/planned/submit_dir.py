@@ -176,8 +176,8 @@ class PlannedJob:
     """One job of the executable workflow.
 
     ``task`` is its id in the abstract workflow, empty for jobs that the planner added and for
-    clustered jobs; of those, ``tasks`` are what is inside. ``output`` and ``error`` are where its
-    standard output and standard error go. ``on_hold``: it is submitted on hold.
+    clustered jobs; of those, ``tasks`` are what is inside. ``output_path`` and ``error_path`` are
+    where its standard output and standard error go. ``on_hold``: it is submitted on hold.
     """
 
     name: str
@@ -185,10 +185,20 @@ class PlannedJob:
     site: str = ""
     transformation: str = ""
     task: str = ""
-    output: Path | None = None
-    error: Path | None = None
+    output_path: str = ""
+    error_path: str = ""
     tasks: tuple[PlannedTask, ...] = ()
     on_hold: bool = False
+
+    @property
+    def output(self) -> Path | None:
+        """Its standard output, None where that is not known."""
+        return Path(self.output_path) if self.output_path else None
+
+    @property
+    def error(self) -> Path | None:
+        """Its standard error, None where that is not known."""
+        return Path(self.error_path) if self.error_path else None
 
     @property
     def is_clustered(self) -> bool:
@@ -318,8 +328,13 @@ class SubmitDir:
         if self._nodes is None:
             with self.as_owner():
                 self._nodes = read_nodes(self.dag, self.path)
+            folders: dict[Path, Path] = {}  # each made once for all nodes in it
             for node in self._nodes.values():
-                node.file, node.folder = self.here(node.file), self.here(node.folder)
+                if node.name.startswith("/"):
+                    node.name = str(self.here(node.file))
+                if node.folder not in folders:
+                    folders[node.folder] = self.here(node.folder)
+                node.folder = folders[node.folder]
         return self._nodes
 
     def submit_file(self, name: str) -> Path | None:
@@ -401,8 +416,8 @@ class SubmitDir:
             site=known.get("my.pegasus_site", ""),
             transformation=transformation,
             task="" if task == "null" else task,
-            output=files["output"],
-            error=files["error"],
+            output_path=str(files["output"]),
+            error_path=str(files["error"]),
             on_hold=known.get("hold", "").lower() in _TRUE,
         )
         if not job.is_clustered:
