@@ -44,7 +44,7 @@ const FIGURES = {
 
 function held(topology, loads) {
   const { at, until } = topology;
-  const holders = holdings(topology, [], at);
+  const holders = holdings(topology);
   const fullest = (one) => Math.max(...holders.get(one.hop).map((h) => h.bps)) / one.link.capacity_bps;
   const shown = loads.filter((one) => holders.has(one.hop));
   shown.sort((a, b) => fullest(b) - fullest(a) || (a.hop < b.hop ? -1 : 1));

@@ -8,7 +8,7 @@ export const hopOf = (from, to) => `${from}>${to}`;
 /** All holdings by direction: {id, bps, from, to, src, dst, job, user, past}. `topology` was asked
  * with `until`; `past` is what the broker knows of the time before; `ended` what has ended since that
  * was asked for. */
-export function holdings(topology, past, ended) {
+export function holdings(topology, past = [], ended = []) {
   const found = new Map();
   const told = new Map(past.map((row) => [row.id, row]));
   const put = (hop, one) => {
