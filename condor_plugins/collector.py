@@ -22,10 +22,9 @@ from condor_plugins.pool.sites import Ad
 from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
-    "Name", "Machine", "MyAddress", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus",
-    "Memory", "TotalSlotMemory", "IsDataSlot", "Offline", "PegasusSite", "AdonSite",
-    "AdonIoWaitSustainedFraction", "AdonMetricsAt", "DetectedCpus", "Mips", "TotalLoadAvg",
-    "TotalCondorLoadAvg",
+    "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",
+    "TotalSlotMemory", "IsDataSlot", "Offline", "PegasusSite", "AdonSite",
+    "AdonIoWaitSustainedFraction", "AdonMetricsAt", "DetectedCpus", "Mips",
 )  # fmt: skip
 JOB_ATTRIBUTES = (
     "ClusterId", "ProcId", "JobStatus", "JobUniverse", "AdonSite", "pegasus_site", "Requirements",

@@ -34,16 +34,15 @@ class SitePool:
     ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now: cores
     for which there is memory, of slots that take jobs.
     ``stalled`` is how many cores of its machines have stood still for minutes because disks are
-    waited for, ``loaded`` how many other programs than HTCondor's jobs use. ``mips`` is the median
-    speed of its cores, None where none reports it. ``ahead`` counts idle jobs that want these
-    slots: those bound to the site, and of those that may run anywhere the site's share of the pool.
-    ``before``: how many of them start before a job of the user who asks, by shares and priorities,
-    None where nobody knows; ``share``: what that user can have of the slots while others want them,
-    at most a half. ``claim_s``: how long a user who has jobs keeps a slot, at least. ``run_s`` is
-    how long a job holds a slot on average, from jobs that ended, else from those that run;
-    ``start_s`` what jobs waited that had nobody ahead (lower quartile); None where no job tells.
-    ``runtimes`` has by transformation the median seconds on a slot and the number of jobs behind
-    it.
+    waited for. ``mips`` is the median speed of its cores, None where none reports it. ``ahead``
+    counts idle jobs that want these slots: those bound to the site, and of those that may run
+    anywhere the site's share of the pool. ``before``: how many of them start before a job of the
+    user who asks, by shares and priorities, None where nobody knows; ``share``: what that user can
+    have of the slots while others want them, at most a half. ``claim_s``: how long a user who has
+    jobs keeps a slot, at least. ``run_s`` is how long a job holds a
+    slot on average, from jobs that ended, else from those that run; ``start_s`` what jobs waited
+    that had nobody ahead (lower quartile); None where no job tells. ``runtimes`` has by
+    transformation the median seconds on a slot and the number of jobs behind it.
     """
 
     site: str
@@ -63,7 +62,6 @@ class SitePool:
     start_s: float | None = None
     runtimes: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     stalled: float = 0.0
-    loaded: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -132,7 +130,6 @@ def summarise(
     CLAIM_WORKLIFE."""
     counts: dict[str, dict[str, int]] = {}
     stalled: dict[str, dict[str, float]] = {}
-    machines: dict[str, _Machine] = {}
     speeds: dict[str, list[float]] = {}
     elapsed: dict[str, list[float]] = {}
     anywhere = 0
@@ -159,7 +156,6 @@ def summarise(
         mips = _number(ad, "Mips")
         if site:  # of the whole machine, and so the same in all of its slots
             stalled.setdefault(site, {})[str(ad.get("Machine"))] = _stalled(ad, at)
-            machines.setdefault(str(ad.get("Machine")), _Machine()).add(ad, site, total)
         if site and mips:
             speeds.setdefault(site, []).append(mips)
     for ad in queue:
@@ -188,7 +184,6 @@ def summarise(
             idle_jobs=row.get("idle_jobs", 0),
             running_jobs=row.get("running_jobs", 0),
             stalled=round(sum(stalled.get(site, {}).values()), 3),
-            loaded=round(sum(machine.loaded(site) for machine in machines.values()), 3),
             mips=median(speeds[site]) if site in speeds else None,
             ahead=None if jobs is None else row.get("ahead", 0) + round(anywhere * share, 3),
             before=None
@@ -273,33 +268,6 @@ def _lower_quartile(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=4, method="inclusive")[0]
-
-
-@dataclass(eq=False)
-class _Machine:
-    """What the slots of a machine say of its load; several startds may share it. ``slots`` by
-    site."""
-
-    cores: float = 0.0
-    load: float = 0.0
-    of_jobs: dict[str, float] = field(default_factory=dict)  # by startd
-    slots: dict[str, int] = field(default_factory=dict)
-
-    def add(self, ad: Ad, site: str, slots: int) -> None:
-        self.cores = max(self.cores, _number(ad, "DetectedCpus") or 0.0)
-        self.load = max(self.load, _number(ad, "TotalLoadAvg") or 0.0)
-        startd = str(ad.get("MyAddress") or ad.get("Name"))
-        self.of_jobs[startd] = _number(ad, "TotalCondorLoadAvg") or 0.0
-        self.slots[site] = self.slots.get(site, 0) + slots
-
-    def loaded(self, site: str) -> float:
-        """Cores that other programs use, a site's part; 0 where slots are more than cores: then its
-        owner means them to share."""
-        all_slots = sum(self.slots.values())
-        if not 0 < all_slots <= self.cores:
-            return 0.0
-        others = min(self.cores, max(0.0, self.load - sum(self.of_jobs.values())))
-        return others * self.slots.get(site, 0) / all_slots
 
 
 def _stalled(ad: Ad, at: float) -> float:

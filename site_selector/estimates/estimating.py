@@ -298,20 +298,14 @@ def _site(
 
 def workers_now(here: PoolSite) -> Belief:
     """N from HTCondor: the slots, less the cores that have stood still for minutes because disks
-    are waited for, or that other programs use, whichever are more: Linux counts who waits for disks
-    as load.
+    are waited for.
 
-    More jobs there would wait for the same disks and cores. At least half of the slots count: the
-    kernel tells who waits, and not whether the next jobs will.
+    More jobs there would wait for the same disks. At least half of the slots count: the kernel
+    tells who waits, and not whether the next jobs will.
     """
-    lost, why = max(
-        (int(here.stalled), "wait for disks (I/O wait)"),
-        (int(here.loaded), "compute for other programs"),
-        key=lambda cause: cause[0],
-    )
-    lost = min(lost, here.slots // 2)
-    note = f"of {here.slots} slots, {lost} {why}" if lost else ""
-    return Belief(float(here.slots - lost), "collector", here.at, note=note)
+    stalled = min(int(here.stalled), here.slots // 2)
+    note = f"of {here.slots} slots, {stalled} wait for disks (I/O wait)" if stalled else ""
+    return Belief(float(here.slots - stalled), "collector", here.at, note=note)
 
 
 def _by_slots(site: Site) -> bool:

@@ -104,11 +104,6 @@ class PoolSite(Protocol):
         ...
 
     @property
-    def loaded(self) -> float:
-        """Cores of its machines that other programs than HTCondor's jobs use."""
-        ...
-
-    @property
     def mips(self) -> float | None:
         """Speed of one core (Dhrystone); None where machines do not tell."""
         ...

@@ -202,26 +202,6 @@ def test_cores_that_stand_still_for_disks_are_counted_once_for_each_machine() ->
     assert summarise(slots, [], 2000.0)["mu"].stalled == 0  # nobody has told for a while
 
 
-def test_cores_that_other_programs_use() -> None:
-    ad = {"AdonSite": "mu", "DetectedCpus": 8, "Cpus": 1, "Memory": 1000}
-    busy = [
-        {**ad, "Machine": "a", "Name": f"slot{n}@a", "MyAddress": "<a>", "TotalLoadAvg": 5.5,
-         "TotalCondorLoadAvg": 2.0}
-        for n in range(8)
-    ]  # fmt: skip
-    assert summarise(busy, None, 1000.0)["mu"].loaded == 3.5
-    # Two startds of two sites on one machine know of their own jobs alone.
-    shared = [
-        {**slot, "MyAddress": f"<{site}>", "AdonSite": site}
-        for slot, site in zip(busy, ["mu"] * 6 + ["tacc"] * 2, strict=True)
-    ]
-    pools = summarise(shared, None, 1000.0)
-    assert (pools["mu"].loaded, pools["tacc"].loaded) == (1.125, 0.375)
-    more = [*busy, {**busy[0], "Name": "slot9@a"}]
-    assert summarise(more, None, 1000.0)["mu"].loaded == 0.0, "its owner means them to share"
-    assert summarise([ad], None, 1000.0)["mu"].loaded == 0.0
-
-
 def test_a_data_slot_is_no_worker() -> None:
     data = {"AdonSite": "mu", "IsDataSlot": True, "State": "Claimed", "Activity": "Idle"}
     for kind in ("Dynamic", "Static"):

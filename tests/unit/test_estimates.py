@@ -261,19 +261,15 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stalled", "loaded", "n", "note"),
+    ("stalled", "n", "note"),
     [
-        (0.9, 0.9, 8, ""),
-        (3.2, 2.9, 5, "of 8 slots, 3 wait for disks (I/O wait)"),
-        (64.0, 0.0, 4, "of 8 slots, 4 wait for disks (I/O wait)"),
-        (1.0, 3.5, 5, "of 8 slots, 3 compute for other programs"),
+        (0.9, 8, ""),
+        (3.2, 5, "of 8 slots, 3 wait for disks (I/O wait)"),
+        (64.0, 4, "of 8 slots, 4 wait for disks (I/O wait)"),
     ],
 )
-def test_cores_that_wait_for_disks_or_serve_others_are_no_workers(
-    stalled: float, loaded: float, n: int, note: str
-) -> None:
-    here = SitePool("mu", 995.0, 8, idle_slots=8, ahead=0.0, stalled=stalled, loaded=loaded)
-    pool = pool_of(mu=here)
+def test_cores_that_stand_still_for_disks_are_no_workers(stalled: float, n: int, note: str) -> None:
+    pool = pool_of(mu=SitePool("mu", 995.0, 8, idle_slots=8, ahead=0.0, stalled=stalled))
     found = (
         estimate_world(world_inputs(), Measurements({}), now=NOW, live=Live(pool))
         .sites["mu"]
