@@ -54,7 +54,7 @@ def test_from_a_site_catalog_to_a_granted_transit(network: Network, tmp_path: Pa
     sites = {name: LAYOUT.host(name) for name in ("mu", "tacc")}
     (tmp_path / "sites.yml").write_text(CATALOG.replace("10.10.0.1", sites["mu"].address))
     (router,) = LAYOUT.routers
-    netns.batch(router.netns, [f"addr add {ROUTER}/32 dev {router.device('s1')}"])
+    netns.batch(router.netns, ["link set lo up", f"addr add {ROUTER}/32 dev lo"])
     netns.batch(None, [f"neigh replace {ROUTER} lladdr {router.macs['s1']} dev dp0"])
     words = ["--sites", "sites.yml", "--dtn", f"tacc={sites['tacc'].address}"]
     words += ["--switches", OPENFLOW_LISTEN, "--exec", " ".join(IN_SWITCHES)]
@@ -87,5 +87,5 @@ def test_from_a_site_catalog_to_a_granted_transit(network: Network, tmp_path: Pa
     for name in ("s1", "s2"):
         assert "cookie=0xad1d02" not in network.switches.ofctl(name, "dump-flows")  # of its search
         network.switches.ofctl(name, "del-flows")  # the broker's stay, as ever
-    netns.batch(router.netns, [f"addr del {ROUTER}/32 dev {router.device('s1')}"])
+    netns.batch(router.netns, [f"addr del {ROUTER}/32 dev lo"])  # a device would lose its routes
     netns.batch(None, [f"neigh del {ROUTER} dev dp0"])
