@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from adon.planning.plans import Plans
 
 SEED = 0
-_TRIALS = 3  # to map a workflow while others are planned
 QUICK = ", a first mapping without search"
 _GRACE_S = 5.0  # after the planner has given up
 _COMPILING_S = 600.0
@@ -95,6 +94,10 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         properties=request.replica_properties,
     )
     inputs = inputs_of(request, find, note)
+    if request.config is not None:
+        from adon.planning.placement import within_template  # noqa: PLC0415  # see _sources
+
+        inputs = within_template(inputs, Path(request.config), note)
     output_site = ",".join(request.output_sites) or None
     measured, live, plans = _sources(request, note, *subjects(inputs, output_site))
     inputs = with_history(inputs, measured or NoMeasurements(), time.time())
@@ -106,7 +109,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     yield first
     last = answer(True)
     trial = 1
-    while plans is not None and not plans.leave(last.plan()) and trial < _TRIALS:
+    while plans is not None and not plans.leave(last.plan()) and trial < plans.TRIALS:
         trial += 1
         live = replace(live, plans=plans.read())
         note("another workflow was planned meanwhile: this one is mapped again beside it")

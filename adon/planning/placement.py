@@ -40,7 +40,6 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 from site_selector.mapping.takes import plan_of
 from site_selector.problem import build_problem
 
-_TRIALS = 3  # to leave a plan while others do
 _ESTIMATES_TIMEOUT_S = 8.0  # a busy broker reads a large archive for a part of a second
 
 
@@ -156,14 +155,7 @@ class PlacementInputs:
         for line in read.notes:
             (say or _ignore)(line)
         read = replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
-        if self.config is None:
-            return read
-        templates = templates_from_dict(load_config(self.config).templates).values()
-        found = match(templates, read.workflow.name, Specification())
-        within = read if found.template is None else read.within(found.template)
-        for line in within.notes[len(read.notes) :]:
-            (say or _ignore)(line)
-        return within
+        return read if self.config is None else within_template(read, self.config, say)
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
@@ -182,6 +174,16 @@ class PlacementInputs:
         if measured.note:  # who could not be asked for them is not asked for plans
             return measured, live
         return measured, replace(live, plans=plans_of(self.config).read())
+
+
+def within_template(inputs: Inputs, config: Path, say: Say | None = None) -> Inputs:
+    """With what the workflow's template in adon.yml allows of compute. Raises InputError."""
+    templates = templates_from_dict(load_config(config).templates).values()
+    template = match(templates, inputs.workflow.name, Specification()).template
+    within = inputs if template is None else inputs.within(template)
+    for line in within.notes[len(inputs.notes) :]:
+        (say or _ignore)(line)
+    return within
 
 
 def place_files(
@@ -291,7 +293,7 @@ def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
     sites = [place[placed.mapping.sites[job]] for job in problem.jobs]
     run = Estimator(problem)(sites)
     plans = plans_of(config, str(submit_dir.absolute()))
-    for _ in range(_TRIALS):
+    for _ in range(plans.TRIALS):
         plans.read()
         if plans.leave(plan_of("", problem, sites, run, time.time())):
             return

@@ -25,6 +25,8 @@ class Plans:
     """Of one planner, which left its own as ``name``. Neither reading nor leaving ever raises: who
     cannot be asked knows of no plan."""
 
+    TRIALS = 3  # to leave one while others do
+
     def __init__(self, broker: BrokerClient | None, archive: str | Path | None, name: str) -> None:
         self._broker, self._archive, self._name = broker, archive, name
         self._number: int | None = None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_world import config_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -233,6 +234,17 @@ def test_the_first_answer_never_waits_for_a_compiler(monkeypatch: pytest.MonkeyP
 def test_the_process_refuses_with_one_line_and_2(text: str | bytes) -> None:
     code, out, err = run(text)
     assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_the_template_of_a_workflow_selects_its_sites(tmp_path: Path) -> None:
+    qspec = {"min_throughput": "1 Mb/s"}
+    for site in ("tacc", "mu"):
+        rspec = {"sites": [site]}
+        config = config_file(tmp_path, templates={"w": {"qspec": qspec, "rspec": rspec}})
+        notes: list[str] = []
+        *_, last = answers(parse_request(small(config=str(config))), notes.append)
+        assert (last.sites["j1"], last.sites["j2"]) == (site, site)
+        assert any(f"has jobs run at {site} alone" in line for line in notes)
 
 
 def test_a_name_with_a_tab_is_escaped() -> None:
