@@ -52,20 +52,28 @@ class Sender:
     paced_bps: float = 0.0
 
 
+_Report = tuple[float, dict[str, list[SocketPeriod]]]
+"""When it came (Unix seconds), and what was sent, by the site that it was sent to."""
+
+
 class ReportedSockets:
-    """What agents reported last. Not thread-safe."""
+    """What agents reported last, by site and agent. Not thread-safe."""
 
     def __init__(self, topology: Topology) -> None:
         self._site = site_of(topology)
-        self._reports: dict[str, list[tuple[float, Sequence[SocketPeriod]]]] = {}
+        self._reports: dict[str, dict[str, list[_Report]]] = {}
 
     def take_in(self, agent: str, site: str, found: Iterable[SocketPeriod], now: float) -> None:
         """What the host of an agent at a site sent since its last report. An agent speaks for its
         own site."""
         site_at = cache(self._site)
-        own = [period for period in found if site_at(period.local[0]) == site]
-        kept = [(at, r) for at, r in self._reports.get(agent, ()) if 0 <= now - at < KEPT_S]
-        self._reports[agent] = [*kept, (now, own)]
+        own: dict[str, list[SocketPeriod]] = {}
+        for period in found:
+            if site_at(period.local[0]) == site:
+                own.setdefault(site_at(period.remote[0]), []).append(period)
+        reports = self._reports.setdefault(site, {})
+        kept = [report for report in reports.get(agent, ()) if 0 <= now - report[0] < KEPT_S]
+        reports[agent] = [*kept, (now, own)]
 
     def sender(
         self, transit: Transit, since: float, until: float, others: Sequence[Transit] = ()
@@ -73,17 +81,19 @@ class ReportedSockets:
         """What the connections of a transit did from one Unix second to another, those left out
         that ``others`` of its two sites name; None where nobody reported any, or nothing of the
         latter half of that time."""
-        site_at, ends = cache(self._site), (transit.request.src, transit.request.dst)
         found: list[tuple[SocketPeriod, float]] = []  # and the seconds of each that count
         last = since
-        for reports in self._reports.values():
-            lately = [(at, periods) for at, periods in reports if since < at <= until]
+        for reports in self._reports.get(transit.request.src, {}).values():
+            lately = [
+                (at, sent.get(transit.request.dst, ()))
+                for at, sent in reports
+                if since < at <= until
+            ]
             own = [
                 (period, min(period.seconds, at - since))
                 for at, periods in lately
                 for period in periods
-                if (site_at(period.local[0]), site_at(period.remote[0])) == ends
-                and _carried(period, transit.request)
+                if _carried(period, transit.request)
                 and not any(_carried(period, other.request) for other in others)
             ]
             if own:
