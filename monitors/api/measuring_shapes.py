@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -17,6 +16,7 @@ from monitors.measurements.disks.periods import (
 from monitors.measurements.run_planner import LONGEST_WAIT_MS
 from network_provisioner.api.shapes import Answer, Body, Port, Text
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.fields import plain_address
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.base.units import MAX_RATE_BPS, parse_duration
 from network_provisioner.state.connections import Connection
@@ -82,13 +82,7 @@ class ResultsBody(Body):
     results: Annotated[list[dict[str, Any]], Field(max_length=_MOST_RESULTS)]
 
 
-def _address(text: str) -> str:
-    """An IPv4 address in IPv6's clothes (RFC 4291 §2.5.5.2) is that IPv4 address."""
-    address = ip_address(text)
-    return str(getattr(address, "ipv4_mapped", None) or address)
-
-
-Address = Annotated[Text, AfterValidator(_address)]
+Address = Annotated[Text, AfterValidator(plain_address)]
 
 
 class ConnectionBody(Body):

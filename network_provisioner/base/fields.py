@@ -146,6 +146,13 @@ def address(value: object, what: str) -> str:
         ) from None
 
 
+def plain_address(text: str) -> str:
+    """An IP address as text; an IPv4 address inside IPv6 (RFC 4291, section 2.5.5.2) as IPv4.
+    Raises ValueError."""
+    ip = ip_address(text)
+    return str(getattr(ip, "ipv4_mapped", None) or ip)
+
+
 def addresses(value: object, what: str) -> str:
     """An IP address or a prefix; one that has all bits is an address."""
     try:

@@ -16,6 +16,7 @@ from ipaddress import ip_address
 
 from monitors.measurements.agent.host_reports import Post
 from network_provisioner.base.errors import AdonError
+from network_provisioner.base.fields import plain_address
 from network_provisioner.state.sockets import KEPT_S, MOST_SOCKETS
 
 SS = ("ss", "--no-header", "--oneline", "--numeric", "--tcp", "--info", "state", "established")
@@ -73,9 +74,7 @@ def _rows(text: str) -> Iterator[tuple[Ends, SocketCounters]]:
 def _end(word: str) -> tuple[str, int]:
     """Address and port of ``10.0.0.1:22``, ``10.0.0.1%eth0:22`` or ``[::ffff:10.0.0.1]:22``."""
     host, _, port = word.rpartition(":")
-    address = ip_address(host.strip("[]").partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address), int(port)
+    return plain_address(host.strip("[]").partition("%")[0]), int(port)
 
 
 def read_sockets() -> dict[Ends, SocketCounters]:

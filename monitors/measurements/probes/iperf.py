@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Any
 
 from monitors.measurements.probes import programs
 from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading, reading
 from network_provisioner.base.errors import printable
+from network_provisioner.base.fields import plain_address
 
 PROGRAM = "iperf3"
 _AGAIN_S = 0.2  # between attempts to reach a server, or to listen on a port that is still taken
@@ -179,10 +179,9 @@ def _visitor(report: Mapping[str, Any]) -> str:
     """Whose test it was: an address as text, without the mark of IPv4 in IPv6."""
     accepted = _part(_part(report, "start"), "accepted_connection")
     try:
-        address = ip_address(str(accepted.get("host", "")))
+        return plain_address(str(accepted.get("host", "")))
     except ValueError:
         return printable(str(accepted.get("host")))[:60]
-    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _part(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
