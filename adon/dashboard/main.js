@@ -4,7 +4,7 @@
 // `load` asks the broker, `view` makes nodes of what is known, `found` takes what the feed brings of
 // `metrics`, `changes` says that changes of transits, policies and templates are to be loaded. `every`
 // so many milliseconds `poll`, or else `load`, asks for what no feed tells. What users do
-// comes by `data-act` to `actions`; what they choose stands in the address (`c.query`, `c.choose`).
+// comes by `data-act` to `actions`; what they choose is in the address (`c.query`, `c.choose`).
 
 import { ApiError, follow, get, now, setToken, token } from "./api.js";
 import { become, el } from "./dom.js";

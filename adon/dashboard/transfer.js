@@ -114,7 +114,7 @@ const changed = (c, t) => ({
 const released = (c) => ({
   name: "release",
   title: "Release it",
-  about: "Its bandwidth is given to others; whoever waits in the queue may start.",
+  about: "Others get its bandwidth, and queued transfers may start.",
   may: "release",
   fields: [],
   call: () => ({ method: "POST", path: path(c, "/release"), body: {} }),

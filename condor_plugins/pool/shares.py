@@ -31,7 +31,7 @@ def starts_before(
     """How many jobs start before a new one of ``user`` does, of those that are ``idle``.
 
     Slots that are free are given out first; then one after the other falls free, in proportion to
-    what users have ``running``. Each goes to whoever then has least by priority.
+    what users have ``running``. Each goes to the user who then has the least for the priority.
     """
     scale = max(1.0, sum(idle.values()) / _MOST_STARTS)
     left = {name: n / scale for name, n in idle.items() if n > 0}

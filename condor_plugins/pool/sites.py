@@ -15,7 +15,7 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_]")
 
 
 def site_word(site: str) -> str:
-    """A site as it stands in names of attributes."""
+    """A site's name as part of an attribute's name."""
     return _NO_WORD.sub("_", site)
 
 

@@ -25,7 +25,7 @@ class Feed:
     def __init__(
         self, archive: Archive, changes: Callable[[], int] = int, every_s: float = EVERY_S
     ) -> None:
-        """``changes`` counts those of something else that people want to be told of; cheap."""
+        """``changes`` counts what has changed outside the archive; followers are told. Cheap."""
         self._archive = archive
         self.changes = changes
         self._every_s = every_s

@@ -232,7 +232,7 @@ class FollowedWorkflow:
             if time.monotonic() - self._late_at < _LATE_S:
                 return True
             self._late_at = time.monotonic()
-            # With nothing new of DAGMan all holds that was said of it, whoever said so.
+            # DAGMan has written nothing new: what is known of it still holds.
             self._reading.held = self.status
         self._wake()
         return False

@@ -233,8 +233,8 @@ class BrokerRequests:
         return self._client.read(_requests, "GET", self._path(after, wait_s))
 
     def _path(self, after: int, wait_s: float) -> str:
-        asked = {"after": after, "wait_s": f"{wait_s:g}", "follower": self._name}
-        return f"/v1/refreshes?{urlencode(asked)}"
+        query = {"after": after, "wait_s": f"{wait_s:g}", "follower": self._name}
+        return f"/v1/refreshes?{urlencode(query)}"
 
 
 def _recorded(answer: Any) -> int:

@@ -66,12 +66,12 @@ def newest(
     look = limit
     taken: list[Transit] = []
     while True:
-        found = listed(look, before)
-        matching = [transit for transit in found if only.takes(transit)]
+        page = listed(look, before)
+        matching = [transit for transit in page if only.takes(transit)]
         if only.text is not None:
             matching = [one for one in shown(matching) if only.text in _words(one).lower()]
         taken = matching + taken
-        early = only.since is not None and found and found[0].request.requested_at < only.since
-        if len(taken) >= limit or len(found) < look or early:
+        early = only.since is not None and page and page[0].request.requested_at < only.since
+        if len(taken) >= limit or len(page) < look or early:
             return taken[-limit:]
-        before, look = found[0].id, max(limit, _LEAST)
+        before, look = page[0].id, max(limit, _LEAST)

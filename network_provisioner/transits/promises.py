@@ -94,7 +94,7 @@ class Promises:
             return {}
         try:
             counted = self._controller.hop_bytes(names)
-        except AdonError:  # said by whoever changes them
+        except AdonError:  # the change of a switch reports that
             counted = {}
         at = self._clock()
         return {name: (at, counted.get(name, ())) for name in names}

@@ -132,7 +132,7 @@ class ConnectionReporter:
         self._looks = 0
 
     def observe(self, post: Post) -> None:
-        """See :class:`~.beside.Reporter`."""
+        """See :class:`Reporter`."""
         self._looks += 1
         before, self._said = self._said, None
         connections = _open(self._servers)
@@ -152,7 +152,7 @@ class DiskReporter:
         self._kept: DiskReport | None = None
 
     def observe(self, post: Post) -> None:
-        """See :class:`~.beside.Reporter`. What the broker did not take is told again."""
+        """See :class:`Reporter`. What the broker did not take is sent again."""
         second, kept = self._reader.read(), self._kept
         if second is not None:
             joined = kept is not None and kept.source == second.source

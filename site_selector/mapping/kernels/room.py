@@ -54,7 +54,7 @@ class Room:
         levels = int(self._level[-1]) + 1 if len(self._level) else 1
         first = np.full(shape.n_files * n_sites, -1, dtype=np.int64)
         last = first.copy()
-        first[file_at[::-1]] = level[::-1]  # of several the one that is put last stays
+        first[file_at[::-1]] = level[::-1]  # the earliest use is assigned last
         last[file_at] = level
         there = np.flatnonzero(first >= 0)
         where, size = there % n_sites, self._size[there // n_sites]
