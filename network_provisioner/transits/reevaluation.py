@@ -133,6 +133,8 @@ class Reevaluation:
         measured = self._measured(transit, watched.path)
         for metric in METRICS:
             trigger = template.trigger(metric)
+            if trigger.action == "ignore":
+                continue
             if metric == "throughput":
                 at, worse, words = self._arrives(transit, trigger, now)
             else:
@@ -180,11 +182,10 @@ class Reevaluation:
             done = self._split(transit, verdict.link.split("-"), arrived_bps, why, now)
         elif trigger.action == "reduce" and metric == "throughput":
             done = self._reduce(transit, watched, arrived_bps, why, now)
-        if done or (trigger.action != "ignore" and metric not in watched.reported):
-            watched.acted_at = now
+        watched.acted_at = now  # what cannot be done now is tried again after the pause
         if done:
             self._avoid(transit, watched, path, arrived_bps, now)
-        elif trigger.action != "ignore" and metric not in watched.reported:
+        elif metric not in watched.reported:
             watched.reported.add(metric)
             news = News(f"transit {transit.id!r}", f"stays on its path: {why}", now)
             log.warning("%s", news)

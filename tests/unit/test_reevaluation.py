@@ -82,6 +82,24 @@ def test_loss_that_two_measurements_agree_on_moves_a_transit(tmp_path: Path) -> 
     assert one.transit.grant.path == L2
 
 
+def test_what_is_ignored_hides_nothing_else(tmp_path: Path) -> None:
+    measured: dict[str, Metric] = {}
+
+    def metrics_of(path: NetworkPath, user: str) -> dict[str, Metric]:
+        return measured if list(path.nodes) == L2 else {}
+
+    template = {
+        "qspec": {"min_throughput": "5 Mb/s"},
+        "triggers": {"throughput": {"action": "ignore"}, "loss": {"limit": 0.01}},
+    }
+    one = Day(tmp_path / "s", RATE, templates={"default": template}, metrics_of=metrics_of)
+    one.seconds(15, 9)
+    assert one.transit.grant.path == L2
+    measured["loss"] = Metric(0.02, "measured", 0.0)
+    one.seconds(10, 9)
+    assert one.transit.grant.path == L3 and "loss is 0.02" in one.transit.reason
+
+
 @pytest.mark.parametrize("action", ["report", "ignore"])
 def test_what_a_template_only_reports_or_ignores_stays(tmp_path: Path, action: str) -> None:
     one = day(tmp_path, triggers={"throughput": {"action": action}})
