@@ -22,6 +22,7 @@ from examples.testbed.pool import Pool
 from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
+from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from site_selector.explain.text import forecast_text
 from site_selector.inputs import load_inputs
@@ -103,7 +104,8 @@ def choose_sites(
     The second of the two is what runs; the first is there to show what measurements changed. They
     are one where ``earlier``, the number of measurements in the archive, is zero.
     """
-    inputs = load_inputs(workflow)
+    template = templates_from_dict(dict(scenario.templates))[scenario.template]
+    inputs = load_inputs(workflow).within(template)
     workers, idle = pool_slots(pool)
     place_it = partial(
         place,

@@ -80,7 +80,7 @@ def estimate_world(
     to each of several between commas.
     """
     places, names = subjects(inputs, output_site)
-    network = Network(live.topology, live.in_use_bps, live.use)
+    network = Network(live.topology, live.in_use_bps, live.use, inputs.rspec.max_bps)
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}

@@ -199,6 +199,9 @@ class PathBelief:
     A transfer takes three things beside its bytes, in seconds: ``setup``, its job's wait and start,
     ``first``, the tool's hand-shakes, and ``further``, what each further file takes. Γ cannot tell
     them, and they decide whether moving small files is worth while.
+
+    ``link_bps`` is the most that one gets, by the link and the template's ceiling; ``room_bps`` is
+    what several get together where one alone gets Γ_a, None where Γ_a is all there is.
     """
 
     gamma_a: Belief
@@ -208,6 +211,7 @@ class PathBelief:
     streams: int
     buffer_bytes: int
     loss: float
+    room_bps: float | None = None
     setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
     first: Belief = field(default_factory=lambda: Belief(0.0, "default"))
     further: Belief = field(default_factory=lambda: Belief(0.0, "default"))

@@ -348,6 +348,22 @@ def test_a_template_selects_sites_cores_and_memory() -> None:
     assert within.configurations.keys() == world_inputs().configurations.keys()
 
 
+def test_a_transfer_gets_no_more_than_its_templates_ceiling() -> None:
+    spec = {"qspec": {"min_throughput": 1e6}, "rspec": {"max_throughput": 150e6}}
+    inputs = world_inputs().within(template_from_dict("w", spec))
+    path = estimate_world(inputs, now=NOW).paths["mu", "tacc"]
+    assert path.gamma_a == Belief(150e6, "catalog", note="the template's ceiling")
+    world = estimate_world(inputs, now=NOW)
+    problem = build_problem(inputs, world, "local")
+    mu, tacc, local = (problem.places.index(place) for place in ("mu", "tacc", "local"))
+    assert problem.seconds_per_byte[mu, tacc] == pytest.approx(8 / 150e6)
+    assert problem.occupied_per_byte[mu, tacc] == pytest.approx(8 / 200e6)  # room for another
+    assert problem.seconds_per_byte[mu, local] == pytest.approx(8 / DEFAULT_BANDWIDTH_BPS)
+    known = Measurements({("throughput", "mu>tacc"): estimate_of(190e6, at=NOW)})
+    path = estimate_world(inputs, known, now=NOW).paths["mu", "tacc"]
+    assert path.gamma_a.value == 150e6  # measured under another template
+
+
 def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     def mu(pool: SitePool, *held: Holding) -> SiteBelief:
         live = Live(pool_of(mu=pool)).with_held(held)
