@@ -17,7 +17,7 @@ from adon.report.document import write_report
 from condor_plugins.waiting import StuckJob
 from examples import scenario as scenarios
 from examples.demo import gather, running, steps
-from examples.demo.bought import as_pegasus_comes
+from examples.demo.bought import as_pegasus_comes, best_effort_only
 from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
 from examples.demo.facts import DemoFacts, as_json
 from examples.demo.options import DemoOptions
@@ -99,7 +99,8 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[DemoFacts, Trouble | None
             archive=archive,
             broker=broker,
         )
-        if facts.state == "success" and testbed.real and state.placed and not options.selector:
+        as_adon = options.hooks and not options.selector
+        if facts.state == "success" and testbed.real and state.placed and as_adon:
             facts.without = as_pegasus_comes(
                 state.placed.inputs,
                 Knowledge(archive),
@@ -129,8 +130,16 @@ def _go(
     state.step = "the broker started"
     broker.ready()
     state.step = "sites were chosen"
+    topology = topology_from_dict(scenario.layout.topology())
     state.before, state.placed = steps.choose_sites(
-        scenario, made / "workflow.yml", archive, earlier, testbed.pool, settings["seed"], say
+        made / "workflow.yml",
+        scenario.output_site,
+        topology if options.hooks else best_effort_only(topology),
+        archive,
+        earlier,
+        testbed.pool,
+        settings["seed"],
+        say,
     )
     if selector:
         state.before = state.placed = steps.as_pegasus(state.placed, selector, options.draw, say)
@@ -141,8 +150,8 @@ def _go(
         state.placed.mapping,
         run_dir / "submit",
         scenario.output_site,
-        None if selector else run_dir / steps.HOOKS,
-        Options(user=testbed.pool.user.name, check=_CHECK if selector else ""),
+        run_dir / steps.HOOKS if options.hooks else None,
+        Options(user=testbed.pool.user.name, check="" if options.hooks else _CHECK),
         running.pegasus_runner(testbed.pool),
         selector,
     )

@@ -23,7 +23,7 @@ from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 from site_selector.explain.text import forecast_text
 from site_selector.inputs import load_inputs
 from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites
@@ -91,8 +91,9 @@ def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def choose_sites(
-    scenario: Scenario,
     workflow: Path,
+    output_site: str,
+    topology: Topology,
     archive: Archive,
     earlier: int,
     pool: Pool,
@@ -110,8 +111,8 @@ def choose_sites(
     place_it = partial(
         place,
         inputs,
-        output_site=scenario.output_site,
-        topology=topology_from_dict(scenario.layout.topology()),
+        output_site=output_site,
+        topology=topology,
         pool=workers,
         seed=seed,
     )

@@ -78,8 +78,8 @@ DEMO_LAYOUT = Layout(
 )
 PAPERS = template_of("soykb")
 TEMPLATE = {**at_rates(PAPERS, 1 / _SLOWER), "break_even": "256 KiB"}
-# Of others, between all places and both ways: about half of the routed network is left.
-_HALF_BPS = LAYOUT.link("l3").rate_bps / _SLOWER / 2
+# Of others, between all places and both ways: about half of the layer-2 links is left.
+_HALF_BPS = LAYOUT.link("l2").rate_bps / _SLOWER / 2
 OTHERS = tuple(Host(f"other{n}", 4 + n, f"s{n}") for n in (1, 2, 3))
 TRAFFIC = both_ways(OTHERS, _HALF_BPS)
 

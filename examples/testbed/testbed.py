@@ -20,6 +20,7 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import COLLECTOR_PORT, SiteSpec
 from examples.testbed.procs import MARK
 from pegasus_hooks.pegasus_plan import find_planner
+from pegasus_hooks.prepost.tuning import AT_ONCE
 
 Progress = Callable[[str], None]
 
@@ -128,8 +129,13 @@ class Testbed:
                 for site in self.layout.sites
             },
             "topology": self.layout.topology(),
-            # Pegasus starts DAGMan itself, with the environment of site local and no other.
-            "transfer_env": {**self.gridftp.transfer_env(), MARK: str(self.pool.run_dir)},
+            # Pegasus starts DAGMan itself, with the environment of site local and no other. Its
+            # pegasus-transfer begins without a sleep, as after the hooks of ADON.
+            "transfer_env": {
+                **self.gridftp.transfer_env(),
+                "PYTHONPATH": str(AT_ONCE),
+                MARK: str(self.pool.run_dir),
+            },
             "tools_bin": str(self.programs.tools / "wrap"),
             **_pegasus(),
         }
