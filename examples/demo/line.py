@@ -30,8 +30,10 @@ from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner import Options, Sources
+from site_selector.inputs import load_inputs
 
 _CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
 
@@ -131,8 +133,11 @@ def _go(
     broker.ready()
     state.step = "sites were chosen"
     topology = topology_from_dict(scenario.layout.topology())
+    inputs = load_inputs(made / "workflow.yml")
+    if options.hooks:
+        inputs = inputs.within(templates_from_dict(scenario.templates)[scenario.template])
     state.before, state.placed = steps.choose_sites(
-        made / "workflow.yml",
+        inputs,
         scenario.output_site,
         topology if options.hooks else best_effort_only(topology),
         archive,

@@ -22,10 +22,9 @@ from examples.testbed.pool import Pool
 from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
-from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Topology
 from site_selector.explain.text import forecast_text
-from site_selector.inputs import load_inputs
+from site_selector.inputs import Inputs
 from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites
 from site_selector.problem import build_problem
 
@@ -91,7 +90,7 @@ def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def choose_sites(
-    workflow: Path,
+    inputs: Inputs,
     output_site: str,
     topology: Topology,
     archive: Archive,
@@ -105,8 +104,6 @@ def choose_sites(
     The second of the two is what runs; the first is there to show what measurements changed. They
     are one where ``earlier``, the number of measurements in the archive, is zero.
     """
-    template = templates_from_dict(dict(scenario.templates))[scenario.template]
-    inputs = load_inputs(workflow).within(template)
     workers, idle = pool_slots(pool)
     place_it = partial(
         place,
