@@ -379,7 +379,7 @@ document.addEventListener("input", (event) => {
 document.addEventListener("submit", (event) => {
   if (event.target.dataset.form !== "token") {
     event.preventDefault();
-    submitted(shown, event.target.dataset.form);
+    submitted(shown, event.target.dataset.form, event.submitter?.value === "also");
     return;
   }
   setToken(byId("token").value.trim());

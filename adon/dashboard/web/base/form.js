@@ -2,7 +2,8 @@
 //
 // A form is {name, title, fields, call, command, done, button}: `call(values)` gives {method, path,
 // body} with bytes, b/s, seconds and Unix seconds, `command(typed)` the words of a command line with
-// what was typed. A field is {name, label, kind, options, value, required, hint}.
+// what was typed. A field is {name, label, kind, options, value, required, hint}. `also` is a second
+// thing to do with the same fields, {button, call, command, input, done}, which changes nothing.
 
 import { send } from "./api.js";
 import { el } from "./dom.js";
@@ -94,6 +95,7 @@ function inner(c, spec) {
       "div",
       { class: "row" },
       el("button", { type: "submit", class: "main", disabled: s.busy }, spec.button || spec.title),
+      spec.also && el("button", { type: "submit", value: "also", disabled: s.busy }, spec.also.button),
       s.wrong && el("span", { class: "bad" }, s.wrong),
       s.answer && el("span", { class: "good" }, s.answer),
     ),
@@ -106,18 +108,22 @@ const lacking = (c, spec) =>
 
 function equivalents(c, spec) {
   if (lacking(c, spec)) return null;
-  let call = null;
-  try {
-    call = spec.call(valuesOf(c, spec));
-  } catch {
-    return null; // what is wrong is said when it is sent
-  }
   const typed = typedOf(c, spec);
-  return [
-    el("p", { class: "soft" }, "The same as a command, and as a REST call:"),
-    el("pre", { "data-command": spec.name }, shell(["adon", ...spec.command(typed)], spec.input?.(call.body))),
-    el("pre", { "data-call": spec.name }, curl(call)),
-  ];
+  const pairs = [spec, spec.also].filter(Boolean).map(({ button, call, command, input }) => {
+    let request = null;
+    try {
+      request = call(valuesOf(c, spec));
+    } catch {
+      return null; // what is wrong is said when it is sent
+    }
+    const name = spec.name + (spec.also?.button === button ? "-also" : "");
+    return [
+      el("p", { class: "soft" }, `${spec.also ? `${button}: the` : "The"} same as a command, and as a REST call:`),
+      el("pre", { "data-command": name }, shell(["adon", ...command(typed)], input?.(request.body))),
+      el("pre", { "data-call": name }, curl(request)),
+    ];
+  });
+  return pairs;
 }
 
 function control(c, spec, field) {
@@ -152,22 +158,24 @@ export function typed(c, input) {
   c.redraw();
 }
 
-/** Send a form. What the broker refuses is said beside the button. */
-export async function submitted(c, name) {
+/** Send a form, or do with it what it `also` offers. What the broker refuses is said beside the button. */
+export async function submitted(c, name, also) {
   const spec = c.forms.get(name);
+  const deed = also ? spec.also : spec;
   const s = stateOf(c, name);
   if (s.busy) return;
   Object.assign(s, { busy: true, answer: "", wrong: "" });
   try {
     const field = lacking(c, spec);
     if (field) throw new Error(`${field.label} is needed`);
-    const { method, path, body } = spec.call(valuesOf(c, spec));
-    s.answer = spec.done((await send(method, path, body)) ?? {});
-    s.typed = {};
+    const { method, path, body } = deed.call(valuesOf(c, spec));
+    s.answer = deed.done((await send(method, path, body)) ?? {});
+    if (!also) s.typed = {};
   } catch (error) {
     s.wrong = error.message;
   }
   s.busy = false;
   c.say(s.wrong || s.answer);
-  await c.reload();
+  if (also) c.redraw();
+  else await c.reload();
 }

@@ -51,7 +51,7 @@ export const templates = records({
   ask: (c) => get("/v1/templates", {}, c.signal),
   pick: (t, { text }) =>
     `${t.name} ${t.by} ${t.origin} ${t.template.applications.join(" ")}`.toLowerCase().includes(text.toLowerCase()),
-  above: (c) => form(c, saved(null)),
+  above: (c) => [form(c, saved(c, null)), tried(c)],
 });
 
 export const template = {
@@ -95,7 +95,8 @@ export const template = {
         "saved from": source.transit && link(`#/transfers/${encodeURIComponent(source.transit)}`, source.transit),
       }),
       el("p", {}, link(`#/transfers?${new URLSearchParams({ text: entry.name })}`, "Transfers that used it")),
-      form(c, saved(entry)),
+      form(c, saved(c, entry)),
+      tried(c),
       form(c, restored(c, history)),
       form(c, removed(c)),
       el("h2", {}, "History"),
@@ -133,8 +134,9 @@ const filled = (values) => {
   return known.length ? Object.fromEntries(known) : undefined;
 };
 
-/** Save a new template, or other figures of one. What the form has no field for stays. */
-function saved(entry) {
+/** Save a new template, or other figures of one, or see what they would have chosen. What the form
+ * has no field for stays. */
+function saved(c, entry) {
   const t = entry?.template;
   const seconds = (value) => (value ? `${value} s` : "");
   const flag = (value) => (value ? "yes" : "");
@@ -202,7 +204,58 @@ function saved(entry) {
     command: (typed) => ["template", "save", entry?.name || typed.name || "NAME", "--file", "/dev/stdin"],
     input: (body) => JSON.stringify(body, null, 1),
     done: (answer) => [`version ${answer.version} is saved`, ...answer.lowered].join("; "),
+    also: {
+      button: "Try it on my last ten transfers",
+      call(values) {
+        const { path: saving, body } = saved(c, entry).call(values);
+        return { method: "POST", path: `${saving}/try`, body };
+      },
+      command: (typed) => ["template", "try", entry?.name || typed.name || "NAME", "--file", "/dev/stdin"],
+      input: (body) => JSON.stringify(body, null, 1),
+      done(answer) {
+        c.state.tried = answer;
+        return answer.length
+          ? `${answer.filter((trial) => trial.differs).length} of ${answer.length} would take another path`
+          : "No path was compared for you yet";
+      },
+    },
   };
+}
+
+/** What a template would have chosen for the last transfers, beside what they got. */
+function tried(c) {
+  const list = c.state.tried;
+  if (!list?.length) return null;
+  const way = ({ path: nodes }) => (nodes.length ? nodes.join(" → ") : "no path");
+  const scored = ({ q }) => (q === null ? null : el("small", {}, `Q ${number(q)}`));
+  return el(
+    "section",
+    { "data-key": "tried" },
+    el("h2", {}, "What it would have chosen"),
+    table(
+      "as their paths were when they were compared; the latest first",
+      [
+        { name: "transfer" },
+        { name: "took", half: true },
+        { name: "would take", half: true },
+        { name: "minimum", n: true },
+        { name: "asked for", n: true },
+        { name: "why", full: true },
+      ],
+      list.map((trial) => ({
+        key: trial.id,
+        cells: [
+          [link(`#/transfers/${encodeURIComponent(trial.id)}`, trial.id), el("small", {}, trial.template)],
+          [way(trial.then), scored(trial.then)],
+          [trial.differs ? el("strong", {}, way(trial.now)) : "the same", scored(trial.now)],
+          [rate(trial.now.min_bps), trial.now.min_bps === trial.then.min_bps ? null : el("small", {}, `was ${rate(trial.then.min_bps)}`)],
+          clock(trial.requested_at, c.now()),
+          trial.why,
+        ],
+      })),
+      { titled: true },
+    ),
+  );
 }
 
 const restored = (c, history) => ({
