@@ -82,6 +82,7 @@ from network_provisioner.transits.reports import TransferReport
 from network_provisioner.transits.repository import Repository
 from network_provisioner.transits.rerouting import Rerouting
 from network_provisioner.transits.shares import Shares
+from network_provisioner.transits.space import FreeSpace, SpaceOf
 from network_provisioner.transits.standing import StandingCircuits
 from network_provisioner.transits.tuning import FiguresOf, TransferTuning
 from network_provisioner.transits.waiting import WaitingTransits
@@ -111,10 +112,12 @@ class Broker(Queries):
         best_effort_of: BestEffortOf | None = None,
         disk_rate_of: DiskRateOf | None = None,
         figures_of: FiguresOf | None = None,
+        space_of: SpaceOf | None = None,
     ) -> None:
         """``metrics_of`` gives what was measured of a path, ``figures_of`` what transfers over it
         are tuned by, ``best_effort_of`` the throughput (b/s) of transfers without one between two
-        sites and its age (s), or None, and ``disk_rate_of`` what disks were found to take;
+        sites and its age (s), or None, ``disk_rate_of`` what disks were found to take, and
+        ``space_of`` what is free on them;
         ``clock`` gives Unix seconds; ``policies`` say which transfers share queues. Call
         :meth:`start` before anything else."""
         self.topology = topology
@@ -172,7 +175,13 @@ class Broker(Queries):
             limits,
             lambda site: connections.reports(site, self._latest),
         )
-        self._placement = Placement(self._state, self._requests, self._admission, self._lifecycle)
+        self._placement = Placement(
+            self._state,
+            self._requests,
+            self._admission,
+            self._lifecycle,
+            FreeSpace(self._active, space_of),
+        )
         self._advance = AdvanceReservations(
             self._requests, self._admission, self._lifecycle, self._desired
         )
@@ -535,7 +544,9 @@ class Broker(Queries):
             self._lifecycle.decline(transit, now)
         elif reason:
             self._placement.do_without(transit, reason, now)
-        elif reason := self._admission.too_small(transit, template, now):
+        elif not self._placement.space.lacks(transit, now) and (
+            reason := self._admission.too_small(transit, template, now)
+        ):
             self._placement.do_without(
                 transit, self._standing.sharing(transit, template, reason, now), now
             )
@@ -722,7 +733,8 @@ class Broker(Queries):
             self._disks.take_in(agent, site, samples, source, self._now())
 
     def report_sockets(self, agent: str, found: Sequence[SocketPeriod]) -> None:
-        """Take in what the connections of an agent's host sent since its last report."""
+        """Take in what the connections of an agent's host sent since its last report. Raises
+        InputError for what cannot be."""
         with self._lock:
             self._sockets.take_in(agent, agent.partition("/")[0], found, self._now())
 

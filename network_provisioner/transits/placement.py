@@ -13,12 +13,13 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
-from network_provisioner.selection.transit import explain
+from network_provisioner.selection.transit import PathChoice, explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.state.waitlist import Claims
 from network_provisioner.templates.template import Template
 from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.space import FreeSpace
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Placement:
     _requests: RequestBuilder
     _admission: Admission
     _lifecycle: Lifecycle
+    space: FreeSpace
     _warned: set[str] = field(default_factory=set)
 
     def place(
@@ -41,7 +43,12 @@ class Placement:
     ) -> None:
         """Hold, queue, or leave to best effort: whatever can be had now. ``arriving``: it was
         asked for just now. Raises BrokerError ``store_unavailable``."""
-        verdict = self.decide(transit, template, claims, now)
+        full = "" if transit.lost_path else self.space.lacks(transit, now)
+        if full:
+            verdict: Grant | Wait | Never | str
+            verdict = Wait(full, None, (), PathChoice(None, (), full))
+        else:
+            verdict = self.decide(transit, template, claims, now)
         if isinstance(verdict, str):
             self.do_without(transit, verdict, now)
             return
@@ -54,7 +61,7 @@ class Placement:
         transit.grant.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
             self.do_without(transit, verdict.reason, now)
-        elif arriving and transit.request.start <= now and self._shares_a_way(transit):
+        elif arriving and not full and self._shares_a_way(transit) and transit.request.start <= now:
             # Waiting would not keep its packets apart from those of the pair's other transits.
             reason = (
                 "shares, without a rate of its own, the path that other transits between "
