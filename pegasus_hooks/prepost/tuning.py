@@ -6,8 +6,9 @@ submits it:
 
     arguments    --threads N  (with it pegasus-transfer does not look at PEGASUS_TRANSFER_THREADS)
     environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, ADON_PORTS, and our tools' folder
-                 first on PATH; PEGASUS_MULTIPART_DIR where nobody said it: where to leave records
-                 of what it moved; PYTHONPATH, with what has it begin at once
+                 first on PATH; ADON_PYTHON, which runs iRODS's commands where there are none;
+                 PEGASUS_MULTIPART_DIR where nobody said it: where to leave records of what it
+                 moved; PYTHONPATH, with what has it begin at once
 
 The tools (``pegasus_hooks/tools/bin``) put those values into the arguments of the program they are
 named after, and become it. Where nobody wants threads and many small files move, as many of them
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +161,7 @@ def edited(
     }
     if irods:
         values["ADON_THREADS"] = holds.threads
+        values["ADON_PYTHON"] = sys.executable if here else ""
     elif holds.threads and _THREADS.search(arguments):
         lines[at_arguments] = _THREADS.sub(rf"\g<1>{holds.threads}", arguments)
     else:
