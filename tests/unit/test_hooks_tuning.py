@@ -289,7 +289,8 @@ def test_so_many_files_fill_a_path(
         ("gsiftp", TransferTuning(threads=5), 20, TransferTuning(threads=5)),
         ("https", TransferTuning(), 20, TransferTuning(0, 0, 20, 20)),
         ("https", TransferTuning(), 500, TransferTuning(0, 0, 32, 32)),
-        ("irods", TransferTuning(), 20, TransferTuning()),
+        ("irods", TransferTuning(), 20, TransferTuning(0, 0, 4, 4)),
+        ("irods", TransferTuning(threads=6), 20, TransferTuning(threads=6)),
     ],
 )
 def test_many_small_files_move_side_by_side(
@@ -298,7 +299,10 @@ def test_many_small_files_move_side_by_side(
     moves = [between(src, "gsiftp" if src == "gsiftp" else "file")] * 400
     made, holds = tuning.edited(text, moves, want, at_once=at_once)
     assert holds == expected
-    assert f"--threads {expected.threads or 2} " in job_files.command(made, "arguments")
+    at_once = expected.threads or 2
+    if src == "irods" and want.threads:  # those are of each file
+        at_once = 2
+    assert f"--threads {at_once} " in job_files.command(made, "arguments")
 
 
 def test_the_most_that_any_template_wants() -> None:
