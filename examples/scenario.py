@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from examples.testbed.irods import ZoneSettings
 from examples.testbed.layout import HUB, Host, Layout, Traffic
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.units import parse_rate
@@ -67,7 +68,7 @@ class Scenario:
     ``tools`` is the set of packages (:mod:`adon.machine.packages`) with what its jobs call.
     ``templates`` are the broker's, of which the hooks use ``template``.
 
-    ``traffic`` is what ``others`` send on its busy network.
+    ``traffic`` is what ``others`` send on its busy network. ``zone`` has raw data, if any.
 
     ``make(settings, testbed_json, out)`` writes data, ``out/workflow.yml`` and its catalogs, and
     returns a sentence; ``settings`` has the ``options`` and ``seed``. ``check(out, results)``
@@ -86,6 +87,7 @@ class Scenario:
     output_site: str = HUB
     others: tuple[Host, ...] = ()
     traffic: tuple[Traffic, ...] = ()
+    zone: ZoneSettings | None = None
 
     def on(self, network: str) -> Scenario:
         """The example as it is (an empty name), or on a network of the comparison: ``idle``, with

@@ -78,7 +78,9 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[DemoFacts, Trouble | None
     )
     kept = options.state / "archive.sqlite"
     with ExitStack() as stack:
-        testbed = stack.enter_context(Testbed(scenario.layout, run_dir, programs, say))
+        testbed = stack.enter_context(
+            Testbed(scenario.layout, run_dir, programs, say, scenario.zone)
+        )
         archive = stack.enter_context(Archive(kept))
         earlier = gather.learnt(archive)
         config, url = steps.write_config(scenario, testbed.real, kept, run_dir)

@@ -28,6 +28,7 @@ from examples.scenario import (
     run_program,
     template_of,
 )
+from examples.testbed.irods import ZoneSettings
 from examples.testbed.layout import HUB, Host, Layout, Link, Site
 from network_provisioner.base.errors import InputError
 
@@ -142,4 +143,5 @@ SCENARIO = Scenario(
     check=_check,
     others=OTHERS,
     traffic=TRAFFIC,
+    zone=ZoneSettings.read(_HERE / "zone.yml"),
 )

@@ -21,7 +21,7 @@ from Pegasus.api import Workflow
 from pgen import ExampleError, Parser, beliefs, dataset, options, shape, sites
 from pgen.cohort import Cohort, checked_name
 
-from examples.workflows import catalogs
+from examples.workflows import catalogs, zones
 from examples.workflows.files import sha256, write_plan
 from examples.workflows.jobs import Jobs
 
@@ -172,19 +172,27 @@ def write(chosen: argparse.Namespace) -> str:
         checksums = {lfn: sha256(inputs / lfn) for lfn in sizes}
     else:
         sizes = shape.input_sizes(cohort, recipe)
+    urls: dict[str, str] = {}
+    zone = zones.of_testbed(chosen.testbed) if chosen.testbed and made else None
+    if zone is not None and zone.site == store:
+        for lfn, replica in zone.moved_there([inputs / lfn for lfn in cohort.raw_reads]).items():
+            urls[lfn], sizes[lfn] = replica.url, replica.size
+            if replica.sha256:
+                checksums[lfn] = replica.sha256
     estimate = shape.Estimate(cohort, recipe, sizes)
     write_plan(
         out,
         Pgen(name, cohort, estimate).build(),
         catalogs.site_catalog(places, beliefs.BELIEFS, beliefs.bandwidth),
-        catalogs.replica_catalog(places[store], folder, sizes, checksums),
+        catalogs.replica_catalog(places[store], folder, sizes, checksums, urls),
         catalogs.transformation_catalog(
             beliefs.NAMESPACE,
             estimate.runtimes_s(),
             lambda name: {site: f"{places[site].tools}/{name}" for site in beliefs.sites_of(name)},
         ),
     )
-    source = "data made" if made is not None else "no data made, sizes estimated"
+    where = f", {len(urls)} files of it in an iRODS zone" if urls else ""
+    source = f"data made{where}" if made is not None else "no data made, sizes estimated"
     return (
         f"{out}: {cohort.jobs} jobs over {cohort.samples_count} samples and "
         f"{cohort.chromosomes_count} chromosomes, {sum(sizes.values()):,} bytes of input ({source})"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from examples.testbed.gridftp import GridFtp, endpoints
+from examples.testbed.irods import DataZone, ZoneSettings
 from examples.testbed.layout import HUB_ADDRESS, Layout, management_address
 from examples.testbed.network import Network
 from examples.testbed.pool import Pool
@@ -43,7 +44,12 @@ class Testbed:
     """A context manager: up on entry, all down on exit."""
 
     def __init__(
-        self, layout: Layout, run_dir: Path, programs: Programs, progress: Progress
+        self,
+        layout: Layout,
+        run_dir: Path,
+        programs: Programs,
+        progress: Progress,
+        zone: ZoneSettings | None = None,
     ) -> None:
         self.layout = layout
         self.run_dir = run_dir.resolve()
@@ -53,6 +59,7 @@ class Testbed:
         self._stack = ExitStack()
         self.pool = self._make_pool()
         self.gridftp = GridFtp(endpoints(layout), self.run_dir, programs.gridftp / "wrap")
+        self.zone = DataZone(zone, layout, self.run_dir) if zone else None
 
     def _make_pool(self) -> Pool:
         specs = {}
@@ -95,6 +102,9 @@ class Testbed:
             progress(f"GridFTP: a data transfer node at each of {len(self.layout.sites)} sites")
             self.gridftp.start()
             self._stack.callback(self.gridftp.stop)
+            if self.zone:
+                self.zone.start()
+                self._stack.callback(self.zone.stop)
             progress("HTCondor: a pool with an execute node at each site")
             self.pool.up()
             self._stack.callback(self.pool.down)
@@ -135,7 +145,9 @@ class Testbed:
                 **self.gridftp.transfer_env(),
                 "PYTHONPATH": str(AT_ONCE),
                 MARK: str(self.pool.run_dir),
+                **({"IRODS_ENVIRONMENT_FILE": str(self.zone.environment)} if self.zone else {}),
             },
+            **({"zone": self.zone.describe()} if self.zone else {}),
             "tools_bin": str(self.programs.tools / "wrap"),
             **_pegasus(),
         }

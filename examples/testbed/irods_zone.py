@@ -1,4 +1,8 @@
-"""An iRODS zone in the test process: a real end point of the protocol (4.3) for the real client.
+"""An iRODS zone: a real end point of the protocol (4.3) for the real client.
+
+    python -m examples.testbed.irods_zone VAULT ADDRESS PORT     serves until it ends
+
+Tests have one in their own process.
 
 Its catalogue is in memory and its data objects are files of one folder. Every connection has a
 thread. What can go wrong in a zone is set on it: ``rate_bps``, ``latency_s``,
@@ -17,10 +21,12 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 import socketserver
 import ssl
 import struct
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -110,6 +116,7 @@ class Zone:
     resources: dict[str, str] = field(default_factory=lambda: {"demoResc": "localhost"})
     version: str = "4.3.4"
     host: str = "127.0.0.1"
+    port: int = 0
     rate_bps: float = 0.0
     latency_s: float = 0.0
     trickle_s: float = 0.0
@@ -147,7 +154,7 @@ class Zone:
         class Server(socketserver.ThreadingTCPServer):
             request_queue_size = 128
 
-        self.server = Server((self.host, 0), Handler)
+        self.server = Server((self.host, self.port), Handler)
         self.port = int(self.server.server_address[1])
         self._thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         self._thread.start()
@@ -582,3 +589,8 @@ def _json_of(message: ElementTree.Element) -> dict[str, Any]:
 def _shut(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
+
+
+if __name__ == "__main__":
+    with Zone(Path(sys.argv[1]), host=sys.argv[2], port=int(sys.argv[3])):
+        signal.pause()
