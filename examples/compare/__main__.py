@@ -1,4 +1,4 @@
-"""Run an example with ADON and as Pegasus comes, in turns, and say what ADON bought.
+"""Run an example with ADON and with Pegasus alone, in turns, and say what ADON bought.
 
 Each round runs the workflow six times: by Pegasus's Random and Heft, and by ADON that knows
 nothing, one, two and three earlier runs. Needs root: the network is made for it; on the busy one

@@ -41,7 +41,7 @@ class Ratio:
 
 
 def ratio(rounds: Rounds, of: str, to: str) -> Ratio | None:
-    """``of`` ÷ ``to``, of rounds in which both may be counted; None where there is none."""
+    """``of`` ÷ ``to``, of rounds in which both may be counted; None if there is none."""
     logs = [
         math.log(round_[of].makespan / round_[to].makespan)
         for round_ in rounds.values()
@@ -80,7 +80,7 @@ def better_of_pegasus(rounds: Rounds) -> str:
 
 def forecast_errors(rounds: Rounds) -> tuple[float, float] | None:
     """Median and 95th percentile of how far the true end of ADON's runs was off the expected one,
-    from the second run on; None where there is no such run."""
+    from the second run on; None if there is no such run."""
     errors = sorted(
         abs(run.makespan / run.expected - 1)
         for round_ in rounds.values()
