@@ -112,7 +112,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     while plans is not None and not plans.leave(last.plan()) and trial < plans.TRIALS:
         trial += 1
         live = replace(live, plans=plans.read())
-        note("another workflow was planned meanwhile: this one is mapped again beside it")
+        note("another workflow was planned meanwhile: this one is mapped again")
         last = _mapper(request, note, inputs, measured, live, output_site)(True)
     yield last
 
@@ -210,7 +210,7 @@ def quick(problem: Problem) -> tuple[Assignment, str]:
 
 def _at_one_site(estimator: Estimator, chosen: Assignment) -> str:
     """What the mapping is better than: when all would end with every job at the best other site;
-    empty where no other can run all that have a choice."""
+    empty if no other can run all that have a choice."""
     problem = estimator.problem
     sites = []
     for site, name in enumerate(problem.places[: problem.n_sites]):

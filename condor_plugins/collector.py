@@ -40,7 +40,7 @@ HISTORY = 300
 
 
 class PoolState(Protocol):
-    """Where ClassAds come from; raises AdonError where they cannot be had."""
+    """Where ClassAds come from; raises AdonError if they cannot be had."""
 
     def slots(self) -> Sequence[Ad]:
         """One ad per slot, at least with :data:`SLOT_ATTRIBUTES`."""
@@ -93,7 +93,7 @@ class HTCondorPool:
 
     def ended(self) -> Sequence[Ad]:
         """Ads of the last :data:`HISTORY` jobs of every schedd; none of one that keeps or tells no
-        history. Raises AdonError where the collector cannot be asked."""
+        history. Raises AdonError if the collector cannot be asked."""
         try:
             schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
@@ -137,7 +137,7 @@ def defined(ads: Iterable[classad2.ClassAd]) -> list[Ad]:
 
 
 def read(pool: PoolState, now: float | None = None, user: str = "") -> dict[str, SitePool]:
-    """What every site of the pool has now, for jobs of ``user``. Raises AdonError where the
+    """What every site of the pool has now, for jobs of ``user``. Raises AdonError if the
     collector cannot be asked; of a pool whose schedds cannot, the slots."""
     slots = pool.slots()
     jobs, ended = None, list[Ad]()

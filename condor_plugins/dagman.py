@@ -43,7 +43,7 @@ class PoolClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DagEnd:
-    """How a DAG ended. ``exit_code`` is DAGMan's, None where it was removed or held."""
+    """How a DAG ended. ``exit_code`` is DAGMan's, None if it was removed or held."""
 
     state: str  # success | failed | removed | held
     exit_code: int | None = None

@@ -25,7 +25,7 @@ _MOST_JOBS = 1000  # looked at in one go; those of a larger crowd are alike
 
 @dataclass(frozen=True, slots=True)
 class StuckJob:
-    """A job that waits in vain since ``since`` (Unix seconds). ``why`` goes on after its name."""
+    """A job that waits in vain since ``since`` (Unix seconds). ``why`` continues after its name."""
 
     job: str
     why: str
@@ -63,7 +63,7 @@ def find_stuck(
 
 
 def why_no_slot(job: classad2.ClassAd, slots: Sequence[classad2.ClassAd]) -> str:
-    """Why none of ``slots`` can ever take ``job``, empty where one can."""
+    """Why none of ``slots`` can ever take ``job``, empty if one can."""
     if not slots:
         return "matches no slot: the pool has none"
     fit = [slot for slot in slots if slot.matches(job)]

@@ -155,9 +155,9 @@ def load(name: str) -> Scenario:
 
 
 def run_program(script: Path, *words: str) -> str:
-    """Run a Python program of an example and return what it printed. Raises InputError where it
-    refuses its arguments with exit code 2, AdonError where it prints nothing."""
-    # Tied: after a killed demo it would go on to write where the next one makes its data.
+    """Run a Python program of an example and return what it printed. Raises InputError if it
+    refuses its arguments with exit code 2, AdonError if it prints nothing."""
+    # Tied: after a killed demo it would continue to write where the next one makes its data.
     done = subprocess.run(
         ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, str(script), *words],
         capture_output=True,

@@ -7,7 +7,7 @@ _SILENCE_S = 10.0  # without a sign of life: the watcher is stopped, or the mach
 
 
 def done(hook: str, argv: list[str]) -> int | None:
-    """The hook's exit code; None where it has to do its work itself. ``argv``: ``--config FILE``
+    """The hook's exit code; None if it has to do its work itself. ``argv``: ``--config FILE``
     and the rest of its arguments."""
     import _socket  # noqa: PLC0415
     import posix  # noqa: PLC0415

@@ -26,7 +26,7 @@ class CalloutJob:
 
 
 def read(path: bytes, own: bool = False) -> bytes:
-    """A file's content, empty where it cannot be read, or is not this user's ``own``."""
+    """A file's content, empty if it cannot be read, or is not this user's ``own``."""
     try:
         with open(path, "rb", buffering=0) as stream:  # noqa: PTH123
             return b"" if own and fstat(stream.fileno()).st_uid != getuid() else stream.readall()

@@ -83,7 +83,7 @@ def mapped(offered: Sequence[bytes]) -> dict[str, str]:
 
 def planned(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, list[str], dict[str, str]]:
     """The workflow, ``adon site map``'s options for it, and the planner's properties, from the
-    command line of its Java process. Raises ValueError where it is none."""
+    command line of its Java process. Raises ValueError if it is none."""
     at = next((i for i, word in enumerate(words) if word.endswith("CPlanner")), None)
     if at is None:
         raise ValueError(f"the process that asks is {' '.join(words)[:60]!r}, expected a planner")

@@ -58,11 +58,11 @@ class Finished:
 
 
 PlannerRunner = Callable[[Sequence[str]], Finished]
-"""Runs a command to its end. Raises OSError where it cannot be started."""
+"""Runs a command to its end. Raises OSError if it cannot be started."""
 
 
 def find_planner() -> Path | None:
-    """The ``pegasus-plan`` on PATH, None where there is none."""
+    """The ``pegasus-plan`` on PATH, None if there is none."""
     planner = shutil.which(PLANNER_NAME)
     return Path(planner) if planner else None
 
@@ -83,7 +83,7 @@ def plan(
     are those that ``mapping`` was made with, and for the hooks. With a ``selector`` Pegasus maps by
     that one of its own, to all sites that ``mapping`` could choose.
 
-    Raises MissingError without ``pegasus-plan``, InputError where it refuses, with its last line.
+    Raises MissingError without ``pegasus-plan``, InputError if it refuses, with its last line.
     """
     planner = find_planner()
     if planner is None:
@@ -127,7 +127,7 @@ def plan(
 
 def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
     """Start a planned workflow with ``pegasus-run``, which also starts Pegasus's own monitoring;
-    the cluster of its DAGMan. Raises MissingError without Pegasus, AdonError where it refuses.
+    the cluster of its DAGMan. Raises MissingError without Pegasus, AdonError if it refuses.
     """
     planner = find_planner()
     if planner is None:

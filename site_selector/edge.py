@@ -119,11 +119,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``taken`` is the cheapest way that is open, None where the application is queued.
+    """``taken`` is the cheapest way that is open, None if the application is queued.
 
     ``offers`` has all ways, the cheapest first. ``left`` is R after the decision. ``give_way``:
     where it is queued, running applications of lower priority in layer 2 without which it would
-    fit, none of which could stay; empty where no such set exists. ``lowest_priority`` is P_min of
+    fit, none of which could stay; empty if no such set exists. ``lowest_priority`` is P_min of
     Algorithm 2, the lowest among the applications in layer 2.
     """
 
@@ -135,7 +135,7 @@ class Decision:
     lowest_priority: int | None = None
 
     def holding(self) -> Holding | None:
-        """What the application holds from now on; None where it is queued."""
+        """What the application holds from now on; None if it is queued."""
         if self.taken is None:
             return None
         way = self.taken.way
@@ -339,7 +339,7 @@ class _Maker:
 
     def legs(self, moves: dict[tuple[str, str], float]) -> Iterable[tuple[str, tuple[Leg, ...]]]:
         """One entry per layer that all the moves can take; a path that has no choice takes what
-        there is. One entry with layer "" where nothing moves or no topology tells."""
+        there is. One entry with layer "" if nothing moves or no topology tells."""
         if not moves:
             return [("", ())]
         by_layer = {ends: self._by_layer(*ends) for ends in moves}

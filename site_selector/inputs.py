@@ -309,7 +309,7 @@ def estimated_sizes(known: Mapping[str, int | None]) -> tuple[dict[str, int], di
 
 
 def size_note(inputs: Inputs) -> str:
-    """In one line of which inputs the size is not known and what it is taken as; "" where all are
+    """In one line of which inputs the size is not known and what it is taken as; "" if all are
     known."""
     if not inputs.estimated:
         return ""
@@ -426,7 +426,7 @@ def _without(workflow: Workflow, absent: Collection[str]) -> Workflow:
 
 
 def known_site(name: str, sites: Iterable[str], what: str) -> None:
-    """Raises InputError where the site catalog does not list ``name``, given as ``what``."""
+    """Raises InputError if the site catalog does not list ``name``, given as ``what``."""
     if name not in sites:
         raise InputError(
             f"{what} {name!r} is not in the site catalog, which lists {', '.join(sites)}"

@@ -94,7 +94,7 @@ class Problem:
 def build_problem(inputs: Inputs, world: World, output_site: str | None = None) -> Problem:
     """Arrays from files and beliefs.
 
-    Raises InputError where the output site is known to neither the catalog nor the beliefs.
+    Raises InputError if the output site is known to neither the catalog nor the beliefs.
     """
     flow = inputs.workflow
     used = {site for candidates in set(inputs.candidates.values()) for site in candidates}

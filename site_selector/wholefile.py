@@ -12,7 +12,7 @@ from network_provisioner.base.errors import InputError
 def write_whole(path: str | Path, write: Callable[[TextIO], object], what: str) -> None:
     """Have ``write`` fill a file beside ``path``, then rename it; ``what`` names it in messages.
 
-    Raises InputError where it cannot be written; what was at ``path`` is as before then. A device
+    Raises InputError if it cannot be written; what was at ``path`` is as before then. A device
     or a directory is refused: renaming over /dev/null would replace it for everyone.
     """
     target = Path(path)

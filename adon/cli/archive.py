@@ -158,7 +158,7 @@ def _estimate(args: argparse.Namespace) -> int:
     with open_archive(args.archive) as archive:
         metric, subject, estimate = _known(archive, args.what, args.subject, now)
     if estimate is None:
-        print(printable(f"nothing is known of {args.what} of {args.subject}"))
+        print(printable(f"no estimate of {args.what} for {args.subject}"))
         return 1
     text = (
         f"{estimate.value:.6g} {estimate.unit} ± {estimate.spread:.3g}, from {estimate.count} of "

@@ -21,10 +21,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Look at what the demo measured: the dashboard on its archive, with no network behind it.
+    """Show the demo's measurements in the dashboard, without a network.
 
-    Serves copies of what 'make demo' left until Ctrl-C or TERM; nothing of the demo's is changed.
-    A broker of your own serves its dashboard itself, at its address.
+    Serves copies of the demo's archive and state until Ctrl-C or TERM. Your own broker serves its
+    dashboard at its own address.
 
     Examples:
       make demo && adon dashboard

@@ -44,7 +44,7 @@ _KEPT = {"state": "broker's state", "archive": "archive of measurements"}
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing looked at. ``needed`` is False where the line goes on without it."""
+    """One thing looked at. ``needed`` is False if the line continues without it."""
 
     what: str
     found: str
@@ -78,7 +78,7 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     planner = shutil.which("pegasus-plan")
     yield CheckResult(
         "pegasus-plan", planner or "not on PATH", planner is not None, False,
-        "the embedded planner stands in; install Pegasus to use its own",
+        "the embedded planner is used; install Pegasus to use its own",
     )  # fmt: skip
     yield from plug_in()
     absent = [program for program in _PROGRAMS if shutil.which(program) is None]
@@ -122,7 +122,9 @@ def plug_in() -> Iterator[CheckResult]:
     whole = next((jar for jar in jars if whole_jar(jar)), None)
     yield CheckResult(
         f"the planner plug-in that {path} names",
-        f"no whole {' or '.join(map(str, jars))}: nobody can plan" if whole is None else str(whole),
+        f"no whole {' or '.join(map(str, jars))}: pegasus-plan cannot run"
+        if whole is None
+        else str(whole),
         whole is not None,
         advice="install it again: adon install pegasus, with the options of the first time",
     )
@@ -395,5 +397,5 @@ def _text(results: Sequence[CheckResult], healthy: bool) -> str:
         mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
         advice = f"  ({f.advice})" if not f.ok and f.advice else ""
         lines.append(f"{mark}  {f.what}: {f.found}{advice}")
-    lines.append("nothing required is missing" if healthy else "what is MISSING is required")
+    lines.append("nothing required is missing" if healthy else "everything MISSING is required")
     return "\n".join(lines)

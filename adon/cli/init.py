@@ -4,9 +4,9 @@ It looks for sites in Pegasus's catalogs and in the pool, for their data transfe
 DNS, and for switches, links, speeds, delays and the nodes' ports by listening to the switches. This
 machine's neighbours that pass packets on from one switch to another become routers. It asks for the
 rest: names, links that others use too, and who may reach the broker. Then it writes all files or
-none, and has a broker grant and release one transit.
+none, and tests them: a broker grants and releases one transit.
 
-An adon.yml that is there gets what is new or has changed, and stays as it is otherwise.
+In an existing adon.yml it changes only what is new or different.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Point the switches at this machine first. Open vSwitch:
   ovs-vsctl set bridge BRIDGE protocols=OpenFlow13 fail-mode=secure
   ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653
 
-A broker that listens to them has to be stopped meanwhile; transits keep their paths.
+Stop a broker that listens to them meanwhile; transits keep their paths.
 
 Examples:
   adon init --sites sites.yml
@@ -58,18 +58,18 @@ _OPTIONS = (
     catalog("replica"),
     option("--dtn", "a site and its data transfer node; may be repeated", "SITE=HOST",
            action="append", default=[]),
-    option("--router", "a router between switches that is no neighbour of this machine; may be "
+    option("--router", "a router between switches that is not a neighbour of this machine; may be "
            "repeated", "ADDRESS", action="append", default=[]),
     option("--switches", "address where the switches connect (default: as configured, else "
            f"{_SWITCHES})", "HOST:PORT"),
-    option("--listen-for", "how long the switches are waited for", "TIME", default="20 s"),
+    option("--listen-for", "how long to wait for the switches", "TIME", default="20 s"),
     option("--switch", "name of a switch (default: s1, s2, …); may be repeated", "DPID=NAME",
            action="append", default=[]),
     option("--shared", "a link that others use too, of which ADON gets half (default: those "
            "of routers); may be repeated", "A-B", action="append", default=[]),
     option("--reach", "where the broker listens; an address that others reach brings tokens and a "
            f"certificate (default: as configured, else {_LOOPBACK})", "HOST:PORT"),
-    option("--exec", "put before tc, where the switches' ports are elsewhere (default: as "
+    option("--exec", "prefix for tc, if the switches' ports are on another host (default: as "
            "configured)", "COMMAND", dest="execute"),
     DRY_RUN,
     flag("--yes", "do not ask: take options and defaults"),
@@ -140,7 +140,7 @@ def _give_to_service(key: Path) -> None:
 
 
 def _find(args: argparse.Namespace, before: Config | None) -> Facts:
-    """Sites, switches and links. Raises InputError where they are too few."""
+    """Sites, switches and links. Raises InputError if they are too few."""
     from adon.init import sites as found
     from adon.init.plan import Facts
     from network_provisioner.topology.data import topology_from_dict
@@ -206,7 +206,7 @@ def _listen(
             try:
                 delays_s, passages = scan.find_delays(network, hosts, routers)
             except ControllerError as error:  # a switch need not do all of that
-                note(f"delays and routers are not known: {error}")
+                note(f"delays and routers are unknown: {error}")
                 delays_s, passages = {}, []
     except AdonError as error:
         raise InputError(str(error)) from None
@@ -286,7 +286,7 @@ def _choose(
 
 
 def _before(file: Path) -> Config | None:
-    """The configuration that is there, None for none. Raises InputError where it cannot be
+    """The configuration that is there, None for none. Raises InputError if it cannot be
     extended."""
     from adon.config.adon_yml import load_config
     from adon.config.yamlfile import read_yaml
@@ -339,7 +339,7 @@ def _try(file: Path, parsed: Config) -> int:
     try:
         transit = try_transit(file, parsed)
     except AdonError as error:
-        note(f"{error}; 'adon doctor --config {file}' says more")
+        note(f"{error}; 'adon doctor --config {file}' has details")
         return 1
     request = transit.request
     print(

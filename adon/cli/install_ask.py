@@ -67,7 +67,7 @@ def closed(python: Path, package: Path = Path(__file__)) -> Path | None:
 
 
 def output_of(words: Sequence[str]) -> str:
-    """What a program writes. Raises InputError where it does not run."""
+    """What a program writes. Raises InputError if it does not run."""
     try:
         return subprocess.run(
             words, capture_output=True, text=True, check=True, timeout=_LIMIT_S
@@ -77,7 +77,7 @@ def output_of(words: Sequence[str]) -> str:
 
 
 def value_of(name: str) -> str:
-    """What HTCondor goes by on this machine; empty where it has none, or cannot be asked."""
+    """What HTCondor goes by on this machine; empty if it has none, or cannot be asked."""
     program = shutil.which("condor_config_val")
     if program is None:
         return ""
@@ -91,7 +91,7 @@ def value_of(name: str) -> str:
 
 
 def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
-    """Show the diff, and ask where nobody said yes. Raises InputError where nobody can be asked."""
+    """Show the diff, and ask where nobody said yes. Raises InputError if nobody can be asked."""
     print("".join(change.diff() for change in needed), end="")
     if args.dry_run:
         print("dry run: nothing was changed")

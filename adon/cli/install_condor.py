@@ -124,7 +124,7 @@ def condor(args: argparse.Namespace) -> int:
         for line in install_expander.verified(args.config, _daemon_user()):
             print(line)
     elif args.execute:
-        print("installed: what this machine tells in its slot ads")
+        print("installed: the attributes of this machine's slots")
         for line in install_execute.verified(folder, args.interface):
             print(f"verified: {line}")
     else:

@@ -104,7 +104,7 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
             output = output_of(host)
     lines = [line for line in output.splitlines() if " = " in line]
     missing = {"AdonIoWaitFraction", "AdonNetRxBps"} - {line.split()[0] for line in lines}
-    yield f"the host tells {len(lines)} attributes" + "".join(
+    yield f"the host reports {len(lines)} attributes" + "".join(
         f"; no {name} (--interface)" if name == "AdonNetRxBps" else f"; no {name}"
         for name in sorted(missing)
     )
@@ -117,6 +117,6 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
     if hooks is not None:
         try:
             rates = [n for n in paths.path_attributes(hooks) if n.startswith("AdonAvail")]
-            yield f"the broker tells {len(rates)} bandwidths"
+            yield f"the broker reports {len(rates)} bandwidths"
         except AdonError as error:  # it may be up later
-            yield f"the broker tells nothing now: {error}"
+            yield f"the broker reports no bandwidth now: {error}"

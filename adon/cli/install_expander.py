@@ -18,12 +18,12 @@ NAME, DAEMON = "99-adon-expander", "ADON_EXPANDER"
 MARK = "# Written by 'adon install condor --expander', taken out by its '--undo'."
 LOG = "$(LOG)/AdonExpanderLog"
 # Where adon.yml is bad the daemon ends at once: it is started again after 2, 3, 5, 9, … s, and at
-# least every so many.
+# least every this many.
 AGAIN_S = 60
 
 
 def to_install(folder: Path, config: Path | None, condor: str) -> list[FileEdit]:
-    """The file that is wanted; ``condor`` is who HTCondor's own daemons run as, "" where that is
+    """The file that is wanted; ``condor`` is who HTCondor's own daemons run as, "" if that is
     who starts them. Raises InputError."""
     from pegasus_hooks.install.edits import FileEdit, read
 
@@ -74,7 +74,7 @@ def user_of(config: Config, condor: str) -> str:
 
 
 def _loaded(path: Path) -> tuple[Config, ExpansionConfig]:
-    """Raises InputError where it does not say how the pool can grow."""
+    """Raises InputError if it does not say how the pool can grow."""
     from adon.config.adon_yml import load_config
     from adon.config.expansion import section_of
 

@@ -30,7 +30,7 @@ class _Captured(io.StringIO):
 def watch(parser: Any) -> None:
     """``--watch [TIME]`` of a command that prints a list or a status."""
     run: Run = parser.get_default("run")
-    meaning = "show it again every so often, until Ctrl-C (without TIME: 2 s)"
+    meaning = "repeat every TIME, until Ctrl-C (without TIME: 2 s)"
     option("--watch", meaning, "TIME", nargs="?", const=_EVERY)(parser)
     parser.set_defaults(run=lambda args: _watched(args, run) if args.watch else run(args))
 
@@ -51,7 +51,7 @@ def _watched(args: argparse.Namespace, run: Run) -> int:
 def draw_again(draw: Callable[[], str], every: str, option: str) -> int:
     """Show what ``draw`` makes again and again, on a screen of its own where there is one; exit
     code 0 at Ctrl-C. What fails after the first time is shown too, and tried again. Raises
-    InputError for a period that is none, AdonError where the first time fails."""
+    InputError for a period that is none, AdonError if the first time fails."""
     every_s = above_0(parse_duration, every, option)
     assert every_s is not None
     text = draw()

@@ -224,7 +224,7 @@ def who(keys: Rows, source: str, to: str, metric: str) -> str:
         ("see", f"Who may see {metric} {ends}?"),
     ):
         able = [(_said(k["name"]) or "anybody", _said(k[f"{what}_why"])) for k in keys if k[what]]
-        rows = [f"  {name}: {why}" for name, why in able] or ["  nobody among those told of here"]
+        rows = [f"  {name}: {why}" for name, why in able] or ["  none of the tokens shown here"]
         lines += [question, *rows]
     return "\n".join(lines)
 
@@ -263,7 +263,7 @@ def _clock(offset_s: float | None, error_s: float | None) -> str:
 
 
 def _figures(value: float, count: int) -> float:
-    """Rounded to so many figures, but never a whole part."""
+    """Rounded to this many figures, but never a whole part."""
     return round(value, max(0, count - 1 - math.floor(math.log10(abs(value))))) if value else 0.0
 
 

@@ -47,7 +47,7 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
     ),
     option(
         "--notify", "send notices about workflows that finish, fail or are stuck, as configured in "
-        "'monitoring.notices' of this adon.yml (a broker does this by itself)", "FILE", Path,
+        "'monitoring.notices' of this adon.yml (a broker does this without the option)", "FILE", Path,
     ),
     option(
         "--give-up-after", "stop waiting for workflows whose logs have not grown for this long, "
@@ -171,7 +171,9 @@ def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
         return
     settings = load_config(args.notify).monitoring
     if settings is None or not settings.notices:
-        raise InputError(f"{args.notify}: found no monitoring.notices, expected whom to tell")
+        raise InputError(
+            f"{args.notify}: found no monitoring.notices, expected at least one notice"
+        )
     if not isinstance(sink, Archive):
         raise InputError("--notify: found with --broker, which sends notices itself")
     tells, finds = watching(settings, sink, time.time, args.notify.absolute().parent)

@@ -49,7 +49,7 @@ _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 SOURCE = (one_of(ARCHIVE, asked_broker("the broker's archive instead")), TOKEN_FILE)
 _WORKFLOW = option("workflow", "UUID, name, or submit directory", "WORKFLOW")
 _NOW = flag("--now", "let the process that follows it read its files first")
-_UNWATCHED = "nothing that is watched was measured"
+_UNWATCHED = "no measurements of watched metrics"
 _ANOMALIES = tuple(
     map(Column, ("kind", "metric", "subject", "since", "until", "before", "after", "change", "why"))
 )
@@ -285,7 +285,7 @@ def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:
 
     key = find(source, args.workflow)
     if args.now and not source.refresh(key):
-        note("nobody who follows it answered: this is what is known")
+        note("no follower answered: this is the last known status")
     return key
 
 
@@ -340,7 +340,7 @@ def _anomalies(args: argparse.Namespace) -> int:
 
 
 def _lacking(archive: Archive, metric: str | None) -> str:
-    """What was not measured that would have to be, "" where something was: then nothing is
+    """What was not measured that would have to be, "" if something was: then nothing is
     unusual."""
     from monitors.alerts.anomalies.settings import WATCHED
     from network_provisioner.base.suggestions import did_you_mean

@@ -114,7 +114,7 @@ def find(source: WorkflowSource, wanted: str) -> str:
 
 
 def _workflow_in(path: str) -> str:
-    """The id of the workflow in a directory, or of a DAG, wherever that was followed; "" where
+    """The id of the workflow in a directory, or of a DAG, wherever that was followed; "" if
     there is none."""
     try:
         return submit_dir_of(path).workflow

@@ -31,7 +31,7 @@ STATUS = (
 
 
 def list_columns(now: float, names: int = _WIDEST, ids: Callable[[str], str] = str) -> list[Column]:
-    """Of a list of workflows, with ``names`` of so many letters and ``ids`` as they are shown."""
+    """Of a list of workflows, with ``names`` of this many letters and ``ids`` as they are shown."""
     return [
         Column("state", "state", lambda state, stuck: "stuck" if stuck else state, ("stuck",)),
         Column("totals.percent_done", "%done>", "{:.1f}".format),
@@ -158,7 +158,7 @@ def _why_none(workflow: Row) -> str:
         return "none has ended"
     if not total["done"] + total["fail"]:
         return "no job was submitted"
-    return f"no event of its jobs was found, neither in {_DAG_LOG} nor in what DAGMan says"
+    return f"found no event of its jobs, neither in {_DAG_LOG} nor in what DAGMan says"
 
 
 def _runtimes(rows: Sequence[Row]) -> str:

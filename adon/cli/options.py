@@ -35,7 +35,7 @@ OUTPUT_SITE = "local"
 
 def instant_of(text: str | None, option: str, now: float) -> float | None:
     """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
-    which counts from ``now``; None where nothing was said. Raises InputError."""
+    which counts from ``now``; None if nothing was said. Raises InputError."""
     from network_provisioner.base.instants import instant
 
     if text is None:
@@ -131,7 +131,7 @@ def bad_answer(args: argparse.Namespace, what: str) -> AbstractContextManager[No
 
 def answered(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:
     """Print the record or records that a broker answered, see
-    :func:`adon.cli.output.print_fields`; exit code 0. Raises InputError, and BrokerError where the
+    :func:`adon.cli.output.print_fields`; exit code 0. Raises InputError, and BrokerError if the
     answer is no ``what``."""
     with bad_answer(args, what):
         words = fields_rendered(args, value, text)
@@ -147,7 +147,7 @@ def answered_records(
     **around: Any,
 ) -> int:
     """Print records that a broker answered, see :func:`adon.cli.output.rendered`; exit code 0.
-    Raises InputError, and BrokerError where the answer is no ``what``."""
+    Raises InputError, and BrokerError if the answer is no ``what``."""
     with bad_answer(args, what):
         words = rendered(args, columns, records, **around)
     print_paged([words])

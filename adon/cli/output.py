@@ -61,7 +61,7 @@ class Column(NamedTuple):
 
 
 def value_at(record: Any, key: str) -> Any:
-    """The raw value, None inside of nothing. Raises LookupError, TypeError or ValueError where
+    """The raw value, None inside of nothing. Raises LookupError, TypeError or ValueError if
     there is none."""
     if record is None or (isinstance(record, Mapping) and key in record):
         return record and record[key]

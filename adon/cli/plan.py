@@ -101,7 +101,7 @@ def _check_hooks(file: Path) -> None:
 def _mapped(
     args: argparse.Namespace,
 ) -> tuple[Inputs, Mapping, Paths, PlacedWorkflow | None]:
-    """And what was placed now, None where the mapping is a saved one."""
+    """And what was placed now, None if the mapping is a saved one."""
     from adon.planning.placement import saved
 
     if args.mapping is None:

@@ -254,8 +254,8 @@ def _explain(args: argparse.Namespace) -> int:
 
     decisions = _decisions(load_config(args.config), args.limit)
     none = (
-        "nothing was decided about the pool yet: 'adon pool run' does so, which 'adon install "
-        "condor --expander' has condor_master run"
+        "no decisions yet: 'adon pool run' makes them, and 'adon install condor --expander' "
+        "starts it"
     )
     return print_fields(
         args,

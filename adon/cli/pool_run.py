@@ -167,7 +167,7 @@ def _opened(
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Raises InputError where somebody else is at work."""
+    """Raises InputError if somebody else is at work."""
     from adon.config.expansion import LOCK
 
     try:

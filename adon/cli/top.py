@@ -83,7 +83,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _looked(args: argparse.Namespace, most: int) -> dict[str, Any]:
-    """What the broker says of each, at most so many. Raises BrokerError where it does not
+    """What the broker says of each, at most this many. Raises BrokerError if it does not
     answer."""
     from network_provisioner.client.http1 import quoted
 
@@ -110,7 +110,7 @@ def _part(broker: Any, path: str) -> Any:
 
 
 def _screen(looked: dict[str, Any], lines: int) -> str:
-    """The screen, with as many rows of each as fit into so many lines."""
+    """The screen, with as many rows of each as fit into this many lines."""
     now, health = looked["at"], looked["health"]
     transfers, links = _transfers(looked["transfers"], now), _links(looked["topology"]["links"])
     shown = (looked["workflows"], transfers, links)
@@ -172,7 +172,7 @@ def _pool(answer: Any) -> str:
     if isinstance(answer, str):
         return f"pool: {answer}"
     if not answer["decisions"]:
-        return "pool: nothing was decided yet"
+        return "pool: no decisions yet"
     decision, details = answer["decisions"][0], answer["decisions"][0]["details"]
     return (
         f"pool: machines {details['machines'] or 'none'}; jobs {details['demand'] or 'none'}; "

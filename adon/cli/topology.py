@@ -59,7 +59,7 @@ Examples:
 _DRAIN = """Take a link or switch out of service for maintenance, without an interruption.
 
 One minute before the start, transits move to other paths; those that find no room wait for it, or
-go on as best effort. Advance reservations move at once; the answer names those that cannot. Best
+go on as best effort. Advance reservations move at once; the answer names those that cannot move. Best
 effort takes other links where there are any. While a drain lasts, failures of the link or switch
 are not reported. Without ELEMENT, the drains are listed.
 """
@@ -164,7 +164,7 @@ def _discovered(args: argparse.Namespace) -> int:
         differences = [str(words) for words in data["differences"]]
         summary = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
     records = [{"difference": words} for words in differences]
-    same = f"the network is as it was said to be: {summary}"
+    same = f"the network is as described: {summary}"
     print_fields(args, records, lambda: "\n".join(differences) or same, data)
     return 1 if differences else 0
 
@@ -264,7 +264,7 @@ def _with_warnings(data: dict[str, Any], shown: str) -> str:
     if data["problem"]:
         warnings.append(f"degraded: {data['problem']}")
     ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
-    warnings += [f"link {end}: nobody knows whether it works" for end in dict.fromkeys(ends)]
+    warnings += [f"link {end}: it is unknown whether it works" for end in dict.fromkeys(ends)]
     return "\n".join((shown, *warnings))
 
 

@@ -112,7 +112,7 @@ def _lines(answer: dict[str, Any], figures: PathFigures, template: str) -> list[
 def _host(host: HostTcp | None) -> str:
     """What an end allows."""
     if host is None:
-        return "not known: an agent there that measures 'host' tells it"
+        return "unknown: measure 'host' with an agent there"
     sizes = f"tcp_rmem up to {format_size(host.rmem[2])}, tcp_wmem {format_size(host.wmem[2])}"
     core = (format_size(size) for size in (host.core_rmem_max, host.core_wmem_max))
     return f"{sizes}; programs may ask for {' and '.join(core)}; {host.congestion}"
@@ -222,7 +222,7 @@ class _FailedError(AdonError):
 
 
 def _timed(words: Sequence[str]) -> float:
-    """Seconds that the command takes. Raises _FailedError, OSError where it cannot be run."""
+    """Seconds that the command takes. Raises _FailedError, OSError if it cannot be run."""
     import subprocess
 
     started = time.monotonic()
@@ -232,7 +232,7 @@ def _timed(words: Sequence[str]) -> float:
     )  # fmt: skip
     seconds = time.monotonic() - started
     if done.returncode:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it said nothing"]
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no output"]
         raise _FailedError(f"exit code {done.returncode}: {lines[-1]}")
     return seconds
 

@@ -16,11 +16,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Give back what hooks could not: follow running workflows until they have ended.
+    """Release what hooks could not: follow running workflows until they have ended.
 
-    The hooks start a watcher by themselves where none runs, and it ends when no workflow is left.
-    This runs it in the foreground, for a service that always runs. It waits where another one runs
-    already. The configuration's 'watch' names the folder of workflows.
+    The hooks start a watcher if none runs, and it ends with the last workflow. This command runs
+    one in the foreground, as a service. It waits while another watcher runs. The configuration's 'watch' names the folder of workflows.
 
     Examples:
       adon watch

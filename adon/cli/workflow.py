@@ -59,7 +59,7 @@ add = NOUN.add
     REPLICAS,
     CONF,
     option(
-        "--lease", "lifetime of slots and paths that nothing releases", "TIME",
+        "--lease", "lifetime of slots and paths that are not released", "TIME",
         default="1h",
     ),
     UNDO,
@@ -133,7 +133,7 @@ def _options(args: argparse.Namespace) -> ProvisioningOptions:
 
 
 def _write(args: argparse.Namespace, document: Document, text: str) -> str:
-    """Where it was written; "" where nothing was."""
+    """Where it was written; "" if nothing was."""
     from site_selector.wholefile import write_whole
 
     target = args.output or args.workflow
@@ -287,7 +287,7 @@ def _release(args: argparse.Namespace) -> int:
     booking.observe()
     back = list(booking.held.values())
     released = booking.carry_out(Corrections(back=back), time.time()).back
-    text = f"{released} released" if released else "nothing is reserved that has not begun"
+    text = f"{released} released" if released else "no reservation that has not begun"
     answer = {"released": released}
     return print_records(args, [Column("released")], [answer], document=answer, text=lambda _: text)
 

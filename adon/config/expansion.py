@@ -24,7 +24,7 @@ _MEMORY_MB = 1024  # of a core
 
 
 def section_of(config: Config, path: Path) -> ExpansionConfig:
-    """The section in the file ``path``. Raises InputError where there is none."""
+    """The section in the file ``path``. Raises InputError if there is none."""
     if config.expansion is None:
         raise InputError(f"{path}: found no section 'expansion', expected how the pool can grow")
     return config.expansion
@@ -46,8 +46,8 @@ def limits_of(config: ExpansionConfig) -> Limits:
 
 
 def cloud_of(config: Config, path: Path) -> Cloud:
-    """The cloud of the section in the file ``path``. Raises InputError where there is no such
-    section or it lacks something, MissingError where something is not installed."""
+    """The cloud of the section in the file ``path``. Raises InputError if there is no such
+    section or it lacks something, MissingError if something is not installed."""
     section = section_of(config, path)
     if section.driver == "command":
         from condor_plugins.pool.cloud.command import CommandCloud  # noqa: PLC0415
@@ -146,7 +146,7 @@ def _tool(words: Sequence[str]) -> str:
 
 
 def adon_is_at_work(directory: str) -> bool | None:
-    """Whether somebody on this machine starts and deletes machines; None where nobody ever did."""
+    """Whether somebody on this machine starts and deletes machines; None if nobody ever did."""
     try:
         with (Path(directory) / LOCK).open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -310,7 +310,9 @@ class ExpansionConfig(Schema):
             if not self.command:
                 raise ValueError("driver 'command': found no command, expected a program to call")
             if named:
-                raise ValueError("driver 'command': found flavours, expected its program to tell")
+                raise ValueError(
+                    "driver 'command': found flavours, expected none: its program lists them"
+                )
             return self
         if not named:
             raise ValueError(f"driver {driver!r}: found no flavours, expected one at least")
@@ -321,7 +323,7 @@ class ExpansionConfig(Schema):
             if driver == "startd" and flavour.cores is None:
                 raise ValueError(f"{what} no cores, expected how many it has")
             if driver == "openstack" and (flavour.cores or flavour.memory_mb):
-                raise ValueError(f"{what} cores or memory_mb, expected the cloud to tell")
+                raise ValueError(f"{what} cores or memory_mb, expected none: the cloud has them")
         return self
 
 

@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 def keyring_of(config: Config, clock: Callable[[], float] = time.time) -> Keyring:
     """All keys of the configuration, tokens read from their files. Raises InputError, and
-    MissingError where issuers are named and there is no PyJWT."""
+    MissingError if issuers are named and there is no PyJWT."""
     ring = Keyring((), clock)
     _fill(ring, config)
     return ring
 
 
 def _fill(ring: Keyring, config: Config, strict: bool = True) -> None:
-    """``strict``: a token that cannot be read is an InputError; else it is nobody's."""
+    """``strict``: a token that cannot be read is an InputError; else it is ignored."""
     keys = []
     for entry in config.security.tokens:
         try:
@@ -43,9 +43,9 @@ def _fill(ring: Keyring, config: Config, strict: bool = True) -> None:
         except InputError as error:
             if strict:
                 raise
-            log.warning("%r is nobody from now on: %s", entry.name, error)
+            log.warning("the token of %r is no longer valid: %s", entry.name, error)
     if config.broker.token is not None:
-        # As it was before there were roles: whoever has it may do everything, in any name.
+        # Who has it may do everything, for any user.
         keys.append(Key(Principal("", Role.ENGINEER), hash_of(config.broker.token)))
     issuers = _federation(config.security.issuers) if config.security.issuers else None
     try:
@@ -131,7 +131,7 @@ def _key(entry: TokenConfig, tls: TlsConfig | None) -> Key:
 
 
 def check_exposure(config: Config, keyring: Keyring) -> None:
-    """Raises InputError where the service would be open to more than this machine, or a Science
+    """Raises InputError if the service would be open to more than this machine, or a Science
     DMZ to requests of nobody in particular."""
     walled = [node.name for node in topology_from_dict(config.topology).nodes.values() if node.dmz]
     if walled and not keyring:

@@ -54,7 +54,7 @@ def _root(text: str) -> yaml.Node:
 
 
 def _at(node: yaml.Node | None, keys: Keys) -> yaml.Node | None:
-    """None where there is no such value."""
+    """None if there is no such value."""
     for key in keys:
         if isinstance(node, yaml.MappingNode):
             node = next((value for name, value in node.value if name.value == key), None)

@@ -8,7 +8,7 @@ from typing import Any
 from network_provisioner.base.model import LIVE, Transit
 
 Listed = Callable[[int], Sequence[Transit]]
-"""The newest so many transits, oldest first."""
+"""The newest this many transits, oldest first."""
 
 _BEFORE_S = 86400.0  # one that was asked for earlier, and held something later, is rare
 _FIRST = 2000  # are looked at first, and then, where that is not enough, all of the most
@@ -19,7 +19,7 @@ def held_since(
     listed: Listed, since: float, now: float, users: frozenset[str] | None
 ) -> dict[str, Any]:
     """What was held between Unix second ``since`` and ``now``, JSON-ready: ``since`` is the second
-    from which on all of it is known, ``held`` each transit with its paths. ``until`` is 0 where it
+    from which on all of it is known, ``held`` each transit with its paths. ``until`` is 0 if it
     still holds them. With ``users``, what others held has no names. Raises as ``listed``."""
     for look in (_FIRST, MOST):
         found = listed(look)

@@ -279,7 +279,7 @@ def pages_router() -> APIRouter:
     async def file(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
         """What the page is made of."""
         if name not in known:
-            raise BrokerError(f"{ROOT}{name[:80]} is no file of the dashboard", "not_found")
+            raise BrokerError(f"{ROOT}{name[:80]} is not a file of the dashboard", "not_found")
         return _answer(known[name], if_none_match)
 
     return routes

@@ -139,7 +139,7 @@ def _end(facts: Facts, choices: Choices, end: End, other: str, notes: list[str])
     """What a link from ``other`` to a switch's port says of that port."""
     switch, speed_bps = choices.names[end[0]], facts.network.ports[end[0]][end[1]].speed_bps
     if not speed_bps:
-        notes.append(f"link {other}-{switch}: no port says its speed, 1 Gb/s assumed")
+        notes.append(f"link {other}-{switch}: no port reports its speed, 1 Gb/s assumed")
     return {"b": switch, "capacity": speed_bps or ASSUMED_BPS, "ports": {switch: end[1]}}
 
 

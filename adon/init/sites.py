@@ -27,8 +27,8 @@ _PROGRAM_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Dtn:
-    """A data transfer node. ``name`` is its host name, "" where only the address is known;
-    ``rtt_s`` None where it did not answer."""
+    """A data transfer node. ``name`` is its host name, "" if only the address is known;
+    ``rtt_s`` None if it did not answer."""
 
     address: str
     name: str = ""
@@ -132,7 +132,7 @@ def resolved(
 
 
 def connect_s(address: str, port: int) -> float | None:
-    """Seconds for a connection to a port, or its refusal; None where nothing answers."""
+    """Seconds for a connection to a port, or its refusal; None if nothing answers."""
     before = time.monotonic()
     try:
         with suppress(ConnectionRefusedError):

@@ -211,7 +211,7 @@ class PrivateApt:
 
 
 def codename() -> str:
-    """The machine's Debian release (``"bookworm"``), empty where it is unknown."""
+    """The machine's Debian release (``"bookworm"``), empty if it is unknown."""
     for place in (Path("/etc/os-release"), Path("/usr/lib/os-release")):
         if place.is_file():
             match = re.search(r'^VERSION_CODENAME="?([a-z]+)', place.read_text(), re.MULTILINE)

@@ -65,7 +65,7 @@ def inside() -> bool:
 
 
 def can_box() -> str | None:
-    """None where this process may make boxes, otherwise the reason in one line.
+    """None if this process may make boxes, otherwise the reason in one line.
 
     Asks the kernel by making a box that does nothing: capabilities, seccomp filters and container
     runtimes forbid in too many ways to predict.
@@ -121,7 +121,7 @@ def run(argv: Sequence[str], *, tied: bool = False) -> int:
 
     For the main thread of a process that does nothing else afterwards: its later children would
     still be born into the box's PID namespace. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on.
-    With ``tied``, the box also ends when the caller's own parent dies. Raises MissingError where
+    With ``tied``, the box also ends when the caller's own parent dies. Raises MissingError if
     the kernel does not allow it.
     """
     if tied and not syscalls.tie_to(os.getppid()):

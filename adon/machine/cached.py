@@ -58,7 +58,7 @@ def make_once(
 
 @contextlib.contextmanager
 def explained(title: str) -> Iterator[None]:
-    """Raises MissingError where the cache cannot be read or written."""
+    """Raises MissingError if the cache cannot be read or written."""
     try:
         yield
     except OSError as error:

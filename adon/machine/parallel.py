@@ -29,7 +29,7 @@ def each(
     there is one more. With one process the work is done here. However this function ends, no
     process is left.
 
-    Raises what ``work`` raises, and AdonError where a process was killed.
+    Raises what ``work`` raises, and AdonError if a process was killed.
     """
     if processes <= 1 or len(values) <= 1:
         out = []

@@ -46,14 +46,14 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when the thread that started it ends."""
+    """Make the kernel send this process a signal when the thread that started it ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")
 
 
 def tie_to(parent: int) -> bool:
-    """Have the kernel kill this process when ``parent``, which started it, ends.
+    """Make the kernel kill this process when ``parent``, which started it, ends.
 
-    False where that has ended already, so that no signal will come. Raises OSError.
+    False if that has ended already, so that no signal will come. Raises OSError.
     """
     die_with_parent()
     return os.getppid() == parent

@@ -222,7 +222,7 @@ def ask(
 
 
 def ask_pool(collector: str) -> dict[str, SitePool]:
-    """Every site of the pool now. Raises AdonError where HTCondor cannot be asked.
+    """Every site of the pool now. Raises AdonError if HTCondor cannot be asked.
 
     In a process of its own: the bindings read their configuration once, and wait as long as they
     like for a collector that does not answer.
@@ -267,7 +267,7 @@ def network_from_broker(
 ) -> tuple[Topology, dict[tuple[str, str], float]]:
     """What ``GET /v1/topology`` answers, as a topology and what is reserved on its links.
 
-    Raises InputError where the network is none, KeyError, TypeError or ValueError where the answer
+    Raises InputError if the network is none, KeyError, TypeError or ValueError if the answer
     is something else.
     """
     links = [

@@ -271,7 +271,7 @@ def sources(
         try:
             live = live.with_held(read_holdings(Path(configured), sites, live.topology).running)
         except InputError as error:
-            (say or print)(f"{error}; nobody is believed to hold anything but what runs")
+            (say or print)(f"{error}; only running jobs are assumed to hold resources")
     if isinstance(archive, Path):
         if not archive.exists():
             raise InputError(f"{archive}: found no such file, expected an archive of measurements")
@@ -300,7 +300,7 @@ def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
 
 
 def saved(file: Path, files: PlacementInputs, say: Say | None = None) -> tuple[Inputs, SiteMapping]:
-    """A mapping that was saved, with the files it is for. Raises InputError where they do not fit:
+    """A mapping that was saved, with the files it is for. Raises InputError if they do not fit:
     another workflow, a job too many or too few, a site that cannot run its job."""
     inputs = replace(files, execution_sites=("*", "local")).inputs(say)
     mapping = SiteMapping.load(file)

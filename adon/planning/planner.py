@@ -57,5 +57,5 @@ def plan_workflow(
     try:
         write_placements(planned.submit_dir, mapping, time.time())
     except InputError as error:  # the workflow is planned all the same
-        _log.warning("nobody will be told why its jobs are where they are: %s", error)
+        _log.warning("the reasons for its jobs' sites are not recorded: %s", error)
     return planned

@@ -55,7 +55,7 @@ class Plans:
         return tuple(plans)
 
     def leave(self, plan: Plan) -> bool:
-        """Leave a plan that was made beside all that were read last; False where another one came
+        """Leave a plan that was made beside all that were read last; False if another one came
         first. Nothing where plans could not be read."""
         if self._number is None:
             return True

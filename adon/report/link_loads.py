@@ -29,8 +29,8 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One direction of a link during a run. ``counted`` is False where no switch counts it,
-    None where nobody read counters; ``capacity_bps`` is 0 where nobody knows it."""
+    """One direction of a link during a run. ``counted`` is False if no switch counts it,
+    None if nobody read counters; ``capacity_bps`` is 0 if nobody knows it."""
 
     hop: Hop
     layer: str
@@ -46,7 +46,7 @@ class Load:
 
     @property
     def peak(self) -> Rate | None:
-        """The busiest interval; None where nothing was measured."""
+        """The busiest interval; None if nothing was measured."""
         return max(self.measured, key=lambda r: r.bps, default=None)
 
     @property

@@ -24,8 +24,8 @@ is waiting in the queue, computing, and moving data, in seconds. N is the site's
 speed of one of them, Γ_a the bandwidth that is free on the way and Γ_t what TCP can reach on it.
 Sites are chosen for the whole workflow, so the chosen site need not have the least T_t of its row;
 the reason says why.</p>"""
-_SOURCES = """<p>Each value is followed by where it comes from: measured (archive), told by the pool
-(collector), known of the network (topology), or written down (catalog, default).</p>"""
+_SOURCES = """<p>Each value is followed by where it comes from: measured (archive), reported by the pool
+(collector), configured (topology, catalog), or a default.</p>"""
 _LINKS = (
     "Area: reserved, as high as the rates that were kept. Line: mean rate, {}. Dashed: capacity. "
     "A triangle marks a reservation that is too short to see."

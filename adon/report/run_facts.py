@@ -21,7 +21,7 @@ NOT_PLANNED = "none"
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One job's time on the Gantt chart. ``kind`` is ``compute``, ``transfer`` or ``other``;
-    ``end`` is 0 where it has not ended."""
+    ``end`` is 0 if it has not ended."""
 
     job: str
     kind: str
@@ -59,10 +59,10 @@ class RunFacts:
     """One run from its start to its end, or as far as it has come.
 
     ``jobs`` are the workflow's own, ``dag_jobs`` also those that the planner added. ``mapping`` is
-    a site mapping as JSON, ``links`` the broker's topology. ``dag`` is empty where the placements
+    a site mapping as JSON, ``links`` the broker's topology. ``dag`` is empty if the placements
     of the mapping are the jobs that ``edges`` join.
 
-    ``planner`` is "none" for a run that ended before it was planned. ``network`` is "" where nobody
+    ``planner`` is "none" for a run that ended before it was planned. ``network`` is "" if nobody
     says what switches there are. ``stopped`` is the sentence of what cut it short, ``waiting`` has
     one for each reason for which jobs waited in vain at the end, ``reason`` says why a workflow did
     not succeed. ``measured`` are measurements of the paths that it used, during the run.
@@ -105,7 +105,7 @@ class RunFacts:
 
     @property
     def expected_range_s(self) -> tuple[float | None, float | None] | None:
-        """What it was to be between with 90 % probability; None where nothing was in doubt."""
+        """What it was to be between with 90 % probability; None if nothing was in doubt."""
         forecast = self.mapping.get("forecast")
         return (forecast["low_s"], forecast["high_s"]) if forecast else None
 

@@ -115,7 +115,7 @@ def links(facts: RunFacts, loads: Sequence[Load]) -> str:
     out = "".join(_chart(loads[number], number, facts) for number in wide)
     if not wide:
         out += (
-            "<p>Nothing was reserved on the wide-area links, and next to nothing moved there.</p>"
+            "<p>Nothing was reserved on the wide-area links, and hardly anything moved there.</p>"
         )
     if access:
         title = f"Access links of the sites ({counted(len(access), 'direction')} in use)"

@@ -49,7 +49,7 @@ def facts_of_run(
     warnings: Iterable[str] = (),
 ) -> RunFacts:
     """What the files of a run say until ``now`` (Unix seconds). ``known_transits`` are the broker's
-    of this workflow, ``links`` its topology. Raises InputError where files cannot be read."""
+    of this workflow, ``links`` its topology. Raises InputError if files cannot be read."""
     workflow = FollowedWorkflow(submit_dir)
     workflow.step()
     measurements, _ = workflow.take()
@@ -69,7 +69,7 @@ def facts_of_run(
     ended = max(ended, status.at if status is not None else 0.0)
     silent_s = now - workflow.written_at
     if state == "running" and silent_s > _SILENT_S:
-        problems.append(f"nothing was written for {for_people(silent_s)}: does DAGMan still run?")
+        problems.append(f"no log entry for {for_people(silent_s)}: does DAGMan still run?")
     elif state == "running":
         ended = max(ended, now)
     failed = failures(workflow)

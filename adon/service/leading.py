@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 SWITCHES_CONNECT_S = 10.0  # Open vSwitch tries every 8 s; who comes later is served then
 TAKE_OVER_S = 1.0  # who follows has them connected already
-ALONE_S = 0.5  # a start that takes longer goes on while others may ask
+ALONE_S = 0.5  # a start that takes longer continues while others may ask
 ELECT_EVERY_S = 0.5
 
 
@@ -50,7 +50,7 @@ class Leading:
         broker.other_problems.append(lambda: self._problem)
 
     def start(self) -> None:
-        """Find out who leads, and go on doing so. Raises StoreError, ControllerError."""
+        """Find out who leads, and continue doing so. Raises StoreError, ControllerError."""
         self._take(self._store.elect(self._address))
         if self._store.shared:
             self._elections = threading.Thread(target=self._elect, name="adon-elect", daemon=True)

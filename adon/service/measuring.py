@@ -111,7 +111,7 @@ class SilenceWatch:
 
 def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError for tasks that cannot be meant, Infeasible where they do not fit
-    all together, and an AdonError where its file cannot be used."""
+    all together, and an AdonError if its file cannot be used."""
     from monitors.api import agents
     from monitors.api import measuring as measuring_api
     from monitors.measurements.agent_registry import AgentRegistry
@@ -184,7 +184,7 @@ def described() -> list[APIRouter]:
 
 
 def _need_keys(around: PartContext) -> None:
-    """Raises InputError where an agent could not be told from anybody else."""
+    """Raises InputError if an agent could not be told from anybody else."""
     if not around.keyring:
         return  # loopback alone, and everybody may do everything
     roles = {who.name: who.role for who in around.keyring.principals()}
@@ -197,7 +197,7 @@ def _need_keys(around: PartContext) -> None:
 
 
 def _file(around: PartContext) -> str:
-    """Raises InputError where the file of an earlier version cannot be taken over."""
+    """Raises InputError if the file of an earlier version cannot be taken over."""
     state = around.state
     if not around.settings.agents or state == _MEMORY:
         return _MEMORY  # nothing is measured, so there is nothing to keep

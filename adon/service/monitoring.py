@@ -52,7 +52,7 @@ class Monitoring:
         return [page for part in self.parts for page in part.pages]
 
     def start(self) -> None:
-        """Start every service. Raises AdonError; then none goes on running."""
+        """Start every service. Raises AdonError; then none continues running."""
         try:
             for part in self.parts:
                 for service in part.services:
@@ -200,7 +200,7 @@ def _logins(federation: Issuers) -> BrowserLogins:
 
 
 def logins_of(keyring: Keyring) -> BrowserLogins | None:
-    """Those that adon.yml names now, None where it names no issuer."""
+    """Those that adon.yml names now, None if it names no issuer."""
     federation: Any = keyring.federation
     return None if federation is None else _logins(federation)
 

@@ -18,7 +18,7 @@ from network_provisioner.base.errors import AdonError
 
 def size_now(pool: HTCondorPool) -> dict[str, SitePool]:
     """Slots and jobs by site. No history, which takes long to read and says nothing of size.
-    Raises AdonError where no slot or no job can be asked for."""
+    Raises AdonError if no slot or no job can be asked for."""
     return summarise(pool.slots(), pool.jobs(), time.time())
 
 

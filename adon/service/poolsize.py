@@ -42,7 +42,7 @@ class SampledPool(Protocol):
     """Where the size comes from."""
 
     def ask(self) -> Mapping[str, SitePool]:
-        """Every site now. Raises AdonError where nobody answers."""
+        """Every site now. Raises AdonError if nobody answers."""
         ...
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class PoolSize:
         self._thread.stop()
 
     def sample(self) -> bool:
-        """Ask once and record; False where nobody answered."""
+        """Ask once and record; False if nobody answered."""
         try:
             size = size_of(self._pool.ask())
             self._outbox.record_many(self._changes.of(size, self._clock()))

@@ -1,5 +1,5 @@
 """Nodes and links with new names (``was`` in the topology): what a broker keeps under the old ones
-goes on under the new."""
+continues under the new."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def carry_over(topology: Topology, store: Store, archive: Archive) -> None:
     if not renames or (known is not None and known.body == renames.names):
         return
     for was, name in renames.names.items():
-        log.warning("%s was %s: what is kept of it is now of %s", name, was, name)
+        log.warning("%s was %s: its records are now those of %s", name, was, name)
     changed = []
     for transit in store.each():
         before = transit.as_dict()

@@ -143,7 +143,7 @@ def _reloading(config_file: Path, end: Callable[[], None]) -> Callable[[], bool]
             config, *_ = read_settings(config_file)
             make_controller(config.controller, topology_from_dict(config.topology))
         except AdonError as error:
-            log.error("the configuration stays as it is: %s", error)
+            log.error("the configuration is unchanged: %s", error)
             return
         log.warning("%s is read again", config_file)
         reloads.append(True)

@@ -74,7 +74,7 @@ def session(
     url: IrodsUrl, env: Mapping[str, str], folder: Path, silence_s: float = SILENCE_S
 ) -> iRODSSession:
     """A session for what the URL names, which connects with its first call; ``folder`` is the
-    job's. Raises InputError where nothing says as whom."""
+    job's. Raises InputError if nothing says as whom."""
     return open_session(account(url, env, folder), silence_s)
 
 

@@ -119,7 +119,7 @@ class Sessions:
 
 @dataclass(slots=True)
 class Way:
-    """How files are moved: by so many ``streams`` for one of so many bytes. Of those with several
+    """How files are moved: by this many ``streams`` for one of this many bytes. Of those with several
     one moves at a time, whose ``turn`` it is."""
 
     sessions: Sessions
@@ -189,7 +189,7 @@ def _verified(path: str, file: Path, server_checksum: str) -> str:
     kind, colon, value = server_checksum.partition(":")
     kind = kind if colon else "md5"
     if kind not in _HASHES:
-        return f"{kind} is not known here"
+        return f"{kind} is unknown here"
     with file.open("rb") as data:
         digest = hashlib.file_digest(data, _HASHES[kind])
     own_checksum = base64.b64encode(digest.digest()).decode() if colon else digest.hexdigest()
@@ -272,7 +272,7 @@ class _Transfer:
         self._parts = deque([at, min(at + chunk, size)] for at in range(0, size, chunk))
 
     def begin(self) -> _Stream | None:
-        """Open it for one more stream; None where there can be no more."""
+        """Open it for one more stream; None if there can be no more."""
         raise NotImplementedError
 
     def carry(self, stream: _Stream, at: int, view: memoryview) -> int:

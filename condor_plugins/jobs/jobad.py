@@ -86,7 +86,7 @@ def text(ad: JobAd, *names: str) -> str:
 
 
 def number(ad: JobAd, name: str) -> float | None:
-    """A number; None where it is none."""
+    """A number; None if it is none."""
     value = ad.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -94,7 +94,7 @@ def number(ad: JobAd, name: str) -> float | None:
 
 
 def no_transfer(ad: JobAd) -> str:
-    """Why nothing that needs a path moves between access point and slot; empty where it may."""
+    """Why nothing that needs a path moves between access point and slot; empty if it may."""
     universe = ad.get("JobUniverse")
     if universe not in _WITH_TRANSFER:
         return f"jobs of universe {universe} have no files moved"
@@ -111,7 +111,7 @@ def no_transfer(ad: JobAd) -> str:
 
 
 def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
-    """Bytes that an access point sends to a slot before a job runs, None where nobody knows.
+    """Bytes that an access point sends to a slot before a job runs, None if nobody knows.
 
     Asked are the files themselves, as the job's owner and right before they are sent. What HTCondor
     noted when the job was submitted (whole MiB) stands in where they do not tell: too many of them,
@@ -181,7 +181,7 @@ def _each(names: str) -> Iterator[str]:
 
 
 class _Sizes:
-    """Sizes from the file system; raises OSError where there is too much to look at."""
+    """Sizes from the file system; raises OSError if there is too much to look at."""
 
     def __init__(self) -> None:
         self._left = _MOST_FILES

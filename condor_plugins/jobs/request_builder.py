@@ -70,7 +70,7 @@ def run_name(global_job_id: str, process: object) -> str:
 
 
 def run_of(ad: Mapping[str, Any]) -> Run | None:
-    """The run that a job's ad is of; None where it does not say."""
+    """The run that a job's ad is of; None if it does not say."""
     job, starts = ad.get("GlobalJobId"), ad.get("NumShadowStarts")
     if not isinstance(job, str) or not job or not isinstance(starts, int):
         return None
@@ -78,7 +78,7 @@ def run_of(ad: Mapping[str, Any]) -> Run | None:
 
 
 def parsed(transit_id: str) -> tuple[Run, Direction] | None:
-    """Whose transit it is; None where it is no run's."""
+    """Whose transit it is; None if it is no run's."""
     match = _ID.match(transit_id)
     if match is None:
         return None
@@ -93,7 +93,7 @@ def is_url(transit_id: str) -> bool:
 
 
 def queue_number(job: str) -> tuple[str, int, int] | None:
-    """Schedd, cluster and process in a job's name; None where it is not of that shape."""
+    """Schedd, cluster and process in a job's name; None if it is not of that shape."""
     match = _JOB.match(job)
     return match and (match["schedd"], int(match["cluster"]), int(match["proc"]))
 
@@ -107,14 +107,14 @@ def shadow_number(job: str) -> tuple[int, int] | None:
 
 
 def ends(ad: JobAd, home: str, direction: Direction) -> tuple[str, str]:
-    """Source and destination site. ``home`` is the access point's; the slot's is empty where
+    """Source and destination site. ``home`` is the access point's; the slot's is empty if
     neither slot nor job names one."""
     slot = site_of_match(ad)
     return (home, slot) if direction == "in" else (slot, home)
 
 
 def unmarked(ad: JobAd, home: str) -> str:
-    """Why there is no pair of sites to ask for, in words; empty where there is one."""
+    """Why there is no pair of sites to ask for, in words; empty if there is one."""
     slot = site_of_match(ad)
     if not slot:
         where = text(ad, "RemoteHost") or "the slot"
@@ -154,7 +154,7 @@ def request(
 
 
 def hosts(ad: JobAd, run: Run, direction: Direction) -> tuple[str, str]:
-    """The machines of access point and slot, source first; "" where the ad names no slot."""
+    """The machines of access point and slot, source first; "" if the ad names no slot."""
     known, slot = queue_number(run.job), text(ad, "RemoteHost").rpartition("@")[2]
     if known is None or not slot:
         return "", ""

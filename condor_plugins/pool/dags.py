@@ -133,12 +133,12 @@ class FollowedDags:
         return list(followed_dags.values())[::-1]
 
     def take_warnings(self) -> list[str]:
-        """What went wrong since it was last called, a line each; what goes on is told once."""
+        """What went wrong since it was last called, a line each; what continues is told once."""
         taken, self._warnings = self._warnings, []
         return taken
 
     def _dag(self, key: _Dagman, ad: Ad, now: float) -> _Dag | None:
-        """None where it is no DAGMan, or its files cannot be read."""
+        """None if it is no DAGMan, or its files cannot be read."""
         name = dag_of(str(ad.get("Arguments", "")))
         since, reason = self._failed.get(key, (-math.inf, ""))
         if not name or now - since < _AGAIN_S:

@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
 
 def run_of(job: Mapping[str, Any], place: str) -> Run | None:
-    """The last start of a job that runs, has ended or is back in the queue; None where there was
+    """The last start of a job that runs, has ended or is back in the queue; None if there was
     none or nothing can be told of it yet."""
     began, status = number(job, "JobCurrentStartDate"), job.get("JobStatus")
     if not place or not began:

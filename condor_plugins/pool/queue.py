@@ -131,7 +131,7 @@ def asks_alike(job: Mapping[str, Any]) -> object:
 
 def waits_for_a_slot(job: Mapping[str, Any]) -> bool:
     """Whether a machine more would help a job of the queue. One that the negotiator refused for
-    anything but the want of a match, such as a user's limit, goes on waiting."""
+    anything but the want of a match, such as a user's limit, continues waiting."""
     if job.get("JobUniverse") != VANILLA or job.get("JobStatus") != IDLE:
         return False
     reason = job.get("LastRejMatchReason")
@@ -140,7 +140,7 @@ def waits_for_a_slot(job: Mapping[str, Any]) -> bool:
 
 
 def number(ad: Mapping[str, Any], name: str) -> float:
-    """0 where an ad has none: what is undefined is a number to Python."""
+    """0 if an ad has none: what is undefined is a number to Python."""
     value = ad.get(name)
     return float(value) if _is_number(value) else 0.0
 
@@ -178,7 +178,7 @@ def slot_of(remote_host: str) -> str:
 
 
 def address_of(ad: Mapping[str, Any], name: str) -> str:
-    """Where a daemon listens, as HTCondor writes it: ``192.0.2.7:9618?addrs=…``, "" where the ad
+    """Where a daemon listens, as HTCondor writes it: ``192.0.2.7:9618?addrs=…``, "" if the ad
     does not say. ``MyAddress`` of a slot and ``PublicClaimId`` of a job that runs name a startd."""
     address = ad.get(name)
     return address.partition(">")[0].lstrip("<") if isinstance(address, str) else ""

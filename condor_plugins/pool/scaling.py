@@ -67,7 +67,7 @@ class Flavour:
     boot_spread_s: float = 60.0
 
     def slots(self, cores: int, memory_mb: int) -> int:
-        """How many jobs of a size run side by side; 0 where none fits."""
+        """How many jobs of a size run side by side; 0 if none fits."""
         by_memory = self.memory_mb // memory_mb if memory_mb else self.cores
         return min(self.cores // cores, by_memory)
 
@@ -141,7 +141,7 @@ class ScalingPlan:
 def expected_arrivals(
     past: Iterable[JobDemand], now: float, window_s: float, until: float
 ) -> list[JobDemand]:
-    """Jobs that nobody has announced, if they go on coming as they did in the last ``window_s``:
+    """Jobs that nobody has announced, if they continue coming as they did in the last ``window_s``:
     ``past`` are those submitted by then, of which no DAG tells. Who submits many at once has not
     announced as many more: it is submissions that are counted, each of the median size."""
     recent = sorted((d for d in past if d.ready_at > now - window_s), key=lambda d: d.ready_at)
@@ -186,7 +186,7 @@ class _Size(NamedTuple):
     only: frozenset[str] | None
 
     def width(self, kind: Flavour) -> int:
-        """How many cores of a machine such a job takes, counting memory as cores; 0 where it does
+        """How many cores of a machine such a job takes, counting memory as cores; 0 if it does
         not run there."""
         if self.only is not None and kind.name not in self.only:
             return 0
@@ -301,7 +301,7 @@ class _Planner:
     def _how_many(
         self, flavour: int, shapes: Sequence[int], started: Mapping[int, int]
     ) -> tuple[int, int]:
-        """The flavour, or a larger one where there may not be so many machines, and how many."""
+        """The flavour, or a larger one where there may not be this many machines, and how many."""
         supply = [*self.supply, *self._new(started)]
         due = self._due(flavour, shapes, supply)
         if not due.late:
@@ -500,7 +500,7 @@ def is_lost(machine: Machine, now: float) -> bool:
 
 
 def width(flavour: Flavour, cores: int, memory_mb: int) -> int:
-    """How many of its cores a job takes, counting memory as cores; 0 where it does not fit."""
+    """How many of its cores a job takes, counting memory as cores; 0 if it does not fit."""
     if not flavour.slots(cores, memory_mb):
         return 0
     return max(cores, math.ceil(memory_mb * flavour.cores / flavour.memory_mb))

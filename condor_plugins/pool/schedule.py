@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Job(NamedTuple):
-    """Ready in so many seconds (0: it waits), to run so long."""
+    """Ready in this many seconds (0: it waits), to run so long."""
 
     ready_s: float
     run_s: float
@@ -26,7 +26,7 @@ class Job(NamedTuple):
 
 
 class Supply(NamedTuple):
-    """A machine of a flavour (by its number) that is up in so many seconds; ``busy`` has the cores
+    """A machine of a flavour (by its number) that is up in this many seconds; ``busy`` has the cores
     that are taken, for how long, and by a job of which shape (-1: of none that is known)."""
 
     flavour: int

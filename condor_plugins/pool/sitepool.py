@@ -34,14 +34,14 @@ class SitePool:
     ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now: cores
     for which there is memory, of slots that take jobs.
     ``stalled`` is how many cores of its machines have stood still for minutes because disks are
-    waited for. ``mips`` is the median speed of its cores, None where none reports it. ``ahead``
+    waited for. ``mips`` is the median speed of its cores, None if none reports it. ``ahead``
     counts idle jobs that want these slots: those bound to the site, and of those that may run
     anywhere the site's share of the pool. ``before``: how many of them start before a job of the
-    user who asks, by shares and priorities, None where nobody knows; ``share``: what that user can
+    user who asks, by shares and priorities, None if nobody knows; ``share``: what that user can
     have of the slots while others want them, at most a half. ``claim_s``: how long a user who has
     jobs keeps a slot, at least. ``run_s`` is how long a job holds a
     slot on average, from jobs that ended, else from those that run; ``start_s`` what jobs waited
-    that had nobody ahead (lower quartile); None where no job tells. ``runtimes`` has by
+    that had nobody ahead (lower quartile); None if no job tells. ``runtimes`` has by
     transformation the median seconds on a slot and the number of jobs behind it.
     """
 
@@ -125,7 +125,7 @@ def summarise(
     claim_s: float = CLAIM_S,
 ) -> dict[str, SitePool]:
     """Counts per site at ``at``. Slots that name no site are left out; jobs that name none count
-    in proportion as ahead of others at every site. ``jobs`` is None where no schedd told. ``user``
+    in proportion as ahead of others at every site. ``jobs`` is None if no schedd told. ``user``
     is who asks, ``priority`` the effective priority of each submitter, and ``claim_s`` the pool's
     CLAIM_WORKLIFE."""
     counts: dict[str, dict[str, int]] = {}
@@ -271,7 +271,7 @@ def _lower_quartile(values: Sequence[float]) -> float | None:
 
 
 def _stalled(ad: Ad, at: float) -> float:
-    """Cores of a slot's machine that have waited for disks for minutes, 0 where it does not tell,
+    """Cores of a slot's machine that have waited for disks for minutes, 0 if it does not tell,
     or not any more."""
     share, cores = _number(ad, "AdonIoWaitSustainedFraction"), _number(ad, "DetectedCpus")
     fresh = at - (_number(ad, "AdonMetricsAt") or 0.0) <= _STALE_S
@@ -289,7 +289,7 @@ def workers(pools: Mapping[str, SitePool]) -> dict[str, int]:
 
 
 def pool_from_json(text: str) -> dict[str, SitePool]:
-    """What :func:`main` printed. Raises AdonError where it is something else."""
+    """What :func:`main` printed. Raises AdonError if it is something else."""
     try:
         return {
             site: SitePool(**{**row, "runtimes": {n: (s, k) for n, (s, k) in runtimes.items()}})

@@ -20,13 +20,13 @@ def site_word(site: str) -> str:
 
 
 def site_of_slot(ad: Ad) -> str:
-    """The site a slot belongs to, empty where it does not say."""
+    """The site a slot belongs to, empty if it does not say."""
     return _text(ad, "AdonSite", "PegasusSite")
 
 
 def site_of_job(ad: Ad) -> str:
     """The site a job is bound to: by its own word (Pegasus writes ``pegasus_site``), or because its
-    requirements ask for one; empty where it may run anywhere."""
+    requirements ask for one; empty if it may run anywhere."""
     if named := _text(ad, "AdonSite", "pegasus_site"):
         return named
     match = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))

@@ -75,7 +75,7 @@ def parse_disk(text: str, major: int, minor: int) -> Counters:
 
 
 def default_interface(text: str) -> str:
-    """The interface of the default route out of ``/proc/net/route``, empty where there is none."""
+    """The interface of the default route out of ``/proc/net/route``, empty if there is none."""
     rows = (line.split() for line in text.splitlines())
     return next((row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"), "")
 

@@ -8,7 +8,7 @@ prints for every other site, and for layer 2 and layer 3,
 
     AdonAvailL2From_<site>_Bps, AdonAvailL2To_<site>_Bps    AdonAvailL3From_..., AdonAvailL3To_...
 
-in bits per second: what the best of the candidate paths of that layer has left, 0 where all of it
+in bits per second: what the best of the candidate paths of that layer has left, 0 if all of it
 is reserved or its links have failed. The other end is the slot's own site, so that one Rank orders
 slots of all sites. Where there is no path of a layer, or no broker answers, nothing is printed, and
 the startd drops what it was told before. ``AdonDataSeconds`` is an expression: matched with a job
@@ -47,7 +47,7 @@ _CANDIDATES = 8  # paths between two sites, as the broker looks at them
 def available(network: Mapping[str, Any], site: str) -> dict[str, float]:
     """Attributes of a slot at ``site``, b/s, from what ``GET /v1/topology`` answers.
 
-    Raises KeyError, TypeError or ValueError where that is something else, InputError where the
+    Raises KeyError, TypeError or ValueError if that is something else, InputError if the
     network does not have the site.
     """
     sites = [str(node["name"]) for node in network["nodes"] if node["kind"] == "site"]

@@ -18,8 +18,8 @@ METRICS = Path(__file__).resolve().with_name("metrics.py")
 
 @dataclass(frozen=True, slots=True)
 class StartdMetrics:
-    """``python`` runs the programs. ``site`` is put into the slot ads, "" where something else does
-    that; ``hooks`` is the configuration that names the broker, None where none is asked; the broker
+    """``python`` runs the programs. ``site`` is put into the slot ads, "" if something else does
+    that; ``hooks`` is the configuration that names the broker, None if none is asked; the broker
     is asked ``spread_s`` too late at most. ``every_s``: between two readings of the host.
     ``plugin`` is the program that moves files of ``irods://``, None for none."""
 
@@ -62,12 +62,12 @@ def is_ours(content: bytes) -> bool:
 
 
 def hooks_of(content: bytes) -> Path | None:
-    """The configuration that such a file names; None where it names none."""
+    """The configuration that such a file names; None if it names none."""
     return _named(content, _NAMED)
 
 
 def plugin_of(content: bytes) -> Path | None:
-    """The transfer plug-in that such a file names; None where it names none."""
+    """The transfer plug-in that such a file names; None if it names none."""
     return _named(content, _MOVES)
 
 

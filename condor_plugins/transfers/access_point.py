@@ -3,7 +3,7 @@ path of their output.
 
 A hook asks for the path of a run's input and ends. Everything after that is done here: whoever is
 killed, and whenever, a run's paths are given back within seconds of the end of what they were for.
-What the broker holds is asked of the broker, so a watcher that was killed goes on where it stopped.
+What the broker holds is asked of the broker, so a watcher that was killed continues where it stopped.
 
 The TCP connections of shadows: by their ports the switches know whose packets are whose.
 
@@ -91,12 +91,12 @@ class Events(Protocol):
         ...
 
     def read(self) -> Iterable[RunEvent]:
-        """What is new in it. Raises InputError where it cannot be read."""
+        """What is new in it. Raises InputError if it cannot be read."""
         ...
 
 
 class JobQueue(Protocol):
-    """The access point's own. Raises AdonError where it cannot be asked."""
+    """The access point's own. Raises AdonError if it cannot be asked."""
 
     def name(self) -> str:
         """Its name, as it begins the GlobalJobId of its jobs."""
@@ -303,4 +303,4 @@ class AccessPoint:
             log.warning("%s: %s", what, error)
 
 
-"""Cluster and process; the latter is below 0 where common files are sent."""
+"""Cluster and process; the latter is below 0 if common files are sent."""

@@ -51,8 +51,8 @@ _SILENT = "best effort: the hook before the transfer did not answer"
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """What the schedd says of a job. ``executing_since`` is in Unix seconds, 0 where it never
-    began; ``sending`` is None where it does not say."""
+    """What the schedd says of a job. ``executing_since`` is in Unix seconds, 0 if it never
+    began; ``sending`` is None if it does not say."""
 
     status: int
     starts: int
@@ -82,7 +82,7 @@ class Renew:
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What there is to go by. ``queue`` has the jobs of live transits that are in the schedd's
-    queue; it is None where it did not answer. ``now`` is in Unix seconds."""
+    queue; it is None if it did not answer. ``now`` is in Unix seconds."""
 
     runs: RunStates
     queue: Mapping[str, QueuedJob] | None
@@ -149,7 +149,7 @@ def begun(runs: RunStates, now: float) -> bool:
 def _over(
     transit: Transit, run: Run, way: Direction, state: RunState | None, known: Observed
 ) -> str:
-    """Why a transit is needed no more, empty where it is."""
+    """Why a transit is needed no more, empty if it is."""
     if state is not None:
         done = _in_over(state) if way == "in" else _out_over(state)
         if done:
@@ -249,7 +249,7 @@ class OutputHistory:
 
     def expected(self, ad: JobAd) -> int | None:
         """The median of what its like sent; else what its sandbox holds beyond its input, the most
-        it can send; None where neither is known."""
+        it can send; None if neither is known."""
         if seen := self._seen.get(_kind(ad)):
             return int(median(output.n_bytes for output in seen))
         used, got = number(ad, "DiskUsage"), number(ad, "AdonInBytes")
@@ -380,7 +380,7 @@ def fetched(
 
 
 def _arrived(state: RunState) -> int:
-    """Bytes of output that arrived, 0 where none did or nobody knows how long it took."""
+    """Bytes of output that arrived, 0 if none did or nobody knows how long it took."""
     known = state.how == "success" and state.output.seconds
     return state.sent_bytes or 0 if known else 0
 

@@ -76,7 +76,7 @@ class RunStates:
         return (state for runs in self._jobs.values() for state in runs.values())
 
     def get(self, run: Run) -> RunState | None:
-        """The state of a run; None where nothing was heard of it."""
+        """The state of a run; None if nothing was heard of it."""
         return self._jobs.get(run.job, {}).get(run.starts)
 
     def feed(self, job_events: Iterable[RunEvent]) -> None:
@@ -126,7 +126,7 @@ def _follow(state: RunState, event: RunEvent) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """One event of one job. ``at`` is in Unix seconds; ``starts`` is 0 where the event does not say
+    """One event of one job. ``at`` is in Unix seconds; ``starts`` is 0 if the event does not say
     which run it is of; ``step`` belongs to a file transfer alone."""
 
     kind: Kind
@@ -146,7 +146,7 @@ def run_events(events: Iterable[JobEvent]) -> Iterator[RunEvent]:
 
 
 def run_event(ad: JobAd) -> RunEvent | None:
-    """The event that an ad tells of; None where it is of no interest or does not say its job."""
+    """The event that an ad tells of; None if it is of no interest or does not say its job."""
     kind, job, starts = ad.get("TriggerEventTypeNumber"), ad.get("GlobalJobId"), ad.get(_STARTS)
     at = _time(ad.get("EventTime"))
     if kind not in _KINDS or not isinstance(job, str) or at is None:

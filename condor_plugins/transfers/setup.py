@@ -96,7 +96,7 @@ def hooks_of(content: bytes) -> Path | None:
 
 
 def other_hooks(files: Iterable[tuple[str, str]]) -> str:
-    """Where somebody else's hooks are the ones that HTCondor runs, in words, empty where nowhere;
+    """Where somebody else's hooks are the ones that HTCondor runs, in words, empty if nowhere;
     ``files`` are names and contents."""
     for name, content in files:
         for match in _SET.finditer(content):

@@ -42,7 +42,7 @@ class EventLog:
         return [self._path]
 
     def read(self) -> Iterator[RunEvent]:
-        """What is new in it. Raises InputError where it cannot be read."""
+        """What is new in it. Raises InputError if it cannot be read."""
         return run_events(self._events.read())
 
 

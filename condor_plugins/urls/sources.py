@@ -21,7 +21,7 @@ _MOST_NAMED = 3  # hosts in one line
 
 @dataclass(frozen=True, slots=True)
 class UrlPath:
-    """The path of what a run fetches from one ``site``: ``size_bytes`` is None where one of its
+    """The path of what a run fetches from one ``site``: ``size_bytes`` is None if one of its
     sizes is not known, ``host`` the server or cache, "" for several, ``granted_bps`` 0 for none."""
 
     id: str
@@ -106,7 +106,7 @@ def granted(
 
 
 def _rtt_s(transit: Transit | None) -> float:
-    """The round trip of its path, 0 where nobody knows it."""
+    """The round trip of its path, 0 if nobody knows it."""
     for candidate in transit.grant.candidates if transit else ():
         if transit and candidate["path"] == transit.grant.path and "delay" in candidate["scores"]:
             return float(candidate["scores"]["delay"]["value"] or 0.0)
@@ -119,7 +119,7 @@ def written(paths: Iterable[UrlPath]) -> str:
 
 
 def paths_of(ad: JobAd) -> list[UrlPath]:
-    """The inverse; empty where there are none. A job may say anything: what is not of its own run
+    """The inverse; empty if there are none. A job may say anything: what is not of its own run
     is left out."""
     written_paths, run = text(ad, "AdonUrlPaths"), request_builder.run_of(ad)
     try:

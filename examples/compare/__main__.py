@@ -1,4 +1,4 @@
-"""Run an example with ADON and as Pegasus comes, in turns, and say what ADON bought.
+"""Run an example with ADON and with Pegasus alone, in turns, and say what ADON bought.
 
 Each round runs the workflow six times: by Pegasus's Random and Heft, by Heft on ADON's network and
 by ADON's mapping without it, and by ADON that knows nothing and that knows its first run. Needs

@@ -40,7 +40,7 @@ class Ratio:
 
 
 def ratio(rounds: Rounds, of: str, to: str) -> Ratio | None:
-    """``of`` ÷ ``to``, of rounds in which both may be counted; None where there is none."""
+    """``of`` ÷ ``to``, of rounds in which both may be counted; None if there is none."""
     logs = [
         math.log(round_[of].makespan / round_[to].makespan)
         for round_ in rounds.values()
@@ -80,7 +80,7 @@ def best_peer(rounds: Rounds) -> str:
 
 def forecast_errors(rounds: Rounds) -> tuple[float, float] | None:
     """Median and 95th percentile of how far the true end of ADON's runs was off the expected one,
-    where it had learned; None where there is no such run."""
+    where it had learned; None if there is no such run."""
     errors = sorted(
         abs(run.makespan / run.expected - 1)
         for round_ in rounds.values()

@@ -70,7 +70,7 @@ class Run:
 
     @classmethod
     def load(cls, file: Path) -> Run | None:
-        """The run in ``file``, None where there is none that can be read."""
+        """The run in ``file``, None if there is none that can be read."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             data["split"] = Split(**data["split"])

@@ -1,4 +1,4 @@
-"""What ADON bought: when a run would have ended as Pegasus comes, by the mapping's model.
+"""What ADON bought: when a run would have ended with Pegasus alone, by the mapping's model.
 
 ``make compare`` runs it both ways; this takes no time.
 """

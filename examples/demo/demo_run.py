@@ -42,7 +42,7 @@ class Ended:
 class DemoRun:
     """The steps of one run. What has not been reached is None or empty.
 
-    ``step`` goes on after "while", and ``trouble`` is what cut the run short.
+    ``step`` continues after "while", and ``trouble`` is what cut the run short.
     """
 
     step: str = "the testbed came up"
@@ -57,7 +57,7 @@ class DemoRun:
 
     @property
     def stopped(self) -> str:
-        """In a sentence what cut the run short, empty where nothing did."""
+        """In a sentence what cut the run short, empty if nothing did."""
         return f"{reason(self.trouble)}, while {self.step}" if self.trouble else ""
 
 

@@ -26,7 +26,7 @@ class DemoFacts(RunFacts):
     """A run of the demo's line.
 
     ``taught`` is what :func:`site_selector.explain.text` says of the mapping by catalogs alone and
-    the one that ran. ``without``: what it would have taken without ADON, by the model; None where
+    the one that ran. ``without``: what it would have taken without ADON, by the model; None if
     nobody can tell.
     """
 

@@ -80,7 +80,7 @@ def gather(
 ) -> DemoFacts:
     """Everything the report needs of a run as far as it came.
 
-    Raises AdonError where a run that came to its end cannot be told of, as the broker does not
+    Raises AdonError if a run that came to its end cannot be told of, as the broker does not
     answer; of one that was cut short what can be had is told.
     """
     known = _Network([], [], 0, [], answered=False)

@@ -29,7 +29,7 @@ ROOM_BYTES = 200_000_000  # a run of the default size takes 30 to 70 MB
 def alone(state: Path) -> Iterator[None]:
     """Hold the lock of a state directory. The kernel frees it however this process ends.
 
-    Raises InputError where another run holds it.
+    Raises InputError if another run holds it.
     """
     state.mkdir(parents=True, exist_ok=True)
     with (state / "lock").open("a+", encoding="ascii") as lock:

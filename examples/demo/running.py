@@ -46,7 +46,7 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 def check_room(folder: Path, room_bytes: int = _ROOM_BYTES) -> None:
-    """Raise OSError where ``room_bytes`` cannot be written any more: HTCondor waits for room for
+    """Raise OSError if ``room_bytes`` cannot be written any more: HTCondor waits for room for
     ever.
 
     Tried and not asked, since quotas and the part that is kept for root make the answer wrong.
@@ -168,7 +168,7 @@ def follow(
     ``most_s`` (0: as long as it takes), when it is removed and has ended as :data:`STOPPED`.
 
     ``on_stuck`` is told which jobs wait in vain, again and again. An interrupt removes the
-    workflow. Raises AdonError, and OSError where the disk has become full.
+    workflow. Raises AdonError, and OSError if the disk has become full.
     """
     following = _Following(planned.submit_dir, archive, say)
     started = time.time()
@@ -221,7 +221,7 @@ class StuckJobs:
 
     def observe(self, attempts: Iterable[Attempt], now: float) -> None:
         """Ask, at ``now`` (Unix seconds), if any of ``attempts`` makes it worth it and the last
-        time was not just now. Raises AdonError where the pool does not answer."""
+        time was not just now. Raises AdonError if the pool does not answer."""
         if now - self._looked < _LOOK_EVERY_S:
             return
         if not any(waits(attempt, now) for attempt in attempts):

@@ -51,9 +51,9 @@ def learnt(facts: DemoFacts) -> str:
     words = (
         f"{counted(facts.earlier_measurements, 'measurement')} of earlier runs were known. "
         f"They changed {counted(len(beliefs), 'estimate')} and moved {len(moved)} of "
-        f"{counted(facts.jobs, 'job')}, compared with what the catalogs alone would have led to. "
-        f"By the catalogs alone the end was expected after {term_text(makespan.get('before'))}; "
-        f"with the measurements after {term_text(makespan.get('after'))}; it came after "
+        f"{counted(facts.jobs, 'job')}, compared with the mapping by the catalogs alone. "
+        f"By the catalogs alone, the expected time was {term_text(makespan.get('before'))}; "
+        f"with the measurements {term_text(makespan.get('after'))}; the run took "
         f"{facts.makespan_s:.1f} s."
     )
     return f"<p>{markup.text(words)}</p>{_moves(moved)}{_beliefs(beliefs)}"

@@ -25,7 +25,7 @@ _SAMPLE_EVERY_S = 0.5
 class BrokerProcess:
     """A broker on loopback. A context manager; while it is open, a broker that dies is restarted.
 
-    The hooks go on while it is away: their transfers run best effort.
+    The hooks continue while it is away: their transfers run best effort.
     """
 
     def __init__(self, config: Path, url: str, log: Path) -> None:
@@ -88,7 +88,7 @@ def watching(config: Path, folder: Path) -> Iterator[None]:
     """A watcher of ``folder`` that ends with this block, and with this process at the latest: one
     that the hooks start by themselves would outlive a demo that is killed.
 
-    ``config`` is the hooks' configuration. Raises AdonError where another one runs.
+    ``config`` is the hooks' configuration. Raises AdonError if another one runs.
     """
     lock = registry.hold(folder)
     if lock is None:

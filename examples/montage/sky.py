@@ -26,7 +26,7 @@ PSF_PX = 3.0
 MOST_DEGREE, MOST_TILES = 5, 30
 _CENTRE = (210.0, 20.0)
 _SCALE = DEGREE_PX * 180 / np.pi  # pixels of a radian
-_STAR_CELL_PX = 75  # one star in the inner half of each square of so many: none is near another
+_STAR_CELL_PX = 75  # one star in the inner half of each square of this many: none is near another
 _FLUX = (60_000.0, 300_000.0)
 _TILE = 1.4  # the width of a tile, in distances to the next one
 _DITHER, _TURN_DEG = 0.08, 3.0  # of a tile at most, in the same distances and in degrees
@@ -101,7 +101,7 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How large the mosaic is, in degrees on each side, of how many bands, and of how many tiles
-    in each row and column. Raises InputError where it cannot be made."""
+    in each row and column. Raises InputError if it cannot be made."""
 
     degree: int = 1
     bands: int = 3

@@ -77,7 +77,7 @@ class SweepRun:
 
     @classmethod
     def load(cls, file: Path) -> Self | None:
-        """The run in ``file``, None where there is none."""
+        """The run in ``file``, None if there is none."""
         return cls(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 
 

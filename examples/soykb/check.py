@@ -25,7 +25,7 @@ BASES = frozenset("ACGT")
 
 # Chromosome, position, reference base, alternative base
 Snp = tuple[str, int, str, str]
-# Copies of the alternative base per sample; None where no call was made
+# Copies of the alternative base per sample; None if no call was made
 Copies = dict[str, int | None]
 
 
@@ -50,7 +50,7 @@ def _copies(call: str, allele: int) -> int | None:
 def snps(path: Path) -> dict[Snp, Copies]:
     """Every SNP of a VCF that passed its filters (FILTER is PASS or '.').
 
-    Raises BadInput where the file is no VCF, OSError where it cannot be read.
+    Raises BadInput if the file is no VCF, OSError if it cannot be read.
     """
     samples: list[str] | None = None
     found: dict[Snp, Copies] = {}
@@ -86,7 +86,7 @@ def snps(path: Path) -> dict[Snp, Copies]:
 def compare(truth: dict[Snp, Copies], called: dict[Snp, Copies]) -> dict[str, int | float]:
     """Counts and rates of ``called`` against ``truth``; an empty call set has precision 0.
 
-    Raises BadInput where nothing was planted.
+    Raises BadInput if nothing was planted.
     """
     if not truth:
         raise BadInput("the truth has no SNP, expected at least one")

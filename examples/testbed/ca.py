@@ -69,7 +69,7 @@ def ensure(directory: Path, hosts: Mapping[str, Sequence[str]], account: str) ->
     """The authority in ``directory``; made where it is missing, old or for other hosts.
 
     ``hosts``: for each site the names its certificate is for; ``account``: the local user that the
-    workflow's credential is mapped to. Raises MissingError without openssl, AdonError where it
+    workflow's credential is mapped to. Raises MissingError without openssl, AdonError if it
     fails.
     """
     authority = Authority(directory)

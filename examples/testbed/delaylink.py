@@ -171,7 +171,7 @@ class DelayLink:
 def control(path: Path, timeout_s: float = 30.0, **settings: float | bool) -> dict[str, Any]:
     """Change a running link (or only look at it) through its control socket; returns its state.
 
-    Raises AdonError where no link answers there.
+    Raises AdonError if no link answers there.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         # A name in the file system: abstract ones do not reach into another network namespace.

@@ -41,7 +41,7 @@ class Disk:
         self._device = ""
 
     def __enter__(self) -> Self:
-        """Raises MissingError where such a disk cannot be had."""
+        """Raises MissingError if such a disk cannot be had."""
         if os.geteuid() != 0:
             raise MissingError(
                 f"disk of a chosen speed: found user id {os.geteuid()}, expected root"
@@ -72,7 +72,7 @@ class Disk:
 
 
 def _limit(device: str, rate_bps: float) -> None:
-    """Raises MissingError where the kernel has no such limit, OSError."""
+    """Raises MissingError if the kernel has no such limit, OSError."""
     rate = f"{bytes_of(rate_bps):.0f}"
     root = _CGROUPS / "blkio"  # its limits hold for buffered writes, too
     if root.is_dir():

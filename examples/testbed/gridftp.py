@@ -45,7 +45,7 @@ class Endpoint:
 
 def endpoints(layout: Layout) -> dict[str, Endpoint]:
     """The servers of a testbed, by site, a further one as ``dtn2.<site>``: at their addresses in a
-    box, else one for each site on free ports of 127.0.0.1. Raises MissingError where there are
+    box, else one for each site on free ports of 127.0.0.1. Raises MissingError if there are
     none."""
     if box.inside():
         first = {s.name: Endpoint(s.dtn, s.address, PORT, s.netns) for s in layout.sites}
@@ -75,7 +75,7 @@ class GridFtp:
     def start(self) -> None:
         """Start every server that does not run yet; returns when all of them listen.
 
-        Raises MissingError without a program or a local account, AdonError where a server does not
+        Raises MissingError without a program or a local account, AdonError if a server does not
         start. Nothing is left running then.
         """
         for program in (SERVER, CLIENT):

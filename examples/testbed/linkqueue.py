@@ -40,7 +40,7 @@ class LinkQueue:
         return (self._sent_at - now) * self.rate_bps / bits(1)
 
     def offer(self, now: float, n_bytes: int) -> float | None:
-        """Offer a packet of ``n_bytes``; the time it leaves the link, or None where it is dropped.
+        """Offer a packet of ``n_bytes``; the time it leaves the link, or None if it is dropped.
 
         ``now`` never goes back.
         """

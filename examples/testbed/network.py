@@ -65,7 +65,7 @@ class Network:
     def up(self) -> None:
         """Make everything; nothing happens where it is up.
 
-        Raises MissingError outside a box or without a program, AdonError where the system refuses;
+        Raises MissingError outside a box or without a program, AdonError if the system refuses;
         what was made until then is removed.
         """
         if self._up:

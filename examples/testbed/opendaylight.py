@@ -61,7 +61,9 @@ class OpenDaylight:
             self.kill()
             if attempt < _ATTEMPTS:
                 self._progress("OpenDaylight: its user store did not come up, starting it again")
-        raise AdonError(f"OpenDaylight let nobody in, {_ATTEMPTS} times; logs are in {self._dir}")
+        raise AdonError(
+            f"OpenDaylight refused the login,  {_ATTEMPTS} times; logs are in {self._dir}"
+        )
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
         """End it; nothing happens where it does not run."""
@@ -98,7 +100,7 @@ class OpenDaylight:
         )
 
     def _ready(self, daemon: Daemon) -> bool:
-        """Wait; False where it will let nobody in.
+        """Wait; False if it will let nobody in.
 
         On a busy machine its password service sometimes misses its own configuration, and then
         every user is unknown for ever (AAA 0.18.6).

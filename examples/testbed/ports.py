@@ -27,7 +27,7 @@ def free_ports(count: int, lowest_ephemeral: int | None = None) -> list[int]:
     of this machine's many connections might be given such a port before its server takes it, or
     while that is started again. Nor are they given to another process that asks here, for as long
     as this one runs and does not ask for a hundred more. ``lowest_ephemeral`` is where the kernel's
-    begin, as it says itself when None. Raises MissingError where none is free.
+    begin, as it says itself when None. Raises MissingError if none is free.
     """
     top = _lowest_ephemeral() if lowest_ephemeral is None else lowest_ephemeral
     if top - _LOWEST < count:

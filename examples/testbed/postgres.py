@@ -86,13 +86,13 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """The server's process id, 0 where it does not run."""
+        """The server's process id, 0 if it does not run."""
         return self._daemon.pid if self._daemon else 0
 
     def start(self) -> None:
         """Start it, on what is there of an earlier start; returns when it takes connections.
 
-        Raises MissingError without the programs, AdonError where it does not start.
+        Raises MissingError without the programs, AdonError if it does not start.
         """
         for program in _PROGRAMS:
             if not (self._bin / program).exists():

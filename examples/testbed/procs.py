@@ -43,7 +43,7 @@ def run(
 ) -> str:
     """Run a program to its end and return its standard output.
 
-    Raises MissingError where it cannot be started, AdonError with the program's own last line where
+    Raises MissingError if it cannot be started, AdonError with the program's own last line where
     it fails or takes longer than ``timeout_s``. Errors call it ``name``, or by its words.
     """
     name = name or " ".join(argv)
@@ -65,7 +65,7 @@ def run(
     except subprocess.TimeoutExpired as err:
         raise AdonError(f"{name}: no end within {timeout_s:g} s") from err
     if done.returncode != 0:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it said nothing"]
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no output"]
         raise AdonError(f"{name}: exit code {done.returncode}: {lines[-1]}")
     return done.stdout
 
@@ -85,7 +85,7 @@ class Daemon:
         orphaned: signal.Signals = signal.SIGKILL,
         logs: Sequence[Path] = (),
     ) -> None:
-        """Start ``argv``, output to ``log``. Raises MissingError where it cannot be started.
+        """Start ``argv``, output to ``log``. Raises MissingError if it cannot be started.
 
         ``orphaned`` is what the kernel sends it when the thread that started it ends; ``logs`` are
         others, which tell more than ``log`` why it ended.
@@ -143,7 +143,7 @@ class Daemon:
             text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
             if text.strip():
                 return f"{text.strip().splitlines()[-1]} ({log})"
-        return "it said nothing"
+        return "no output"
 
     def send(self, number: signal.Signals) -> None:
         """Signal it, but not its children; nothing happens where it has ended."""
@@ -224,7 +224,7 @@ def marked(directory: Path) -> list[psutil.Process]:
 
 
 def kill_all(find: Callable[[], Iterable[psutil.Process]]) -> None:
-    """Kill what ``find`` finds until that is nothing. Raises AdonError where one does not end."""
+    """Kill what ``find`` finds until that is nothing. Raises AdonError if one does not end."""
     deadline = time.monotonic() + _KILLED_S
     # Repeated, since a process may start another between being seen and being ended.
     while left := list(find()):
@@ -239,7 +239,7 @@ def kill_all(find: Callable[[], Iterable[psutil.Process]]) -> None:
 
 
 def end_marked(directory: Path) -> None:
-    """Kill every process of the pools below ``directory``. Raises AdonError where one stays."""
+    """Kill every process of the pools below ``directory``. Raises AdonError if one stays."""
     kill_all(lambda: marked(directory))
 
 

@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 class Programs:
     """Directories of the private packages, as :func:`adon.machine.packages.ensure` returns them.
 
-    ``tools`` has what the workflow's jobs call; ``openvswitch`` is None where the network is
+    ``tools`` has what the workflow's jobs call; ``openvswitch`` is None if the network is
     simulated.
     """
 

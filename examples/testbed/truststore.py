@@ -22,7 +22,7 @@ _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 def write(target: Path) -> None:
     """Write a key store (type JKS) of the machine's certificates, or of certifi's where it has
-    none. Raises MissingError where there are no certificates, OSError."""
+    none. Raises MissingError if there are no certificates, OSError."""
     source = _SYSTEM if _SYSTEM.is_file() else Path(certifi.where())
     certificates = read_pem(source.read_text(encoding="utf-8", errors="replace"))
     if not certificates:

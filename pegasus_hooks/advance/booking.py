@@ -162,7 +162,7 @@ def _times(
 def _moved(
     held: AdvanceReservation, window: Window, now: float, rules: CorrectionRules
 ) -> Shift | None:
-    """Where it should be instead, None where it is well enough."""
+    """Where it should be instead, None if it is well enough."""
     start, end = _times(window, now, held.min_bps, rules)
     off = max(rules.close_s, rules.part * (start - now))
     # Shorter than needed is worse than longer: it is given back as soon as the transfer is over.
@@ -272,7 +272,7 @@ class WorkflowReservations:
         except BrokerError as error:
             if error.code not in _REFUSALS:
                 raise
-            log.info("%s stays as it is: %s", held.id, error)
+            log.info("%s is unchanged: %s", held.id, error)
             done.stuck += 1
             self._note(self.broker.get(held.id), held.key)
             if held.key in self.held and shift.start > held.start and held.start <= now:

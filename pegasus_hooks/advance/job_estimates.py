@@ -40,7 +40,7 @@ class Beliefs:
 
     ``run_s`` of each job of the DAG by name; ``workers`` and ``queue_s`` (T_q) by site;
     ``rate_bps`` of a path, and ``setup_s``, what a transfer takes beside its bytes, by (source,
-    destination); ``sizes`` of files by name; ``note`` what could not be read, "" where all was.
+    destination); ``sizes`` of files by name; ``note`` what could not be read, "" if all was.
     """
 
     run_s: Mapping[str, float] = field(default_factory=dict)

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 5.0  # a prediction without news
 REST = 20.0  # times what a look took there is until the next
-REST_AT_MOST_S = 10.0  # a busy machine stops a look for seconds, and the run goes on meanwhile
+REST_AT_MOST_S = 10.0  # a busy machine stops a look for seconds, and the run continues meanwhile
 AT_MOST_S = 2.0  # of the watcher's time for one look
 AWAY_S = 5.0  # until a broker that was away is asked again
 BELIEVE_S = 10.0  # until what is believed is asked for anew
@@ -123,7 +123,7 @@ class AdvanceReservations:
             all_done = self.observe(now, lambda: self.clock() - begun < AT_MOST_S)
         except (AdonError, OSError) as error:
             if str(error) != self._trouble:  # once, and not with every try
-                log.warning("%s: nothing is reserved in advance now: %s", self.dag.workflow, error)
+                log.warning("%s: no advance reservations now: %s", self.dag.workflow, error)
             self._trouble = str(error)
             self._next = self.clock() + AWAY_S
             return
@@ -252,7 +252,7 @@ class StartingListener:
         try:
             self.listener = self._make()
         except (AdonError, OSError) as error:
-            log.warning("%s: nothing is reserved in advance: %s", self._workflow, error)
+            log.warning("%s: no advance reservations: %s", self._workflow, error)
 
 
 def listener_of(watched: Watched) -> StartingListener:

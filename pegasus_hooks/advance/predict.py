@@ -145,7 +145,7 @@ class Prediction:
 
     @property
     def end(self) -> float:
-        """When the last job ends; 0 where all are done."""
+        """When the last job ends; 0 if all are done."""
         return max((end for _, end in self.jobs.values()), default=0.0)
 
 
@@ -308,8 +308,8 @@ def _left(seconds: float, ran_s: float | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RateInterval:
-    """From ``start`` to ``end`` (Unix seconds) the same ``transfers`` go on between two sites and
-    move so many bytes; ``rate_bps`` is what they need to end when they are believed to."""
+    """From ``start`` to ``end`` (Unix seconds) the same ``transfers`` run between two sites and
+    move this many bytes; ``rate_bps`` is what they need to end when they are believed to."""
 
     pair: Pair
     start: float

@@ -54,7 +54,7 @@ def progress_of(
 
     One that fails, or whose PRE does, waits to be run again, as long as DAGMan does so: ``retries``
     times. ``began`` is when the DAGMan started whose attempts count, ``started`` when the one did
-    that runs (Unix seconds): one that goes on where another was killed knows of what that did, and
+    that runs (Unix seconds): one that continues where another was killed knows of what that did, and
     runs its PRE again; any other runs again what is not done.
     """
     if job is None:

@@ -36,7 +36,7 @@ _SECTION = re.compile(r"# (\w+): ")
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """A file's content as it was found and as it shall be; None where there is no file.
+    """A file's content as it was found and as it shall be; None if there is no file.
 
     ``path`` is the file itself, no symbolic link. ``shown`` is how a diff of it is shown: as text,
     or by a line that says what it is. ``mode`` is that of a file that is not there yet.
@@ -77,7 +77,7 @@ def _text_lines(content: bytes | None) -> list[str]:
 
 
 def read(path: Path) -> bytes | None:
-    """A file's content, None where there is none. Raises InputError."""
+    """A file's content, None if there is none. Raises InputError."""
     try:
         if not path.exists():
             return None
@@ -89,7 +89,7 @@ def read(path: Path) -> bytes | None:
 
 
 def check_writable(edits: Sequence[FileEdit]) -> None:
-    """Raises InputError where an edit could not be made, before any is."""
+    """Raises InputError if an edit could not be made, before any is."""
     for edit in edits:
         folder = edit.path.parent
         while not folder.exists():
@@ -104,7 +104,7 @@ def carry_out(edits: Sequence[FileEdit], own: Sequence[Path] = ()) -> None:
     """Make all edits in their order, or none of them, and remove folders made for what is no more:
     those of ``own`` that are empty, and those that came with a block.
 
-    Raises InputError where a file is no longer as it was found, or cannot be written; what was done
+    Raises InputError if a file is no longer as it was found, or cannot be written; what was done
     is undone then.
     """
     for edit in edits:  # what a killed installation left
@@ -293,7 +293,7 @@ def with_block(
 
 
 def without_block(content: bytes | None, name: str) -> bytes | None:
-    """The file as it was without the block; None where it is not there, or was made for the block
+    """The file as it was without the block; None if it is not there, or was made for the block
     and holds nothing else. Raises InputError."""
     if content is None:
         return None

@@ -41,7 +41,7 @@ def real(path: Path) -> Path:
 
 
 def home_at(root: Path) -> PegasusHome:
-    """The Pegasus in ``root``. Raises InputError where there is none."""
+    """The Pegasus in ``root``. Raises InputError if there is none."""
     root = root.expanduser().absolute()
     if not root.is_dir():
         actual = "no folder" if root.exists() else "no such folder"

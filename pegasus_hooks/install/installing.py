@@ -60,7 +60,7 @@ def changes_to_install(
     ``others``, places that share their programs, is taken out; parts named in ``keep`` stay as they
     are everywhere, and of those ``in_use`` the programs.
 
-    Raises InputError where a file cannot be read, is not ours, or has a setting of the user's own
+    Raises InputError if a file cannot be read, is not ours, or has a setting of the user's own
     that ours would overrule.
     """
     for part in parts:
@@ -166,7 +166,7 @@ def left(edits: Iterable[FileEdit]) -> list[Path]:
 
 
 def own_choice(path: Path, parts: Sequence[InstallPart]) -> str | None:
-    """Where a property file says otherwise than the parts, in one line; None where it does not."""
+    """Where a property file says otherwise than the parts, in one line; None if it does not."""
     try:
         for part in parts:
             _refuse_conflict(path, read(path) or b"", part)
@@ -176,7 +176,7 @@ def own_choice(path: Path, parts: Sequence[InstallPart]) -> str | None:
 
 
 def own_post(path: Path) -> str | None:
-    """Where a property file has another POST than Pegasus's, in one line; None where it has not."""
+    """Where a property file has another POST than Pegasus's, in one line; None if it has not."""
     for number, key, value in _entries(path, read(path) or b""):
         if key == hookscripts.POST_PROPERTY and value.strip() not in hookscripts.PEGASUS_POSTS:
             return f"{path}:{number}: found {key} = {value.strip()}"

@@ -153,7 +153,7 @@ def hook_files(
 
 
 def names_plugin(file: Path) -> bool:
-    """Whether a property file sets the plug-in as selector. Raises InputError where it cannot be
+    """Whether a property file sets the plug-in as selector. Raises InputError if it cannot be
     read."""
     try:
         settings = properties.parse((read(file) or b"").decode("utf-8", "surrogateescape"))
@@ -163,7 +163,7 @@ def names_plugin(file: Path) -> bool:
 
 
 def jar_edit(path: Path, content: bytes | None, named: bool = False) -> FileEdit:
-    """A change of one of our jars. Raises InputError where a file of that name is somebody's; where
+    """A change of one of our jars. Raises InputError if a file of that name is somebody's; where
     our settings have ``named`` it, what is left of a jar is ours."""
     path = real(path)
     before = read(path)

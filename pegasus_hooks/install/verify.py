@@ -46,7 +46,7 @@ def verify(
 
     ``environ`` is the environment of the planner; without ``own_home`` the user's settings are kept
     out of it, so that those of the installation show. ``catalog_entry`` is an entry (YAML) that the
-    transformation catalog gets, ``settings`` lines for the property file. Raises OSError where
+    transformation catalog gets, ``settings`` lines for the property file. Raises OSError if
     nothing can be written or started.
     """
     with tempfile.TemporaryDirectory(prefix="adon-verify-") as name:
@@ -80,7 +80,7 @@ def verify(
 def _judge(
     part: InstallPart, code: int, log: str, work: Path, env: Mapping[str, str]
 ) -> Verification:
-    """What a plan that ended with ``code`` says of one part; None where it says nothing."""
+    """What a plan that ended with ``code`` says of one part; None if it says nothing."""
     if part.scripts is not None:
         return (
             _scripts_in(work / "first", *part.scripts, env) if code == 0 else Verification(None, "")

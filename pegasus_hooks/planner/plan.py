@@ -234,7 +234,7 @@ def _next_run(parent: Path) -> int:
 
 
 def _put(draft: Path, final: Path) -> bool:
-    """Rename into place; False where someone else has the name by now."""
+    """Rename into place; False if someone else has the name by now."""
     if final.exists():
         return False
     try:

@@ -65,7 +65,7 @@ def _feature(job: Job, raw: Mapping[str, Any]) -> str:
 
 
 def unsupported_profile(profiles: Mapping[str, Mapping[str, str]]) -> str:
-    """The profile that asks for what cannot be planned; empty where there is none."""
+    """The profile that asks for what cannot be planned; empty if there is none."""
     for key in profiles.get("pegasus", {}):
         if key.startswith(("clusters.", "job.aggregator")):
             return f"clustering (profile pegasus: {key})"
@@ -109,7 +109,7 @@ class ExecutableCatalog:
     transformations: Mapping[str, Transformation]
 
     def find(self, transformation: str, site: str) -> JobExecutable | None:
-        """Installed at ``site``, else one that can be staged there; None where there is none."""
+        """Installed at ``site``, else one that can be staged there; None if there is none."""
         known = self.transformations.get(transformation)
         stageable: JobExecutable | None = None
         for executable in known.executables if known else ():

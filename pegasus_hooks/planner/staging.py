@@ -55,7 +55,7 @@ class RunPaths:
     def path_at(self, site: str, pfn: str) -> str | None:
         """The path of ``pfn`` for jobs at ``site``: itself, or by the file server that serves it.
 
-        None where the URL belongs to no directory of that site.
+        None if the URL belongs to no directory of that site.
         """
         scheme = urlsplit(pfn).scheme
         if scheme in ("", "file"):

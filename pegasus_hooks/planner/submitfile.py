@@ -345,7 +345,7 @@ def braindump_text(
 
 def properties_text(facts: SubmitFacts, files: Iterable[str]) -> str:
     """The properties that this plan amounts to, with the catalogs that are among its ``files``."""
-    lines = ["# What a real pegasus-plan would be told for the same plan"]
+    lines = ["# The same settings for pegasus-plan"]
     for kind in KINDS:
         for name in files:
             if name.startswith(f"catalogs/{kind}s."):

@@ -34,7 +34,7 @@ def ensure_jar(*, progress: Progress, find_compiler: FindCompiler | None = None)
     """The jar of the installed package, else the one built from the sources that are there, once
     for each state of them, in the user's cache.
 
-    ``find_compiler`` is asked for a javac where none is on this machine. Raises MissingError where
+    ``find_compiler`` is asked for a javac where none is on this machine. Raises MissingError if
     there is none in the end, or the cache cannot be written.
     """
     packaged = HERE / JAR_NAME

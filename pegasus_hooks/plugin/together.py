@@ -40,7 +40,7 @@ class MergedProblem:
 def merge(problem: Problem, cluster: Mapping[str, str]) -> MergedProblem | None:
     """Every cluster (by job name) as one job, which has the name of its first one.
 
-    None where the clusters could not run as single jobs: two of them wait for each other, or no
+    None if the clusters could not run as single jobs: two of them wait for each other, or no
     site can run all jobs of one.
     """
     if not cluster:

@@ -44,7 +44,7 @@ class HookArguments:
 
 def run_for_watcher(words: list[str]) -> int:
     """A hook's exit code, its work done by the watcher: its name, its working directory, and its
-    arguments. Raises InputError where the hook sees other files than we do."""
+    arguments. Raises InputError if the hook sees other files than we do."""
     hook, folder, *argv = words
     if not (Path(folder) / "braindump.yml").exists():
         raise InputError(f"{folder}: found no braindump.yml, expected a submit directory")

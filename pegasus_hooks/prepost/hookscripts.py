@@ -116,7 +116,7 @@ def safe_path(path: str, what: str) -> str:
 
 
 def planned_config(dag: Path) -> Path | None:
-    """The hooks' configuration that a planned DAG runs its hooks with; None where it has none.
+    """The hooks' configuration that a planned DAG runs its hooks with; None if it has none.
 
     Raises InputError for a DAG that cannot be read.
     """
@@ -136,7 +136,7 @@ def planned_config(dag: Path) -> Path | None:
 def _exitcode_script(commands: Commands, whose: str, arguments: str = "") -> str:
     check = shlex.quote(commands.exitcode)
     return (
-        f"#!/bin/sh\n{MARK}gives a job's paths back, then is pegasus-exitcode; {whose} its own.\n"
+        f"#!/bin/sh\n{MARK}releases a job's paths, then runs pegasus-exitcode; {whose} its own.\n"
         'retry=\ncase "$1" in [0-9]*) retry=$1 && shift ;; esac\n'
         f"{arguments}{_NOTHING_ASKED.replace('CHECK', check)}"
         f'{_hook(commands, "post.py")} --retry "$retry" -- "$@"\n'

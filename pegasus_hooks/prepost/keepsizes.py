@@ -26,7 +26,7 @@ def keep_sizes(files: PlannedFiles) -> None:
     """Put the sizes of what a compute job wrote into the journal.
 
     Raises InputError for no submit directory of Pegasus, or a job that the DAG does not know,
-    OSError where the journal cannot be written.
+    OSError if the journal cannot be written.
     """
     output = files.file(".out")
     outputs = last_record(output).get("outputs")

@@ -34,7 +34,7 @@ _FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right af
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """What became of one site pair. ``n_bytes`` is None where a size is known to nobody."""
+    """What became of one site pair. ``n_bytes`` is None if a size is known to nobody."""
 
     n_bytes: int | None
     seconds: float
@@ -85,7 +85,7 @@ def run(
     config: HookConfig,
     effects: Effects,
 ) -> None:
-    """Give back and record. Raises InputError where the submit directory cannot be read; the
+    """Give back and record. Raises InputError if the submit directory cannot be read; the
     broker's failures are recorded, not raised: the watcher tells it later."""
     place, decision_file = HookedJob(files, retry, effects.now()), files.decision
     moves = moves_at(files)
@@ -118,7 +118,7 @@ def measure(
 ) -> dict[tuple[str, str], tuple[PairResult, dict[str, int]]]:
     """By (source, destination) what the job moved, and what it used as ``release`` takes it.
 
-    Raises InputError where the submit directory cannot be read.
+    Raises InputError if the submit directory cannot be read.
     """
     known, estimates = sizes.sizes_for(moves.pairs, place.files, moves.site)
     # Estimates are good enough to ask by, but nothing that was measured.

@@ -93,7 +93,7 @@ def _name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """One request of a job, its number of files, their median size (0 where it is unknown), where
+    """One request of a job, its number of files, their median size (0 if it is unknown), where
     sizes are from, and which end's machine moves them itself."""
 
     request: TransitRequest
@@ -132,7 +132,7 @@ class HookedJob:
 
 
 def moves_at(files: PlannedFiles) -> Moves | None:
-    """What the job moves; None where it moves nothing. Raises InputError for a bad list."""
+    """What the job moves; None if it moves nothing. Raises InputError for a bad list."""
     return moves_of(files.file(".in"), files.job, files.submit_text, files.cache)
 
 
@@ -179,7 +179,7 @@ def job_requests(place: HookedJob, moves: Moves, config: HookConfig) -> list[Job
 
 
 def hosts_of(pair: SitePair) -> tuple[str, str]:
-    """The two hosts between which all of a pair's files move; "" where their URLs do not name the
+    """The two hosts between which all of a pair's files move; "" if their URLs do not name the
     same for each."""
     ends = {(_host(t.source, pair.src), _host(t.destination, pair.dst)) for t in pair.transfers}
     src, dst = ends.pop() if len(ends) == 1 else ("", "")
@@ -203,7 +203,7 @@ def run(
     """Ask for everything the job needs, and record what came of it; the exit code, 0 or
     DEFER_STATUS.
 
-    Raises InputError where the submit directory or a list cannot be read, OSError where the journal
+    Raises InputError if the submit directory or a list cannot be read, OSError if the journal
     cannot be written; the broker's failures are recorded, not raised.
     """
     place, job, decision_file = HookedJob(files, retry, effects.now()), files.job, files.decision

@@ -43,7 +43,7 @@ _USUAL_IRODS_THREADS = 4  # and ``-N 4``
 # What a small file takes beside its bytes on a wide-area path: a connection, and TCP's slow start.
 _START_S = 0.75
 # At once, at most. One ``globus-url-copy`` keeps its connections for all its files, and each thread
-# of pegasus-transfer calls it twice, for which it has to have so many.
+# of pegasus-transfer calls it twice, for which it has to have this many.
 _MOST_FILES, _MOST_GRIDFTP, _WORTH_TWO_CALLS = 32, 8, 50
 _MOST_IRODS = 4  # each has connections of its own for its threads
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -61,7 +61,7 @@ _THREADS = re.compile(r"(--threads[ =])(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class TransferTuning:
-    """0 for what is to stay as it is. ``side_by_side`` is not 0 where streams and threads are as
+    """0 for what is to stay as it is. ``side_by_side`` is not 0 if streams and threads are as
     they are because many small files move at once: that is nothing for other transfers to learn."""
 
     streams: int = 0
@@ -86,7 +86,7 @@ def wanted(services: Iterable[Service]) -> TransferTuning:
 
 
 def files_at_once(file_bytes: int, files: int, rate_bps: float) -> int:
-    """How many files of that size fill a path of that rate side by side; 0 where it is unknown."""
+    """How many files of that size fill a path of that rate side by side; 0 if it is unknown."""
     if not file_bytes or not rate_bps:
         return 0
     return min(files, 1 + int(_START_S / transfer_time(file_bytes, rate_bps)))
@@ -103,7 +103,7 @@ def tune(
     """Have the job's submit file say what is wanted, or what it said before us, name the folder
     for ``records``, and the first and last of the ``ports`` that its tools are to use; returns what
     now holds of the tuning. Where no threads are wanted, ``at_once`` files are to move side by
-    side, if those are more. Raises OSError where the file cannot be written."""
+    side, if those are more. Raises OSError if the file cannot be written."""
     try:
         old = submit_file.read_bytes()
     except OSError:  # nothing to submit, or not in Pegasus's way
@@ -239,7 +239,7 @@ def restored(text: str) -> str:
 
 
 def used(pair: SitePair, tuned: Mapping[str, object]) -> dict[str, int]:
-    """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 where nobody says. Of
+    """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 if nobody says. Of
     pegasus-transfer's threads only those that were wanted: how many it has else depends on how many
     files it has, and is nothing for others to learn."""
     ends = {t.schemes for t in pair.transfers}

@@ -51,7 +51,7 @@ def _hooked(watched: Watched, decision: DecisionFile) -> HookedJob:
 
 
 def listener_of(watched: Watched) -> WorkflowListener | None:
-    """The listener of one workflow, None where there is none or it cannot be had."""
+    """The listener of one workflow, None if there is none or it cannot be had."""
     if not watched.config.ahead:
         return None
     try:
@@ -59,6 +59,6 @@ def listener_of(watched: Watched) -> WorkflowListener | None:
         site.main()
         made: WorkflowListener | None = import_module(_AHEAD).listener_of(watched)
     except Exception:  # what is held is given back all the same
-        log.exception("%s: nothing is reserved in advance", watched.workflow)
+        log.exception("%s: no advance reservations", watched.workflow)
         return None
     return made

@@ -3,7 +3,7 @@ and taken out again: all else stays as it is written.
 
 They run where the workflow is submitted from: site ``local`` and HTCondor's local universe, which
 needs no slot of a pool that may have none yet. Their POST always succeeds, so that the workflow
-goes on whatever becomes of them, killed ones too (``succeed.py``). Both stand at the program, for
+continues whatever becomes of them, killed ones too (``succeed.py``). Both stand at the program, for
 what a site catalog says of the universe goes before what a job says (tried with the planner).
 
 What is added stands between two marks at the top of the workflow's lists; taking it out leaves the
@@ -244,7 +244,7 @@ class ProvisionedWorkflow:
 
 
 def program() -> list[str]:
-    """The interpreter and the words before a job's own. Raises InputError where Pegasus could not
+    """The interpreter and the words before a job's own. Raises InputError if Pegasus could not
     hand them on."""
     words = [sys.executable, "-I", "-S", str(_PROGRAM)]
     for word in words:

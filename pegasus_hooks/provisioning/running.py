@@ -51,7 +51,7 @@ class RunningWorkflow:
     at: float
 
     def file(self, job: str, ending: str) -> Path:
-        """A file of one of its jobs. Raises InputError where the DAG does not know the job."""
+        """A file of one of its jobs. Raises InputError if the DAG does not know the job."""
         return PlannedFiles(self.submit_dir, job).file(ending)
 
     def demand(self, step: ProvisioningStep) -> str:
@@ -123,7 +123,7 @@ class BrokerSession:
 
 @dataclass(slots=True)
 class JobContext:
-    """Where the job runs, its effects, and what went wrong. ``network`` is None where no broker is
+    """Where the job runs, its effects, and what went wrong. ``network`` is None if no broker is
     to be asked."""
 
     place: RunningWorkflow
@@ -265,7 +265,7 @@ def _have_it_watched(watch: str, step: ProvisioningStep, world: JobContext) -> N
         registry.register(folder, Path(step.hooks), world.place.submit_dir, world.place.workflow)
         registry.wake(folder, Path(step.hooks), WATCHER)
     except OSError as error:
-        world.warnings.append(f"{folder}: nobody watches over the paths: {error}")
+        world.warnings.append(f"{folder}: no watcher releases the paths: {error}")
 
 
 def _warn(world: JobContext, job: str) -> None:

@@ -20,7 +20,7 @@ _PLAIN = "/.:_-@+"
 
 @dataclass(frozen=True, slots=True)
 class PathNeed:
-    """Bytes that wide levels move from one site to another; None where nobody knows."""
+    """Bytes that wide levels move from one site to another; None if nobody knows."""
 
     src: str
     dst: str

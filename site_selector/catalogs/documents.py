@@ -71,7 +71,7 @@ _VALUES = (yaml.ScalarEvent, yaml.AliasEvent, yaml.MappingStartEvent, yaml.Seque
 
 
 def old_format(text: str) -> tuple[str, str] | None:
-    """What a text that is no YAML catalog is, and what to do with it, or None where unknown."""
+    """What a text that is no YAML catalog is, and what to do with it, or None if unknown."""
     start = text[:_SEEN].lstrip()
     if start.startswith("<"):
         return _xml(start)
@@ -157,7 +157,7 @@ def read_document(
     """Read and parse a YAML file of Pegasus; ``what`` names it in messages ("Pegasus 5 site
     catalog"). ``${NAME}`` in it stands for one of ``variables``, by default the environment.
 
-    Raises InputError where the file is missing, unreadable, too large, XML, or not YAML, and for a
+    Raises InputError if the file is missing, unreadable, too large, XML, or not YAML, and for a
     variable that is not set.
     """
     text = expanded(
@@ -172,7 +172,7 @@ def settled(path: str | Path, what: str, variables: Mapping[str, str]) -> str:
 
 
 def read_text(path: str | Path, what: str, other_encoding: str | None = None) -> str:
-    """A file's text, UTF-8 or ``other_encoding``. Raises InputError where it is missing, unreadable
+    """A file's text, UTF-8 or ``other_encoding``. Raises InputError if it is missing, unreadable
     or too large."""
     file = Path(path)
     try:
@@ -307,10 +307,10 @@ def build_tree(  # noqa: PLR0912, PLR0915  (a call would take as long as what is
                 raise _marked(event, f"alias *{event.anchor} has no anchor before it")
             value = anchors[event.anchor]
             if id(value) in begun:
-                raise _marked(event, f"alias *{event.anchor} stands inside what it names")
+                raise _marked(event, f"alias *{event.anchor} is inside the node that it names")
             expanded += sizes.get(event.anchor, 1)
             if expanded > aliased:
-                raise _marked(event, f"aliases stand for more than {aliased:,} values")
+                raise _marked(event, f"aliases expand to more than {aliased:,} values")
         else:
             documents += kind is yaml.DocumentStartEvent
             if documents > 1:

@@ -50,7 +50,7 @@ class FileServer:
 @dataclass(frozen=True, slots=True)
 class Directory:
     """A directory of a site: ``kind`` is sharedScratch, localScratch, sharedStorage, …
-    ``free_bytes``: its ``freeSize``, None where that is no size: Pegasus reads any text."""
+    ``free_bytes``: its ``freeSize``, None if that is no size: Pegasus reads any text."""
 
     kind: str
     path: str
@@ -90,7 +90,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """Where a file lies. ``size_bytes`` is None where the catalog gives none."""
+    """Where a file lies. ``size_bytes`` is None if the catalog gives none."""
 
     lfn: str
     places: tuple[tuple[str, str], ...]  # (site, physical file name)

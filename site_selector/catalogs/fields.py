@@ -49,13 +49,13 @@ def is_name(text: str) -> bool:
 
 def profiles_of(document: Document, path: tuple[Key, ...], value: Any, what: str) -> Profiles:
     """Profiles by namespace and key, without extensions (``x-…``). Keys of ``pegasus`` are in lower
-    case, as Pegasus takes them, but for the names of sites in hints. Raises InputError where they
+    case, as Pegasus takes them, but for the names of sites in hints. Raises InputError if they
     are no mapping of mappings."""
     if value is None:
         return {}
     named = [(k, v) for k, v in value.items() if k[:2] != "x-"] if type(value) is dict else None
     if named is None or not all(keys is None or type(keys) is dict for _, keys in named):
-        raise document.error(path, f"{what}: profiles are no mapping of namespaces")
+        raise document.error(path, f"{what}: profiles are not a mapping of namespaces")
     profiles: dict[str, Mapping[str, str]] = {}
     for namespace, keys in named:
         profiles[namespace] = keys or {}
@@ -92,7 +92,7 @@ def _profile(document: Document, path: tuple[Key, ...], value: Any, what: str) -
 
 
 def size_of(entry: Mapping[str, Any]) -> int | None:
-    """The size in bytes that an entry declares (``size`` or ``metadata: size``), None where it
+    """The size in bytes that an entry declares (``size`` or ``metadata: size``), None if it
     declares none. To Pegasus it is a note like others: what is no size is none."""
     value = entry.get("size")
     if value is None:
@@ -127,7 +127,7 @@ def positive_number(value: str) -> float | None:
 def given_priority(
     *sources: Profiles, namespaces: Sequence[str] = PRIORITY_NAMESPACES
 ) -> str | None:
-    """As written in the first of several profiles that has a priority; None where none has."""
+    """As written in the first of several profiles that has a priority; None if none has."""
     return next(
         (
             value
@@ -160,6 +160,6 @@ def is_priority(text: str) -> bool:
 
 
 def own_priority(*sources: Profiles, namespaces: Sequence[str] = PRIORITY_NAMESPACES) -> int | None:
-    """As a number, of the first of several profiles that has a priority; None where none has."""
+    """As a number, of the first of several profiles that has a priority; None if none has."""
     text = given_priority(*sources, namespaces=namespaces)
     return None if text is None else int(text) if is_priority(text) else 0

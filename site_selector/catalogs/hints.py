@@ -33,7 +33,7 @@ _MOST = 10_000_000  # workers or streams: more is a slip
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The ``adon.*`` profiles of one site; None or empty where nothing is said.
+    """The ``adon.*`` profiles of one site; None or empty if nothing is said.
 
     ``rate`` is in bytes per second and worker, ``bandwidth_bps`` in bits per second by other site.
     """

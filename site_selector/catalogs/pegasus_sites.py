@@ -117,7 +117,7 @@ def _hosted(sources: Sources, note: Callable[[str], object]) -> dict[str, Site]:
 
 
 def _hosted_document(name: str, sources: Sources) -> Document:
-    """Raises OSError where no server has it, and InputError."""
+    """Raises OSError if no server has it, and InputError."""
     copy = Path(name)
     interval = sources.properties.get("pegasus.catalog.site.repo.interval", "")
     fresh_s = float(interval) if interval.isdecimal() else _INTERVAL_S

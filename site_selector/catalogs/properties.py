@@ -30,7 +30,7 @@ _PLACEHOLDER = re.compile(r"(\\?)\$\{([^}]*)\}")
 def parse(text: str) -> dict[str, str]:
     """Keys and values of a property file, escapes resolved; ``${...}`` is left as it is.
 
-    Raises ValueError where Java does: a ``\\u`` without four hexadecimal digits.
+    Raises ValueError if Java does: a ``\\u`` without four hexadecimal digits.
     """
     return {key: value for _, key, value in entries(text)}
 
@@ -53,7 +53,7 @@ def fill(values: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
 
 
 def unset(value: str, known: Mapping[str, str]) -> str | None:
-    """The first name that a value refers to and that is not ``known``, None where all are."""
+    """The first name that a value refers to and that is not ``known``, None if all are."""
     return next((name for name in _VARIABLE.findall(value) if name not in known), None)
 
 

@@ -95,11 +95,11 @@ def find_replicas(
             except InputError as error:
                 if note is None:
                     raise
-                note(f"{error}; its replicas are not known here")
+                note(f"{error}; its replicas are ignored")
     try:
         replicas |= _by_properties(properties, missing(), variables)
     except InputError as error:
-        (note or _log.warning)(f"{error}; its replicas are not known here")
+        (note or _log.warning)(f"{error}; its replicas are ignored")
     return replicas
 
 
@@ -293,7 +293,7 @@ class ReplicaDatabase:
 
 
 def database_of(properties: Mapping[str, str]) -> ReplicaDatabase | None:
-    """The database that Pegasus's properties name, None where their replica catalog is none.
+    """The database that Pegasus's properties name, None if their replica catalog is none.
 
     Raises InputError without a URL."""
     if properties.get("pegasus.catalog.replica", "").upper() != "JDBCRC":
@@ -304,5 +304,5 @@ def database_of(properties: Mapping[str, str]) -> ReplicaDatabase | None:
         for key in ("url", "user", "password")
     )
     if not url:
-        raise InputError("found pegasus.catalog.replica = JDBCRC, expected its db.url beside it")
+        raise InputError("found pegasus.catalog.replica = JDBCRC, expected its db.url too")
     return ReplicaDatabase(url, user, password)

@@ -102,7 +102,7 @@ class Sources:
     def catalog(self, kind: str) -> Path | None:
         """The file of the ``site``, ``replica`` or ``transformation`` catalog: that of an option,
         that of the properties, else one under its usual name in the working directory or beside
-        the workflow. None where there is none, or only an empty one."""
+        the workflow. None if there is none, or only an empty one."""
         given: Path | None = getattr(self, f"{kind}s")
         if given is not None:
             return given
@@ -125,7 +125,7 @@ class Sources:
         return beside if beside.exists() and not Path(name).exists() else Path(name)
 
     def configuration(self) -> str | None:
-        """Pegasus's data configuration of all jobs, None where neither option nor properties say
+        """Pegasus's data configuration of all jobs, None if neither option nor properties say
         one. Raises InputError for one that Pegasus does not know."""
         chosen = self.data_configuration or self.properties.get(CONFIGURATION)
         return None if chosen is None else known_configuration(chosen, CONFIGURATION)

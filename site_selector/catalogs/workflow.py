@@ -71,7 +71,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A logical file. ``size_bytes`` is None where the workflow declares none.
+    """A logical file. ``size_bytes`` is None if the workflow declares none.
 
     ``producer`` is None for an input of the workflow. ``stage_out``: the workflow wants it back.
     ``optional``: every job that reads it does without it as well.

@@ -344,7 +344,7 @@ def _by_slots(site: Site) -> bool:
 def _live_wait(
     here: PoolSite, own: Estimate | None, latency: tuple[Estimate, str] | None
 ) -> Belief | None:
-    """T_q from HTCondor; None where it cannot tell.
+    """T_q from HTCondor; None if it cannot tell.
 
     Where slots are idle and nobody is ahead, what a job waits anyway: matchmaking and claiming,
     from the schedd's history, else as measured here or elsewhere in the pool. Else the k-th slot

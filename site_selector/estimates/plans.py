@@ -138,7 +138,7 @@ def _seen(here: PoolSite | None) -> float:
 
 def _taken(steps: Sequence[tuple[float, Steps]], seen: float, most: int) -> Steps:
     """The sum of step functions, each that many seconds later, beyond what is ``seen`` and at most
-    ``most``, from now on; empty where nothing is left of it."""
+    ``most``, from now on; empty if nothing is left of it."""
     times = sorted({0.0, *(max(0.0, late_s + at_s) for late_s, row in steps for at_s, _ in row)})
     taken: list[tuple[float, int]] = []
     for now in times:

@@ -68,7 +68,7 @@ class PlausibleMeasurements:
 
     @property
     def subjects(self) -> frozenset[str] | None:
-        """What anything is known of; None where the source cannot tell."""
+        """What anything is known of; None if the source cannot tell."""
         if isinstance(self.source, NoMeasurements):
             return frozenset()
         known = getattr(self.source, "known", None)
@@ -82,12 +82,12 @@ class PlausibleMeasurements:
         lines = [
             getattr(self.source, "note", ""),
             *(
-                [f"left out, and the catalogs believed: {', '.join(reasons[:_MOST_TOLD])}"]
+                [f"ignored, and the catalogs used: {', '.join(reasons[:_MOST_TOLD])}"]
                 if reasons
                 else []
             ),
             *([f"{more} more like it"] if more > 0 else []),
         ]
         if not self._found and not lines[0] and not isinstance(self.source, NoMeasurements):
-            lines = ["nothing was measured here yet, and the catalogs are believed"]
+            lines = ["no measurements yet; the catalogs are used"]
         return "; ".join(line for line in lines if line)

@@ -66,7 +66,7 @@ LEAST_JOBS = 3
 class Network:
     """The topology, and what runs on each directed link of it at ``at`` (Unix second).
 
-    ``use``: who said so, in a few words, empty where nothing is known to run. ``ceiling_bps``: the
+    ``use``: who said so, in a few words, empty if nothing is known to run. ``ceiling_bps``: the
     most that the template gives a transfer, None for all that its path has.
     """
 
@@ -168,7 +168,7 @@ def with_place_of_all(
 
 
 def ratio_of(pairs: Iterable[tuple[float, Belief]]) -> Ratio | None:
-    """Of measured values and what is written of the same; None where nothing is known of both."""
+    """Of measured values and what is written of the same; None if nothing is known of both."""
     ratios = [
         value / written.value
         for value, written in pairs
@@ -306,7 +306,7 @@ def _pairs(
 
 
 def _told(measured: MeasurementSource) -> frozenset[str] | None:
-    """What anything was measured of, None where nobody can tell."""
+    """What anything was measured of, None if nobody can tell."""
     return measured.subjects if isinstance(measured, PlausibleMeasurements) else None
 
 
@@ -469,7 +469,7 @@ class _Compute:
         for metric, kind in _METRICS if reads else _METRICS[::-1]:
             estimate = self.measured.estimate(metric, f"{name}@{site}", self.now)
             if estimate is not None and estimate.value > 0:
-                old = "old, and nothing newer is known" if self.now - estimate.at > FRESH_S else ""
+                old = "old, and there is no newer one" if self.now - estimate.at > FRESH_S else ""
                 return ComputeBelief(kind, archived(estimate, old))
         return None
 

@@ -43,7 +43,7 @@ class Live:
     """What runs now. ``pool``: what HTCondor says of its sites; a site that it does not name has no
     workers, unless it is none of HTCondor's: the submit host's own, or one of another ``pegasus:
     style``. ``in_use_bps`` on each directed link of ``topology``, ``use`` says in a few words what
-    that is. None where nobody was asked or nobody answered. ``held``: by applications of which
+    that is. None if nobody was asked or nobody answered. ``held``: by applications of which
     HTCondor does not know. ``plans``: what workflows that were planned will take. ``whole``:
     nothing of it is taken off."""
 
@@ -104,7 +104,7 @@ def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
         lacks = _lack(site, total, held)
         return replace(belief, queue_wait=Belief(math.inf, "catalog", note=lacks), lacks=lacks)
     pool_site = (live.pool or {}).get(site)
-    # Where no schedd tells who waits, slots that are not idle say little.
+    # Without a schedd, slots that are not idle may be free soon.
     busy = (
         0
         if pool_site is None or pool_site.ahead is None
@@ -117,7 +117,7 @@ def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
 
 def _with_workers(belief: SiteBelief, count: float, who: str) -> SiteBelief:
     remark = belief.workers.note and f"; {belief.workers.note}"
-    note = f"of {belief.workers.value:g}, beside {who}{remark}"
+    note = f"of {belief.workers.value:g}, less {who}{remark}"
     return replace(belief, workers=replace(belief.workers, value=count, note=note))
 
 

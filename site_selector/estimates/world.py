@@ -42,7 +42,7 @@ _MOST_SPREAD = 1.0  # beyond it the measurements disagree too much to say by how
 
 
 class MeasurementSource(Protocol):
-    """Where measurements come from. None where nothing was measured up to ``now``."""
+    """Where measurements come from. None if nothing was measured up to ``now``."""
 
     def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         """The estimate of ``metric`` ("throughput", "runtime", …) for ``subject``."""
@@ -64,7 +64,7 @@ class PoolSite(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Of its slots together; 0 where nobody knows."""
+        """Of its slots together; 0 if nobody knows."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class PoolSite(Protocol):
 
     @property
     def ahead(self) -> float | None:
-        """Idle jobs that want these slots; None where no schedd was asked."""
+        """Idle jobs that want these slots; None if no schedd was asked."""
         ...
 
     @property
@@ -95,17 +95,17 @@ class PoolSite(Protocol):
 
     @property
     def run_s(self) -> float | None:
-        """How long a job holds a slot here, in seconds; None where nobody knows."""
+        """How long a job holds a slot here, in seconds; None if nobody knows."""
         ...
 
     @property
     def start_s(self) -> float | None:
-        """What a job waits here where nobody is ahead of it; None where nobody knows."""
+        """What a job waits here where nobody is ahead of it; None if nobody knows."""
         ...
 
     @property
     def mips(self) -> float | None:
-        """Speed of one core (Dhrystone); None where machines do not tell."""
+        """Speed of one core (Dhrystone); None if machines do not tell."""
         ...
 
     @property
@@ -145,7 +145,7 @@ class Belief:
     count: int = field(default=0, compare=False)
 
     def as_dict(self, now: float) -> dict[str, Any]:
-        """JSON-ready: value (None where infinite), source, age_s (0 for what was written down)."""
+        """JSON-ready: value (None if infinite), source, age_s (0 for what was written down)."""
         out: dict[str, Any] = {
             "value": self.value if isfinite(self.value) else None,
             "source": self.source,
@@ -183,8 +183,8 @@ class ComputeBelief:
 @dataclass(frozen=True, slots=True)
 class SiteBelief:
     """N and T_q of a site. T_q is infinite where N is zero. ``lacks`` says of what nothing is left
-    now, and who holds it; empty where there is. ``space``: bytes free for the files that its jobs
-    share; None where nobody knows."""
+    now, and who holds it; empty if there is. ``space``: bytes free for the files that its jobs
+    share; None if nobody knows."""
 
     workers: Belief
     queue_wait: Belief
@@ -313,7 +313,7 @@ def seconds_now(estimate: Estimate, other: Belief | None, now: float, note: str 
 
 def rate_now(estimate: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
     """A measured rate in bit/s, weighed by its age against what else is known, and less where it
-    is widely spread. ``other`` is None where nothing else is known."""
+    is widely spread. ``other`` is None if nothing else is known."""
     known = other if other is not None and other.value > 0 else None
     aged = _aged(
         archived(estimate, note), known, now, format_rate, lambda a, b, w: a**w * b ** (1 - w)
@@ -332,7 +332,7 @@ def _aged(
     if age <= FRESH_S:
         return belief
     if other is None or other.source == "default" or not math.isfinite(other.value):
-        return _noted(belief, belief.value, "old, and nothing else is known")
+        return _noted(belief, belief.value, "old, and there is no other")
     w = weight(age)
     return _noted(
         belief,

@@ -107,7 +107,7 @@ class Outcome:
 
     ``makespan_s`` has all jobs start by urgency, whoever mapped them. ``as_run_s`` has them start
     as HTCondor does: ADON's by the priorities that it hands over, the others' as Pegasus has them.
-    ``forecast`` is what ADON shows, None where beliefs are taken for right.
+    ``forecast`` is what ADON shows, None if beliefs are taken for right.
     """
 
     regime: Regime

@@ -61,7 +61,7 @@ class Honesty:
 
 
 def honesty(rows: Iterable[Row], regime: str) -> Honesty | None:
-    """None where nothing was forecast."""
+    """None if nothing was forecast."""
     ratios, within = [], 0
     for outcome in (o for row in rows for o in row.outcomes if o.regime == regime):
         shown, true_s = outcome.forecast, outcome.as_run_s["adon"]
@@ -74,7 +74,7 @@ def honesty(rows: Iterable[Row], regime: str) -> Honesty | None:
 
 
 def summarise(rows: Iterable[Row], regime: str, policy: str, reference: str) -> Summary:
-    """Over the rows, in one regime. Raises ValueError where there are none."""
+    """Over the rows, in one regime. Raises ValueError if there are none."""
     values = []
     for row in rows:
         for outcome in row.outcomes:
@@ -86,7 +86,7 @@ def summarise(rows: Iterable[Row], regime: str, policy: str, reference: str) -> 
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """The n-th root of the product. Raises ValueError where there are none."""
+    """The n-th root of the product. Raises ValueError if there are none."""
     numbers = list(values)
     if not numbers:
         raise ValueError("no values")

@@ -35,7 +35,7 @@ _Seconds = Annotated[Number, Field(ge=0, le=MAX_DURATION_S)]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a trace says of one task. ``runtime_s`` is None where it says nothing."""
+    """What a trace says of one task. ``runtime_s`` is None if it says nothing."""
 
     id: str
     kind: str
@@ -187,7 +187,7 @@ def _edges(
                 parents[task.id][source] = None
                 implied += 1
     if implied:
-        notes.append(f"{implied} edges that only files tell of, added")
+        notes.append(f"{implied} edges that follow from files only, added")
     if own:
         notes.append(f"{own} files that a task reads and writes itself, taken as written")
     return {task: tuple(above) for task, above in parents.items()}
@@ -236,7 +236,7 @@ def read_folder(folder: Path) -> tuple[list[TraceFile], list[str]]:
     """All traces at or below ``folder`` (or the one file it is), ordered by path, and a line for
     every JSON file there that is no trace, such as the format's own schema.
 
-    Raises InputError where there is no trace, or where one cannot be used: a figure over a folder
+    Raises InputError if there is no trace, or where one cannot be used: a figure over a folder
     is not to depend on which of its files happened to be readable.
     """
     if folder.is_file():
@@ -245,7 +245,7 @@ def read_folder(folder: Path) -> tuple[list[TraceFile], list[str]]:
         root = folder
         paths = sorted(path for path in folder.rglob("*.json") if path.is_file())
     else:
-        raise InputError(f"{folder}: found nothing there, expected a folder of WfFormat traces")
+        raise InputError(f"{folder}: found nothing, expected a folder of WfFormat traces")
     traces, skipped, bad = [], [], []
     for path in paths:
         try:
@@ -440,7 +440,7 @@ def _parse_before(entries: Sequence[_TaskBefore]) -> tuple[list[Task], dict[str,
 
 
 def _program(command: Any) -> str:
-    """What a task runs, without its directory; empty where that is a script and not a name."""
+    """What a task runs, without its directory; empty if that is a script and not a name."""
     program = command.get("program") if isinstance(command, Mapping) else None
     if not isinstance(program, str) or len(program.split()) != 1:
         return ""

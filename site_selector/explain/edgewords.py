@@ -15,7 +15,7 @@ from site_selector.mapping.reasons import seconds
 
 
 def decision_dict(decision: Decision, edge: Edge, place: int | None) -> dict[str, Any]:
-    """JSON-ready; ``place`` is that in the queue, None where the application has its resources."""
+    """JSON-ready; ``place`` is that in the queue, None if the application has its resources."""
     return {
         "application": decision.needs.application,
         "priority": decision.needs.priority,
@@ -97,7 +97,7 @@ def reason(decision: Decision, edge: Edge) -> str:
 
 def _who_could(decision: Decision) -> str:
     if not decision.offers:
-        return "no site can run all of it"
+        return "no site can run the whole workflow"
     if not decision.give_way:
         return "no application of lower priority in layer 2 could make room"
     named = " and ".join(f"{h.application} (priority {h.priority})" for h in decision.give_way)

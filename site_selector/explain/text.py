@@ -129,7 +129,7 @@ def summary_text(mapping: SiteMapping) -> str:
     if hedge is not None:
         lines.insert(
             2,
-            f"chosen because beliefs may be wrong: another mapping would end after "
+            f"chosen because estimates may be wrong: another mapping would end after "
             f"{seconds(hedge.makespan_s)} if all were right, but over {hedge.drawn} worlds drawn "
             f"around them this one ends sooner in {hedge.better} and later in {hedge.worse}, "
             f"{100 * abs(hedge.gain):.1f} % {'sooner' if hedge.gain >= 0 else 'later'} on average"

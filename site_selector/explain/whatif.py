@@ -125,7 +125,7 @@ def with_changes(
 
 
 def _elsewhere(placement: Placement) -> tuple[Alternative, Alternative] | None:
-    """Where a job is and where its own T_t is least; None where that is the same."""
+    """Where a job is and where its own T_t is least; None if that is the same."""
     chosen = next((a for a in placement.alternatives if a.site == placement.site), None)
     if chosen is None or placement.alternatives[0].t_t_s >= chosen.t_t_s:
         return None
@@ -154,7 +154,7 @@ def _knobs(
     queue = np.broadcast_to(p.queue_s, p.compute_s.shape)
 
     def waits(site: int, now: float) -> Callable[[float], Problem]:
-        # Kinds of jobs go on waiting longer and shorter than others.
+        # Kinds of jobs continue waiting longer and shorter than others.
         rest = queue[:, site] - now
         return lambda value: replace(
             p, queue_s=_put(queue, (slice(None), site), np.maximum(0.0, rest + value))
@@ -165,7 +165,7 @@ def _knobs(
         return lambda value: replace(p, compute_s=_put(p.compute_s, at, seconds * now / value))
 
     def carries(path: tuple[int, int], now: float) -> Callable[[float], Problem]:
-        # Other transfers go on sharing the link as they do now, in proportion.
+        # Other transfers continue sharing the link as they do now, in proportion.
         busy = p.occupied_per_byte[path]
         return lambda value: replace(
             p,

@@ -157,7 +157,7 @@ class _Describer:
         problem = self.problem
         belief = problem.compute[job][s]
         if belief is None:  # a site of ``allowed`` always has one
-            raise AssertionError(f"no compute belief for {problem.jobs[job]}")
+            raise AssertionError(f"no compute estimate for {problem.jobs[job]}")
         rate = float(problem.input_bytes[job]) / max(float(problem.compute_s[job, s]), 1e-12)
         path = slowest.name if slowest is not None else ""
         name = self.inputs.workflow.jobs[problem.jobs[job]].transformation

@@ -18,7 +18,7 @@ A deterministic list-scheduling simulation. Its rules:
 - A job that fetches its files has its own inputs moved, each file by itself and as soon as it is
   written, also where others have had it moved to the same site; only what lies where it was made
   or held does not move. Of one site jobs may share their files, at another fetch them.
-- Transfers from one site to another go on at the same time and share that path evenly, as TCP does:
+- Transfers from one site to another run at the same time and share that path evenly, as TCP does:
   alone each gets min(Γ_t, Γ_a). Where Γ_a is what single transfers were measured to get and the
   link carries more, each gets it until the link is full. Different pairs of sites do not disturb
   each other, nor computing.
@@ -111,7 +111,7 @@ class Schedule:
         return [Transfer(*row) for row in zip(*self.moves, strict=True)]
 
     def last_transfer(self) -> Transfer | None:
-        """The one that ends last, the first of them where several do; None where nothing moves."""
+        """The one that ends last, the first of them where several do; None if nothing moves."""
         ends = self.moves[-1]
         return Transfer(*(column[ends.index(max(ends))] for column in self.moves)) if ends else None
 
@@ -142,7 +142,7 @@ class Estimator:
     What does not depend on the assignment is prepared once; a call costs time in proportion to jobs
     and the files they use. ``evaluations`` counts them. ``rank`` is the urgency of jobs, the upward
     rank by default, ``priority`` the order in which they start that comes of it; ``room`` tells
-    what fits on disks, None where all does. Not for several threads at once.
+    what fits on disks, None if all does. Not for several threads at once.
     """
 
     def __init__(self, problem: Problem, rank: Array | None = None) -> None:
@@ -160,7 +160,7 @@ class Estimator:
         """An estimator of a problem of the same structure with other sizes, times and rates.
 
         Who goes first and which replica is taken stay as they are here: both are settled before it
-        turns out which numbers were right. Raises ValueError where the structure differs.
+        turns out which numbers were right. Raises ValueError if the structure differs.
         """
         shape, mine = shape_of(problem), self._shape
         if shape.slot_file is not mine.slot_file:

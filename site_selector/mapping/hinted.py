@@ -72,7 +72,7 @@ def hinted_copy(
 
     A job's own profiles are kept, and all else too, with the ``variables`` (by default the
     environment) put in that the mapping was made with. Returns how many jobs were given any. Raises
-    InputError where the workflow has no such job, where a job shares its profiles with others by an
+    InputError if the workflow has no such job, where a job shares its profiles with others by an
     anchor (which Pegasus does not read), or where a file cannot be written.
     """
     text = read_text(workflow_path, WHAT).replace("\r\n", "\n")
@@ -167,7 +167,7 @@ def _job(events: Iterator[Any], job: Any) -> tuple[str, _Node]:
 
 
 def _read(events: Iterator[Any], value: Any, depth: int, shared: bool) -> _Node:
-    """A value with so many levels of what is in it."""
+    """A value with this many levels of what is in it."""
     node = _Node(value, shared or value.anchor is not None)
     if type(value) is not yaml.MappingStartEvent:
         _skip(events, value)

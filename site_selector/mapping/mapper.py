@@ -42,7 +42,7 @@ NEARLY = 0.02
 # seconds.
 _EFFORT = 25_000_000
 _FIXED = 600
-# What does not fit into the processor's cache takes longer, up to so many times.
+# What does not fit into the processor's cache takes longer, up to this many times.
 _CACHED = 25_000
 _SLOWEST = 5
 # Small workflows need no more: tries for every job and site it could go to.
@@ -72,8 +72,8 @@ class Chosen:
     ``assignment`` is a site index for each job, ``schedule`` when everything happens, ``policy``
     where the mapping came from, ``portfolio`` each policy's makespan in seconds. ``tried``: the
     makespan with one job moved alone to where its own T_t is least; ``later``: where that would be
-    sooner, in how many of the ``drawn`` worlds it ends later. ``hedge`` is None where the mapping
-    is the best under the estimates or was taken because it moves less, ``drawn`` 0 where estimates
+    sooner, in how many of the ``drawn`` worlds it ends later. ``hedge`` is None if the mapping
+    is the best under the estimates or was taken because it moves less, ``drawn`` 0 if estimates
     were trusted. ``priority`` is that of each job, ``places`` are those that were looked at.
     """
 

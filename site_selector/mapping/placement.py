@@ -40,7 +40,7 @@ class _OrInfinite:
 
 
 def finite(value: float) -> float | None:
-    """The value, or None where it is infinite: JSON has no infinity."""
+    """The value, or None if it is infinite: JSON has no infinity."""
     return value if math.isfinite(value) else None
 
 
@@ -79,7 +79,7 @@ class Alternative:
     """A job's terms at one site that could run it. Seconds and bytes.
 
     ``t_c_s`` is S_c/(N·Γ_c) without T_q, so that the three terms add up to ``t_t_s``. ``gamma``
-    says which of Γ_a and Γ_t bound, "" where nothing must move; ``path`` is "src>dst" of the move
+    says which of Γ_a and Γ_t bound, "" if nothing must move; ``path`` is "src>dst" of the move
     that takes longest, and ``moves`` has them all. ``inputs`` holds t_q, n, gamma_c, gamma_a,
     gamma_t, each with value, source and age_s.
     """
@@ -106,7 +106,7 @@ class Placement:
     ``start_s`` and ``end_s`` are when the model expects it to run, from the start of the workflow.
     ``queued`` says what lacks where it fits nowhere now, and waits in the scheduler's queue.
     ``priority`` is the ``condor: priority`` by which it starts in the order that the mapping takes
-    for granted, or the user's own; None where none can be handed over. ``data_configuration`` is
+    for granted, or the user's own; None if none can be handed over. ``data_configuration`` is
     Pegasus's, for the job at this site.
     """
 
@@ -162,11 +162,11 @@ class Forecast:
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """A whole workflow placed. ``makespan_s`` is what it takes if all estimates are right, which it
-    was chosen by; ``forecast`` what it is expected to take, None where nothing is in doubt.
+    was chosen by; ``forecast`` what it is expected to take, None if nothing is in doubt.
 
     ``portfolio`` holds the makespan in seconds that each policy would reach under the model,
     ``policy`` the one that won (with ``+search`` where moving jobs made it better still).
-    ``withstands`` is None where the mapping is the best under the estimates or was taken because
+    ``withstands`` is None if the mapping is the best under the estimates or was taken because
     it moves less.
     """
 
@@ -200,7 +200,7 @@ class Mapping:
 
     @property
     def queued(self) -> list[str]:
-        """What lacks for how many jobs, a line each; empty where all fits."""
+        """What lacks for how many jobs, a line each; empty if all fits."""
         return queue_lines(p.queued for p in self.placements)
 
     def as_dict(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Mapping:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Mapping:
-        """What :meth:`save` writes. Raises InputError where it is something else."""
+        """What :meth:`save` writes. Raises InputError if it is something else."""
         from network_provisioner.base.schema import read_json  # noqa: PLC0415
 
         mapping = read_json(Mapping, text, "the site mapping")
@@ -218,7 +218,7 @@ class Mapping:
         return mapping
 
     def save(self, path: str | Path) -> None:
-        """Write as JSON, all or nothing. Raises InputError where the file cannot be written."""
+        """Write as JSON, all or nothing. Raises InputError if the file cannot be written."""
         text = self._json()
         write_whole(path, lambda stream: stream.write(text), "the mapping")
 

@@ -174,7 +174,7 @@ def _why_never(best: Alternative, second: Alternative) -> str:
     if not math.isfinite(second.t_q_s):
         return f"{best.site} has resources now and {second.site} has none (T_q infinite)"
     if not math.isfinite(second.t_n_s):
-        return f"data reaches {best.site}, and nothing is carried now to or from {second.site}"
+        return f"data reaches {best.site}, and no path works now to or from {second.site}"
     return f"{best.site} computes it in {seconds(best.t_c_s)}, {second.site} never would"
 
 
@@ -187,7 +187,7 @@ def would_change(best: Alternative, other: Alternative) -> str:
         return f"{other.site} would win if {condition}"
     if likely:
         condition = " or ".join(flip_words(f, other.site) for f in likely[:2])
-        return f"nothing better at {other.site} alone makes it win, only if {condition}"
+        return f"no single change at {other.site} makes it win, only {condition}"
     return f"no single change makes {other.site} win"
 
 
@@ -254,7 +254,7 @@ def why_not_least(
 ) -> str:
     """The sentence for a job that goes elsewhere than its own T_t says.
 
-    ``moved_makespan_s``: when the workflow would end with this job alone at ``least``; None where
+    ``moved_makespan_s``: when the workflow would end with this job alone at ``least``; None if
     that was not tried. Where that is sooner, ``later``: in how many of ``worlds`` that were drawn
     around the estimates it ends later.
     """

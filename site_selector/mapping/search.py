@@ -46,7 +46,7 @@ class Judge(Protocol):
         ...
 
     def below(self, assignment: Assignment, limit: float) -> float | None:
-        """The value, or None where it is above ``limit``, which may be told with less work."""
+        """The value, or None if it is above ``limit``, which may be told with less work."""
         ...
 
 
@@ -163,7 +163,7 @@ class Moves:
     def neighbour(
         self, current: Assignment, critical: Sequence[int], rng: Random
     ) -> Assignment | None:
-        """Another mapping near ``current``; None where the dice moved nothing."""
+        """Another mapping near ``current``; None if the dice moved nothing."""
         problem = self._problem
         hot = critical and rng.random() < _CRITICAL_SHARE
         job = rng.choice(critical if hot else self.free)

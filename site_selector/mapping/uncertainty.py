@@ -42,7 +42,7 @@ _BY_SOURCE = {
 _ONCE = 0.3  # measured once: nobody knows how widely it is spread
 _GUESSED_SIZE = 0.5
 _DECLARED_SIZE = 0.1
-# How firmly run times are drawn towards the speed of their sites: as if so many more were known.
+# How firmly run times are drawn towards the speed of their sites: as if this many more were known.
 _LOOSE = 2
 _FIT_STEPS = 20
 # A measurement's weight halves in a day for the archive; what is that old is as good as a note.
@@ -71,7 +71,7 @@ class Uncertainty:
     def everywhere(cls, error: float, *, random_waits: bool = False) -> Uncertainty:
         """The same ``error`` for everything; all waits exponential where ``random_waits``.
 
-        Raises ValueError where the error is not between 0 and below 1.
+        Raises ValueError if the error is not between 0 and below 1.
         """
         if not 0 <= error < 1:
             raise ValueError(f"found a relative error of {error}, expected 0 to below 1")

@@ -26,7 +26,7 @@ Say = Callable[[str], object]
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A file of a source, ``lfn`` its path below that. ``size_bytes`` and the hexadecimal
-    ``sha256`` are None where the source does not tell; ``replica`` is its URL at the very host
+    ``sha256`` are None if the source does not tell; ``replica`` is its URL at the very host
     that holds it, where that may be another one."""
 
     lfn: str
@@ -38,7 +38,7 @@ class SourceFile:
 
 class Reader(Protocol):
     """Reads a source; ``say`` gets a line about what it does not tell. Raises InputError, and
-    MissingError where a client is not installed."""
+    MissingError if a client is not installed."""
 
     def __call__(self, source: str, say: Say) -> Iterator[SourceFile]: ...
 
@@ -60,7 +60,7 @@ def sha256_of(checksum: str) -> str | None:
 
 
 def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) -> tuple[str, str]:
-    """Site and URL: ``site``, else the one that ``prefixes`` tell. Raises InputError where they do
+    """Site and URL: ``site``, else the one that ``prefixes`` tell. Raises InputError if they do
     not, and for a name that cannot stand in a catalog."""
     if not is_name(file.lfn) or {"", ".."} & {*file.lfn.split("/")}:
         raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME} and '..'")
@@ -71,7 +71,7 @@ def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) ->
         if at:
             return at, url
     raise InputError(
-        f"{file.pfn}: its site is not known, expected --site, or a file server of --sites or a "
+        f"{file.pfn}: its site is unknown, expected --site, or a file server of --sites or a "
         "host of --config that its URL begins with"
     )
 

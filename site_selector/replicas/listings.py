@@ -54,7 +54,7 @@ def read_url(source: str, say: Say) -> Iterator[SourceFile]:
         why = getattr(cause, "reason", cause)
         raise InputError(f"{source}: cannot be reached: {why}") from None
     if unsized:
-        say(f"{source}: its server tells no size of {unsized} files, written without one")
+        say(f"{source}: its server reports no size for {unsized} files; they are written without")
 
 
 class _Session(requests.Session):

@@ -154,7 +154,7 @@ def test_mysql_is_said_not_to_be_read_and_planning_goes_on(
     text.write_text('a /a site="mu"\n')
     found = find_replicas(["a", "b"], [("File", str(text))], [], notes.append, properties)
     assert {lfn: r.places for lfn, r in found.items()} == {"a": (("mu", "/a"),)}
-    assert notes == [f"{line}; its replicas are not known here"]
+    assert notes == [f"{line}; its replicas are ignored"]
     job = SceneJob("j0", reads={"raw": None}, writes={"f": 1})
     outcome = fake_plan(Scene([job], properties=properties))
     assert set(outcome.sites) == {"j0"}
@@ -164,7 +164,7 @@ def test_mysql_is_said_not_to_be_read_and_planning_goes_on(
         "".join(f"{key}={value}\n" for key, value in properties.items())
     )
     assert load_inputs(case.root / "workflow.yml").places["raw.txt"] == ("store",)
-    assert caplog.messages == [f"{line}; its replicas are not known here"]
+    assert caplog.messages == [f"{line}; its replicas are ignored"]
 
 
 def test_a_catalog_inside_the_workflow_comes_before_the_database(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ BIN = Path(sys.executable).parent  # .venv/bin
 SITES = ("mu", "tacc", "iplant", "local")
 # As the pages say; here they are elsewhere.
 SOYKB, BROKER = "/tmp/soykb", "http://127.0.0.1:8470"
-GIVEN_BACK = r"(\d+ released|nothing is reserved that has not begun)\n\Z"
+GIVEN_BACK = r"(\d+ released|no reservation that has not begun)\n\Z"
 
 
 def blocks(page: str, language: str = "") -> list[str]:

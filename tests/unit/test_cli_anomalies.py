@@ -62,9 +62,9 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         assert "none.sqlite: found no such file" in refused.err
     Archive(none).close()
     found = adon("monitor", "anomalies", "--archive", none, "--since", "2 d").out
-    assert found == "no anomalies: nothing that is watched was measured\n"
+    assert found == "no anomalies: no measurements of watched metrics\n"
     explained = adon("monitor", "anomalies", "--archive", none, "--explain")
-    assert explained.out == "nothing that is watched was measured\n"
+    assert explained.out == "no measurements of watched metrics\n"
     bad = tmp_path / "bad.sqlite"
     bad.write_text("no archive")
     refused = adon("monitor", "anomalies", "--archive", str(bad))

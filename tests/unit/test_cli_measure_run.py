@@ -197,7 +197,7 @@ def test_who_may(world: tuple[CoordinatorRig, str], tmp_path: Path) -> None:
         "  ada: role researcher",
         "  noc: role operator",
     ]
-    assert "  nobody among those told of here" in asked("--from", "mu", "--metric", "cpu_use")
+    assert "  none of the tokens shown here" in asked("--from", "mu", "--metric", "cpu_use")
     bad = adon("measure", "who", "--config", str(file), "--from", "mars")
     assert bad.code == 2 and "--from is 'mars', expected a site or SITE/HOST; sites" in bad.err
     code, out, err = measure(world[1], "who", "--from", "mu", "--to", "tac")

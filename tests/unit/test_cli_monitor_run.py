@@ -161,7 +161,7 @@ def test_somebody_is_told(tmp_path: Path) -> None:
     Path("adon.yml").write_text(CONFIG)
     planned = Submitted(tmp_path / "run")
     said = refusal("monitor", "run", planned.path, "--notify", "adon.yml")
-    assert said == "adon.yml: found no monitoring.notices, expected whom to tell"
+    assert said == "adon.yml: found no monitoring.notices, expected at least one notice"
     Path("adon.yml").write_text(CONFIG + NOTICES)
     said = refusal("monitor", "run", planned.path, "--notify", "adon.yml", "--broker")
     assert said == "--notify: found with --broker, which sends notices itself"

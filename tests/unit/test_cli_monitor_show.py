@@ -30,7 +30,7 @@ from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.sink import BrokerRequests
 
-NOBODY_ANSWERED = "adon: nobody who follows it answered: this is what is known\n"
+NOBODY_ANSWERED = "adon: no follower answered: this is the last known status\n"
 MEASURED = [
     *example(),
     workflow("w2", at=T0, name="outer", user="bob", submit_dir="/home/bob/w2"),

@@ -131,15 +131,13 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with broker_with(looking, tmp_path, monkeypatch):
         ran = adon("topology", "show", "--discovered")
         assert (ran.code, ran.err) == (0, "")
-        assert ran.out == (
-            "the network is as it was said to be: switches 2, links between them 1\n"
-        )
+        assert ran.out == ("the network is as described: switches 2, links between them 1\n")
         ran = adon("topology", "export", "--discovered", "--format", "yaml")
         assert ran.code == 0
         begun = topology_from_dict(yaml.safe_load(ran.out)["topology"])
         assert [(n.name, n.dpid) for n in begun.nodes.values()] == [("s1", 1), ("s2", 2)]
         assert begun.links == [Link("s1", "s2", 1e9, layer="l2", ports={"s1": 10, "s2": 10})]
-        assert ran.err == "adon: link s1-s2: no port says its speed, 1 Gb/s assumed\n"
+        assert ran.err == "adon: link s1-s2: no port reports its speed, 1 Gb/s assumed\n"
         looking.found = replace(FOUND, links=frozenset())
         ran = adon("topology", "show", "--discovered")
         assert (ran.code, ran.out) == (1, "link s1-s2: nothing came through from port to port\n")

@@ -612,7 +612,7 @@ def test_what_cannot_be_is_left_out_and_told(
         estimate_world(world_inputs(), source, now=NOW, live=Live(topology=linked()))
         for source in (Asked(known), None)
     )
-    assert world.note.startswith(f"left out, and the catalogs believed: {metric} of {subject}: ")
+    assert world.note.startswith(f"ignored, and the catalogs used: {metric} of {subject}: ")
     assert why in world.note
     assert replace(world, note="") == plain
 
@@ -628,7 +628,7 @@ def test_what_rests_on_transfers_that_cannot_be_is_left_out_too() -> None:
 
 def test_an_archive_without_a_measurement_and_with_one() -> None:
     empty = estimate_world(world_inputs(), Measurements({}), now=NOW)
-    assert empty.note == "nothing was measured here yet, and the catalogs are believed"
+    assert empty.note == "no measurements yet; the catalogs are used"
     assert estimate_world(world_inputs(), now=NOW).note == ""
     once = Measurements({("queue_wait", "mu"): estimate_of(4.0, at=NOW, count=1)})
     wait = estimate_world(world_inputs(), once, now=NOW).sites["mu"].queue_wait
@@ -663,7 +663,7 @@ def test_an_old_measurement_loses_half_its_weight_every_week() -> None:
 
 def test_an_old_measurement_stays_where_nothing_else_is_known() -> None:
     old = gamma_a(estimate_of(50e6, at=0), 80 * DAY, BARE)
-    assert (old.value, old.note) == (50e6, "old, and nothing else is known")
+    assert (old.value, old.note) == (50e6, "old, and there is no other")
 
 
 def test_a_widely_spread_rate_is_planned_with_less() -> None:
@@ -693,7 +693,7 @@ def test_an_old_queue_wait_is_weighed_against_the_catalog() -> None:
     sites = estimate_world(inputs, known, now=8 * DAY).sites
     assert sites["mu"].queue_wait.value == pytest.approx(30)
     assert sites["tacc"].queue_wait.value == 50
-    assert sites["tacc"].queue_wait.note == "old, and nothing else is known"
+    assert sites["tacc"].queue_wait.note == "old, and there is no other"
 
 
 def test_sites_and_paths_without_a_workflow() -> None:

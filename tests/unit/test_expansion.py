@@ -230,7 +230,7 @@ def test_a_program_of_the_admins_is_asked_and_answers(tmp_path: Path) -> None:
     ("then", "said", "why"),
     [
         ("sys.exit('no answer')", "start: exit code 1: no answer", Refusal.BUSY),
-        ("sys.exit(3)", "exit code 3: it said nothing", Refusal.BUSY),
+        ("sys.exit(3)", "exit code 3: no output", Refusal.BUSY),
         ('print(\'{"refused": "quota", "error": "16 of 16"}\')', "start: 16 of 16", Refusal.QUOTA),
         ("print('done')", "answer to start: not valid JSON", Refusal.REFUSED),
         ("print('[]')", r"found \[\], expected a mapping", Refusal.REFUSED),
@@ -291,7 +291,7 @@ def test_the_section_names_flavours_and_limits() -> None:
         ({"driver": "openstack", "flavours": {"a": {}}}, "found no openstack, expected its"),
         (
             {"driver": "openstack", "openstack": OPENSTACK, "flavours": {"a": {"cores": 1}}},
-            "flavour 'a': found cores or memory_mb, expected the cloud to tell",
+            "flavour 'a': found cores or memory_mb, expected none: the cloud has them",
         ),
         ({"idel": "1 h"}, "expansion has the unknown key 'idel', did you mean 'idle'?"),
     ],

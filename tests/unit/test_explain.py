@@ -47,7 +47,7 @@ def test_a_choice_against_the_estimates_says_so() -> None:
     assert "wrong" not in summary_text(mapping)
     hedged = replace(mapping, withstands=Withstands(60.0, 96, 70, 20, 0.0512))
     assert (
-        "chosen because beliefs may be wrong: another mapping would end after 60 s if all were "
+        "chosen because estimates may be wrong: another mapping would end after 60 s if all were "
         "right, but over 96 worlds drawn around them this one ends sooner in 70 and later in 20, "
         "5.1 % sooner on average"
     ) in summary_text(hedged)

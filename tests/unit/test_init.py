@@ -58,7 +58,7 @@ def test_a_configuration_of_what_was_found() -> None:
     assert (access.ports, access.devices) == ({"s1": 1}, None)
     assert unknown.capacity_bps == 1e9
     assert "  state: adon-broker.sqlite\n" in text
-    assert "# link tacc-s2: no port says its speed, 1 Gb/s assumed" in text
+    assert "# link tacc-s2: no port reports its speed, 1 Gb/s assumed" in text
     assert "# round trip from here: 20 ms" in text
 
 

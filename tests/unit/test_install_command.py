@@ -130,7 +130,7 @@ def test_doctor_sees_a_jar_that_stops_planning(
     [found] = doctor.plug_in()
     assert (found.ok, found.needed) == (False, True)
     assert found.what == f"the planner plug-in that {pegasus.properties} names"
-    assert found.found == f"no whole {pegasus.jar}: nobody can plan"
+    assert found.found == f"no whole {pegasus.jar}: pegasus-plan cannot run"
     assert run("--yes")[0] == 0
     assert [found.ok for found in doctor.plug_in()] == [True]
 

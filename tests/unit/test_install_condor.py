@@ -114,8 +114,8 @@ def test_an_execute_machine_tells_its_metrics_and_stops_it(
     capsys.readouterr()
     assert install(etc, "--execute", "--interface", "lo", "--token-file", "/t") == 0
     said = capsys.readouterr().out
-    assert "verified: the host tells " in said
-    assert "verified: the broker tells nothing now: " in said
+    assert "verified: the host reports " in said
+    assert "verified: the broker reports no bandwidth now: " in said
     hooks = json.loads((etc / "adon-startd.json").read_text())
     assert hooks == {"broker": BROKER, "site": "local", "token_file": "/t"}
     text = (etc / "config.d/99-adon-startd").read_text()

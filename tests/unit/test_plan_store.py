@@ -164,7 +164,7 @@ def test_a_workflow_planned_meanwhile_is_mapped_beside(config: Path) -> None:
     *_, quicker = answers(wanted("/quicker", config), notes.append)
     (second,) = slower
     assert at_sites(quicker) == {"mu": 4} and at_sites(second)["tacc"] >= 2
-    assert notes == ["another workflow was planned meanwhile: this one is mapped again beside it"]
+    assert notes == ["another workflow was planned meanwhile: this one is mapped again"]
 
 
 def test_what_adon_plan_planned_is_known_to_the_next(

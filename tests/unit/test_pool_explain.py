@@ -71,5 +71,5 @@ def test_where_nothing_was_decided_it_says_what_would(
 ) -> None:
     assert main(["pool", "explain", "--config", str(config)]) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("nothing was decided about the pool yet: 'adon pool run'")
+    assert line.startswith("no decisions yet: 'adon pool run'")
     assert not config.with_name("adon-archive.sqlite").exists()

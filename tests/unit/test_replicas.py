@@ -157,9 +157,7 @@ def test_the_longest_prefix_tells_the_site(url: str, site: str) -> None:
 
 
 def test_a_place_that_nobody_knows_is_refused(folder: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"^http://h/a: its site is not known, expected --site, or"
-    ):
+    with pytest.raises(InputError, match=r"^http://h/a: its site is unknown, expected --site, or"):
         place_of(SourceFile("a", "http://h/a"), None, {"/": "local"})
 
 

@@ -60,6 +60,6 @@ def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Pa
 
 def test_a_daemon_that_does_not_get_ready_is_reported(tmp_path: Path):
     daemon = procs.Daemon(["sleep", "60"], tmp_path / "log")
-    with pytest.raises(AdonError, match="sleep did not get ready: it said nothing"):
+    with pytest.raises(AdonError, match="sleep did not get ready: no output"):
         daemon.wait(lambda: False, 0.0)
     daemon.stop()

@@ -99,7 +99,7 @@ def test_a_trace_is_read() -> None:
         (
             "specification/tasks/1/inputFiles",
             ["b.out"],
-            "1 edges that only files tell of, added",
+            "1 edges that follow from files only, added",
         ),
         ("specification/tasks/1/inputFiles", ["a.out"], "1 files that a task reads and writes"),
     ],
@@ -279,7 +279,7 @@ def test_one_bad_file_stops_the_reading_and_is_named(tmp_path: Path) -> None:
 def test_a_folder_without_traces_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="found no trace, expected WfFormat files"):
         read_folder(tmp_path)
-    with pytest.raises(InputError, match="found nothing there, expected a folder of WfFormat"):
+    with pytest.raises(InputError, match="found nothing, expected a folder of WfFormat"):
         read_folder(tmp_path / "gone")
 
 

@@ -134,11 +134,11 @@ MANY = "{" + ", ".join(f"k{i}: {i}" for i in range(1000)) + "}"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"a: &a {MANY}\nb: {{<<: [{', '.join(['*a'] * 99)}]}}", "x:2: aliases stand for more than"),
-        (f"a: &a {MANY}\nb:\n" + "- {<<: *a}\n" * 99, "x:12: aliases stand for more than 20,000 v"),
+        (f"a: &a {MANY}\nb: {{<<: [{', '.join(['*a'] * 99)}]}}", "x:2: aliases expand to more than"),
+        (f"a: &a {MANY}\nb:\n" + "- {<<: *a}\n" * 99, "x:12: aliases expand to more than 20,000 v"),
         ("a0: &a0 x\n" + "".join(f"a{i}: &a{i} [{f'*a{i - 1},' * 9}]\n" for i in range(1, 9)), "x:6: "),
-        ("a: &a [*a]", "x:1: alias *a stands inside what it names"),
-        ("a: &a {<<: {b: *a}}", "x:1: alias *a stands inside what it names"),
+        ("a: &a [*a]", "x:1: alias *a is inside the node that it names"),
+        ("a: &a {<<: {b: *a}}", "x:1: alias *a is inside the node that it names"),
     ],
 )  # fmt: skip
 def test_aliases_that_would_fill_the_memory_are_refused(

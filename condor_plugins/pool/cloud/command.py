@@ -119,7 +119,7 @@ class CommandCloud:
             raise self._error(f"{action}: no answer within {self._timeout_s:g} s") from error
         if done.returncode != 0:
             lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            reason = lines[-1] if lines else "it said nothing"
+            reason = lines[-1] if lines else "no output"
             raise self._error(f"{action}: exit code {done.returncode}: {reason}")
         try:
             answer = read_json(_Answer, done.stdout.strip() or "{}", f"answer to {action}")

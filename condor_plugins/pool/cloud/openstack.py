@@ -263,7 +263,7 @@ class OpenStackCloud:
             raise _refusal(f"{self._called()}: {what}", error) from error
 
     def _find(self, kind: str, name: str) -> Any:
-        """What the cloud has under a name or an id. Raises InputError where there is no such
+        """What the cloud has under a name or an id. Raises InputError if there is no such
         thing."""
         item = self._look(kind, name)
         if item is None:
@@ -271,7 +271,7 @@ class OpenStackCloud:
         return item
 
     def _look(self, kind: str, name: str) -> Any:
-        """The same, None where there is none. It is asked for once: an id stays what it is."""
+        """The same, None if there is none. It is asked for once: an id stays what it is."""
         if (kind, name) in self._found:
             return self._found[kind, name]
         service, method = _LOOK[kind]

@@ -56,7 +56,7 @@ class Refusal(Enum):
 
 
 class CloudError(AdonError):
-    """A cloud did not do what was asked. ``retry_after_s``: not before, 0 where it does not say."""
+    """A cloud did not do what was asked. ``retry_after_s``: not before, 0 if it does not say."""
 
     def __init__(self, message: str, why: Refusal, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class Cloud(Protocol):
     not answered has been carried out: :meth:`machines` does."""
 
     def check(self) -> None:
-        """Raise InputError where something that the configuration names is not there, or the
+        """Raise InputError if something that the configuration names is not there, or the
         credentials do not work."""
         ...
 

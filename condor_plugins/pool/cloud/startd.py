@@ -51,8 +51,8 @@ class Process(NamedTuple):
 
     @classmethod
     def of(cls, stat: Path) -> Process | None:
-        """From ``/proc/PID/stat`` or a copy; None where it has ended, as zombies have. Raises
-        OSError where that cannot be told."""
+        """From ``/proc/PID/stat`` or a copy; None if it has ended, as zombies have. Raises
+        OSError if that cannot be told."""
         try:
             pid, _, rest = stat.read_text(errors="replace").partition(" (")
             # A name may hold anything, parentheses too.
@@ -259,7 +259,7 @@ def _last_word(home: Path) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A machine's record; nothing where it has none. Raises OSError where that cannot be told."""
+    """A machine's record; nothing where it has none. Raises OSError if that cannot be told."""
     try:
         row = json.loads(path.read_text())
         return {**row, "flavour": str(row["flavour"]), "since": float(row["since"])}

@@ -48,7 +48,7 @@ class StartdSettings:
     ``collector``    ``host:port`` of the pool
     ``flavours``     what may be started
     ``release``      where HTCondor is installed: below it sbin/condor_master
-    ``token_file``   an IDTOKEN that may ADVERTISE_STARTD, ADVERTISE_MASTER and READ; None where
+    ``token_file``   an IDTOKEN that may ADVERTISE_STARTD, ADVERTISE_MASTER and READ; None if
                      the pool takes this user without one (file system authentication)
     ``site``         the site whose jobs they take, as PegasusSite and AdonSite in their ads
     ``idle_s``       one without a claim for so long shuts down
@@ -200,7 +200,7 @@ def user_data(node: ExecuteNode, name: str, token: str) -> str:
             *([["sh", "-c", command] for command in node.commands]),
             ["sh", "-c", _NAME],
             ["sh", "-c", _INSTANCE],
-            # An image may have started it before this was written. The boot goes on meanwhile:
+            # An image may have started it before this was written. The boot continues meanwhile:
             # waiting for a service that waits for the end of the boot would never end.
             ["systemctl", "--no-block", "restart", "condor"],
         ],
@@ -212,7 +212,7 @@ def boot_token(run: Callable[[Sequence[str]], str], lifetime_s: int, identity: s
     """A new token of the pool that may advertise a machine for ``lifetime_s``.
 
     A machine that has joined stays, since its session with the collector outlives the token (a day,
-    as HTCondor comes). With ``identity`` (``worker@pool``) it is signed here, by who can read the
+    by HTCondor's default). With ``identity`` (``worker@pool``) it is signed here, by who can read the
     pool's signing key; without, the collector gives one to who asks, under its own name.
 
     :param run: runs a program of HTCondor's and returns what it writes.

@@ -65,14 +65,14 @@ class Condor:
         return jobs
 
     def whole(self, job: Mapping[str, object]) -> classad2.ClassAd | None:
-        """The whole ad of a job of :meth:`jobs`, None where it is gone."""
+        """The whole ad of a job of :meth:`jobs`, None if it is gone."""
         name = str(job[SCHEDD])
         constraint = f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}"
         with _told(f"schedd {name}"):
             return next(iter(htcondor2.Schedd(self._schedds[name]).query(constraint)), None)
 
     def advertise(self, offline: Iterable[classad2.ClassAd]) -> None:
-        """Have the collector know machines that could be started."""
+        """Make the collector know machines that could be started."""
         with _told(self._named):
             self._open().advertise(list(offline), "UPDATE_STARTD_AD")
 
@@ -139,7 +139,7 @@ def answers(daemon: str) -> bool:
 
 
 def run(words: Sequence[str]) -> str:
-    """Run a program of HTCondor's; what it writes. Raises AdonError, MissingError where there is
+    """Run a program of HTCondor's; what it writes. Raises AdonError, MissingError if there is
     none."""
     tool = shutil.which(words[0]) or str(Path(str(htcondor2.param.get("BIN", ""))) / words[0])
     try:

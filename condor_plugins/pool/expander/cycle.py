@@ -68,7 +68,7 @@ class Expander:
         self._told: tuple[str, ...] = ()
 
     def run_cycle(self, dry_run: bool = False) -> PoolDecision:
-        """Look and decide, and act unless it is a ``dry_run``. Raises AdonError where it cannot be
+        """Look and decide, and act unless it is a ``dry_run``. Raises AdonError if it cannot be
         seen what there is: then nothing is done."""
         now = self._clock()
         view = self._look.at(now)

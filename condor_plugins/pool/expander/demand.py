@@ -50,7 +50,7 @@ class PoolDemand:
 class Demands:
     """What is wanted at each look. Who came without announcement is remembered for a while.
 
-    :param whole: reads the whole ad of a job of the queue, None where it is gone.
+    :param whole: reads the whole ad of a job of the queue, None if it is gone.
     :param run_s: the estimate for a job outside of DAGs, in seconds.
     """
 
@@ -64,7 +64,7 @@ class Demands:
         self._came: dict[JobKey, JobDemand] = {}
 
     def at(self, view: View, leases: Iterable[Lease]) -> PoolDemand:
-        """Raises AdonError where a job cannot be read."""
+        """Raises AdonError if a job cannot be read."""
         now = view.now
         boot_s = max((flavour.boot_s for flavour in view.flavours), default=0.0)
         spread_s = max((flavour.boot_spread_s for flavour in view.flavours), default=0.0)

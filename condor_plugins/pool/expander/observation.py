@@ -134,7 +134,7 @@ class PoolObserver:
         self._runs = Runs()
 
     def at(self, now: float) -> View:
-        """All of it. Raises AdonError where something cannot be seen."""
+        """All of it. Raises AdonError if something cannot be seen."""
         self._mind_the_clock(now)
         self._look_rarely(now)
         servers = {server.name: server for server in self._servers(now)}
@@ -327,7 +327,7 @@ class _Places:
         self._addresses = {s.address: name for name, s in servers.items() if s.address}
 
     def of(self, job: Mapping[str, Any]) -> str:
-        """Its name, else that of the slot, "" where there is none; where it ran last, if it runs
+        """Its name, else that of the slot, "" if there is none; where it ran last, if it runs
         no more."""
         last = "" if isinstance(job.get("RemoteHost"), str) else "Last"
         host = job.get(f"{last}RemoteHost")

@@ -32,7 +32,7 @@ def checked_name(value: str, what: str) -> str:
 class Cohort:
     """Samples S and chromosomes C of one workflow.
 
-    Raises ExampleError where a count is not between 1 and its maximum.
+    Raises ExampleError if a count is not between 1 and its maximum.
     """
 
     samples_count: int

@@ -24,7 +24,7 @@ MAX_SAMPLE_BASES = 200_000_000  # all reads of a sample are made in memory: abou
 class Recipe:
     """What the data are made from; the same recipe gives the same bytes.
 
-    ``snps`` and ``indels`` are totals over all chromosomes. Raises ExampleError where a value is
+    ``snps`` and ``indels`` are totals over all chromosomes. Raises ExampleError if a value is
     out of range.
     """
 
@@ -128,7 +128,7 @@ class Dataset:
 def plan(cohort: Cohort, recipe: Recipe) -> Dataset:
     """Draw the reference and its variants. Touches no file.
 
-    Raises ExampleError where the variants do not fit into the chromosomes, or the reads of a
+    Raises ExampleError if the variants do not fit into the chromosomes, or the reads of a
     sample not into memory.
     """
     bases = recipe.coverage * recipe.chromosome_bp * cohort.chromosomes_count

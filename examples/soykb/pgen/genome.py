@@ -110,7 +110,7 @@ def plant(
 ) -> list[Variant]:
     """Variants of one chromosome in order of position.
 
-    Raises ExampleError where that many do not fit.
+    Raises ExampleError if that many do not fit.
     """
     indel = rng.permutation(np.arange(snps + indels) < indels)
     variants = []

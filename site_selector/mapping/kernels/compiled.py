@@ -149,7 +149,7 @@ def _key(package: Path) -> str:
 
 
 def _processor(file: Path = Path("/proc/cpuinfo")) -> str:
-    """Its model: code made for one may not be for another, which has the same disk. "" where the
+    """Its model: code made for one may not be for another, which has the same disk. "" if the
     kernel does not tell."""
     with suppress(OSError), file.open(errors="replace") as lines:
         for line in lines:

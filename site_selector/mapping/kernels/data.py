@@ -107,7 +107,7 @@ class Order(NamedTuple):
 
 class Numbers(NamedTuple):
     """What can be believed wrongly. Seconds, bytes; matrices row by row. ``queue`` of a job at a
-    site is at job * queue_row + site; ``queue_row`` is 0 where all jobs wait alike. At ``change_s``
+    site is at job * queue_row + site; ``queue_row`` is 0 if all jobs wait alike. At ``change_s``
     a site has ``change_by`` workers more, or fewer."""
 
     compute: Floats
@@ -203,7 +203,7 @@ _STRUCTURE = (
 def shape_of(problem: Problem) -> Shape:
     """The structure as arrays; kept with the problem and all copies that differ in numbers only.
 
-    Raises InputError where an input of the workflow lies nowhere.
+    Raises InputError if an input of the workflow lies nowhere.
     """
     parts = (*(getattr(problem, name) for name in _STRUCTURE), problem.n_sites, problem.output)
     kept = cast("tuple[tuple[object, ...], Shape] | None", problem.kept.get("shape"))
@@ -222,9 +222,7 @@ def _make_shape(problem: Problem) -> Shape:
     for file, producer in enumerate(problem.producer):
         if producer < 0:
             if not problem.holders[file]:
-                raise InputError(
-                    f"input file {problem.files[file]!r} lies nowhere, expected a replica of it"
-                )
+                raise InputError(f"input file {problem.files[file]!r} has no replica, expected one")
             group[file] = groups.setdefault(problem.holders[file], len(groups))
     held = np.zeros((max(1, len(groups)), n_places), dtype=np.int64)
     for holders, number in groups.items():

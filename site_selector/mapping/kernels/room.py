@@ -19,7 +19,7 @@ from site_selector.problem import NEVER_S, Problem
 
 
 def room_of(shape: Shape, problem: Problem) -> Room | None:
-    """None where all files together fit on any of the disks."""
+    """None if all files together fit on any of the disks."""
     if not problem.space or sum(problem.size) <= min(problem.space):
         return None
     return Room(shape, problem)

@@ -395,7 +395,7 @@ def finish(
     now: float,
     note: bool,
 ) -> None:
-    """A worker is free again, results move to their readers, children may go on."""
+    """A worker is free again, results move to their readers, children may continue."""
     output, here = shape.output, state.site[job]
     state.total[LAST] = max(state.total[LAST], now)
     state.free[here] += 1

@@ -101,7 +101,7 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
     const hop = hopOf(load.from, load.to);
     const share = shareOf(hop, link, load);
     const on = hop === picked;
-    const words = `${load.from} → ${load.to}: ${percent(share)} of ${rate(link.capacity_bps)} (${link.layer}) reserved${link.failed ? `; ${link.failed}` : link.unknown ? "; nobody knows whether it works" : ""}`;
+    const words = `${load.from} → ${load.to}: ${percent(share)} of ${rate(link.capacity_bps)} (${link.layer}) reserved${link.failed ? `; ${link.failed}` : link.unknown ? "; it is unknown whether it works" : ""}`;
     const middle = [x0 + (x1 - x0) * 0.5 + ox, y0 + (y1 - y0) * 0.5 + oy];
     under.push(
       svg(
