@@ -29,8 +29,8 @@ from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.disks import ReportedDisks
 from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
-from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.modifications import Modifications
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class IoAware:
     _templates: Templates
     _active: ActiveTransits
     _desired: DesiredState
-    _changes: Changes
+    _modifications: Modifications
     _disks: ReportedDisks
     _rate_of: DiskRateOf | None
     _clock: Callable[[], float]
@@ -219,7 +219,7 @@ class IoAware:
         # Where others have the room that it gave back, it goes without a minimum so high.
         for least in dict.fromkeys((low, min(low, transit.request.min_bps))):
             try:
-                self._changes.rates(transit, least, high, now, why)
+                self._modifications.rates(transit, least, high, now, why)
             except BrokerError as error:
                 log.debug("transit %s: %s", transit.id, error)
                 continue

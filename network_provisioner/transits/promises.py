@@ -37,7 +37,6 @@ from network_provisioner.selection.promise import (
     where,
 )
 from network_provisioner.state import circuits
-from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.disks import ReportedDisks
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.state.sockets import ReportedSockets
@@ -83,7 +82,6 @@ class Promises:
     """Not thread-safe but for :meth:`count`: the broker's turn is around every other call."""
 
     _state: NetworkState
-    _active: ActiveTransits
     _desired: DesiredState
     _repository: Repository
     _controller: Controller
@@ -108,7 +106,7 @@ class Promises:
             if len(names) == WATCHED:
                 break
             self._turns.rotate(-1)
-            transit = self._active.all.get(name)
+            transit = self._state.active.all.get(name)
             if transit is not None and name not in self._suspects and _is_watched(transit):
                 names.append(name)
         if not names:
@@ -139,7 +137,7 @@ class Promises:
 
     def follow(self, counted: Mapping[str, Count], now: float) -> None:
         """Take in what was counted, and say which promises are kept."""
-        live = self._active.all
+        live = self._state.active.all
         gone = self._watched.keys() - live.keys()
         for name in gone:
             del self._watched[name]
@@ -160,7 +158,7 @@ class Promises:
 
     def states(self) -> Counter[str]:
         """How many live transits are in each state."""
-        live = [t.usage.kept for t in self._active.on_switches()]
+        live = [t.usage.kept for t in self._state.active.on_switches()]
         return Counter(kept.state for kept in live if kept is not None)
 
     @property
@@ -252,7 +250,7 @@ class Promises:
         others = (
             []
             if request.flows
-            else [t for t in self._active.pairs.between(transit) if t.request.flows]
+            else [t for t in self._state.active.pairs.between(transit) if t.request.flows]
         )
         return Sample(
             until - since,

@@ -26,14 +26,13 @@ from network_provisioner.selection.promise import BROKEN, KEPT, LESS
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import Metric
 from network_provisioner.state import circuits
-from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import METRICS, Template, Trigger
 from network_provisioner.topology.graph import Path
 from network_provisioner.topology.link_failures import News
-from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.modifications import Modifications
 from network_provisioner.transits.promises import Promises
 
 log = logging.getLogger(__name__)
@@ -82,10 +81,9 @@ class Reevaluation:
 
     _state: NetworkState
     _templates: Templates
-    _active: ActiveTransits
     _admission: Admission
     _lifecycle: Lifecycle
-    _changes: Changes
+    _modifications: Modifications
     _promises: Promises
     _report: Callable[[News], object]
     _watched: dict[str, _Watched] = field(default_factory=dict)
@@ -93,7 +91,7 @@ class Reevaluation:
 
     def follow(self, now: float) -> None:
         """Look at the transits whose turn it is."""
-        live = self._active.all
+        live = self._state.active.all
         for name in self._watched.keys() - live.keys():
             del self._watched[name]
             self._state.avoided.pop(name, None)
@@ -227,7 +225,7 @@ class Reevaluation:
         away = self._admission.separating(transit, suspect)
         if away is None:
             return False
-        together = [transit, *self._active.pairs.mates(transit)]
+        together = [transit, *self._state.active.pairs.mates(transit)]
         moves = self._admission.reroutes(together, away, now)
         own = next((move for move in moves if move.id == transit.id), None)
         if own is None:
@@ -235,8 +233,7 @@ class Reevaluation:
         bad = watched.bad.get(own.ways[0].path.nodes)
         if bad is not None and now < bad.until and bad.bps < MORE * arrived_bps:
             return False
-        self._lifecycle.move(moves, why, now, may_stay=True)
-        return tuple(transit.grant.path) != watched.path
+        return self._lifecycle.try_move(moves, why, now)
 
     def _split(
         self, transit: Transit, suspect: list[str], arrived_bps: float, why: str, now: float
@@ -247,8 +244,7 @@ class Reevaluation:
         ways = self._admission.divided(transit, {away: arrived_bps}, now)
         if not ways:
             return False
-        self._lifecycle.move([Reroute(transit.id, ways, away)], why, now, may_stay=True)
-        return bool(transit.grant.parts)
+        return self._lifecycle.try_move([Reroute(transit.id, ways, away)], why, now)
 
     def _reduce(
         self, transit: Transit, watched: _Watched, arrived_bps: float, why: str, now: float
@@ -258,7 +254,7 @@ class Reevaluation:
 
     def _rate(self, transit: Transit, min_bps: float, why: str, now: float) -> bool:
         try:
-            self._changes.rates(transit, min_bps, None, now, why)
+            self._modifications.rates(transit, min_bps, None, now, why)
         except BrokerError as error:
             log.info("transit %s keeps its rate: %s", transit.id, error)
             return False
@@ -293,8 +289,7 @@ class Reevaluation:
     def _move_to(self, transit: Transit, path: Path, why: str, now: float) -> bool:
         (way,) = circuits.ways(transit, self._state.topology)
         move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
-        self._lifecycle.move([move], why, now, may_stay=True)
-        return tuple(transit.grant.path) == path.nodes
+        return self._lifecycle.try_move([move], why, now)
 
 
 def _is_less(throughput: Metric, trigger: Trigger, transit: Transit) -> bool:
