@@ -130,13 +130,14 @@ def at_rates(template: Mapping[str, Any], times: float) -> dict[str, Any]:
 
 
 def both_ways(others: Sequence[Host], rate_bps: float) -> tuple[Traffic, ...]:
-    """What others send between all places of theirs, now by UDP, now by TCP."""
+    """What others send between all places of theirs, a tenth by UDP, all else by as many streams of
+    TCP as one GridFTP transfer has."""
     return tuple(
         stream
         for src, dst in permutations(others, 2)
         for stream in (
-            Traffic(src.name, dst.name, rate_bps, udp=True, on_s=12, off_s=6),
-            Traffic(src.name, dst.name, rate_bps, on_s=10, off_s=5),
+            Traffic(src.name, dst.name, rate_bps / 10, udp=True, on_s=12, off_s=6),
+            Traffic(src.name, dst.name, rate_bps * 1.2, on_s=20, off_s=4, streams=4),
         )
     )
 

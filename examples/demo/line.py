@@ -35,7 +35,7 @@ from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner import Options, Sources
 from site_selector.inputs import load_inputs
 
-_CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
+CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
 
 Trouble = AdonError | OSError | Interrupted
 """What can cut a run short."""
@@ -158,7 +158,7 @@ def _go(
         run_dir / "submit",
         scenario.output_site,
         run_dir / steps.HOOKS if options.hooks else None,
-        Options(user=testbed.pool.user.name, check="" if options.hooks else _CHECK),
+        Options(user=testbed.pool.user.name, check="" if options.hooks else CHECK),
         running.pegasus_runner(testbed.pool),
         selector,
     )
