@@ -125,6 +125,9 @@ class Testbed:
 
     def describe(self) -> dict[str, Any]:
         """What a workflow generator needs to know, JSON-ready: ``testbed.json``."""
+        transfers = self.gridftp.transfer_env()
+        if self.zone:
+            transfers |= self.zone.transfer_env(transfers["PATH"])
         return {
             "network": "openflow" if self.real else "simulated",
             "root": str(self.run_dir),
@@ -139,11 +142,7 @@ class Testbed:
             },
             "topology": self.layout.topology(),
             # Pegasus starts DAGMan itself, with the environment of site local and no other.
-            "transfer_env": {
-                **self.gridftp.transfer_env(),
-                MARK: str(self.pool.run_dir),
-                **({"IRODS_ENVIRONMENT_FILE": str(self.zone.environment)} if self.zone else {}),
-            },
+            "transfer_env": {**transfers, MARK: str(self.pool.run_dir)},
             **({"zone": self.zone.describe()} if self.zone else {}),
             "tools_bin": str(self.programs.tools / "wrap"),
             **_pegasus(),
