@@ -175,7 +175,7 @@ def write(chosen: argparse.Namespace) -> str:
     urls: dict[str, str] = {}
     zone = zones.of_testbed(chosen.testbed) if chosen.testbed and made else None
     if zone is not None and zone.site == store:
-        for lfn, replica in zone.moved_there([inputs / lfn for lfn in cohort.raw_reads]).items():
+        for lfn, replica in zone.store([inputs / lfn for lfn in cohort.raw_reads]).items():
             urls[lfn], sizes[lfn] = replica.url, replica.size
             if replica.sha256:
                 checksums[lfn] = replica.sha256

@@ -4,6 +4,7 @@ there is already."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from examples.testbed.layout import Layout
 from examples.testbed.ports import LOOPBACK, free_port
 from examples.testbed.procs import Daemon
 from network_provisioner.base.errors import InputError
+from pegasus_hooks.prepost.tuning import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 _PORT = 1247
@@ -85,6 +87,15 @@ class DataZone:
         """End it."""
         if self._server:
             self._server.stop()
+
+    def transfer_env(self, path: str) -> dict[str, str]:
+        """What pegasus-transfer needs beside ``path``, its PATH: an account, and ADON's iget where
+        there are no iCommands, also without PRE."""
+        return {
+            "IRODS_ENVIRONMENT_FILE": str(self.environment),
+            "PATH": os.pathsep.join([path, str(TOOLS)]),
+            "ADON_PYTHON": sys.executable,
+        }
 
     def describe(self) -> dict[str, Any]:
         """For ``testbed.json``; ``run``: the words before a command for it to run beside it."""

@@ -126,6 +126,9 @@ class Testbed:
 
     def describe(self) -> dict[str, Any]:
         """What a workflow generator needs to know, JSON-ready: ``testbed.json``."""
+        transfers = self.gridftp.transfer_env()
+        if self.zone:
+            transfers |= self.zone.transfer_env(transfers["PATH"])
         return {
             "network": "openflow" if self.real else "simulated",
             "root": str(self.run_dir),
@@ -142,10 +145,9 @@ class Testbed:
             # Pegasus starts DAGMan itself, with the environment of site local and no other. Its
             # pegasus-transfer begins without a sleep, as after the hooks of ADON.
             "transfer_env": {
-                **self.gridftp.transfer_env(),
+                **transfers,
                 "PYTHONPATH": str(AT_ONCE),
                 MARK: str(self.pool.run_dir),
-                **({"IRODS_ENVIRONMENT_FILE": str(self.zone.environment)} if self.zone else {}),
             },
             **({"zone": self.zone.describe()} if self.zone else {}),
             "tools_bin": str(self.programs.tools / "wrap"),

@@ -38,8 +38,8 @@ class ZoneAccess:
     environment: str
     run: Sequence[str] = ()
 
-    def moved_there(self, files: Sequence[Path]) -> Mapping[str, Replica]:
-        """Files that are in the zone alone, from now on. Raises InputError, OSError."""
+    def store(self, files: Sequence[Path]) -> Mapping[str, Replica]:
+        """Put files there, from where they are gone then. Raises InputError, OSError."""
         self._put(files)
         listed = self._listed()
         for file in files:
