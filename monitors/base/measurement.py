@@ -11,6 +11,10 @@ from typing import Any
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import MAX_DURATION_S, MAX_RATE_BPS, MAX_SIZE_BYTES
 
+# A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
+# time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).
+SMALL_BYTES = 64_000
+
 COLUMNS = "id, metric, subject, value, unit, at, source, workflow, details"
 
 # The unit of every metric that decisions read. Other metrics may have any unit.

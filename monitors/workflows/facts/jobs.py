@@ -20,7 +20,7 @@ from pathlib import Path
 
 from monitors.base.measurement import Measurement
 from monitors.jobs.executions import Execution
-from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome
+from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome, number_of
 from monitors.workflows.facts.attempts import by_kind, queue_wait, run_facts, runtime_subject
 from monitors.workflows.facts.condor_transfers import (
     ACCESS_POINT,
@@ -69,7 +69,8 @@ class JobFacts:
         # By the job's name: their POST has not ended. A job may have several processes.
         self._pending: dict[str, list[Attempt]] = {}
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
-        self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
+        # When POST scripts ended (Unix seconds), and how, of jobs that are not told yet.
+        self._scripts: dict[int | tuple[int, int], tuple[float, int]] = {}
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._looked_for: set[str] = set()  # jobs that no log knows of
         self._held: dict[str, Attempt] = {}
@@ -89,7 +90,7 @@ class JobFacts:
 
     def post_script_ended(self, posted: DagmanStep) -> None:
         """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
-        self._scripts[posted.cluster, posted.proc] = posted
+        self._scripts[number_of(posted.cluster, posted.proc)] = posted.at, posted.number
 
     def feed(self, event: JobEvent) -> list[Measurement]:
         """What the next event tells."""
@@ -201,12 +202,13 @@ class JobFacts:
 
     def _facts_without_post(self, attempt: Attempt) -> list[Measurement]:
         """An attempt whose POST is in no event log."""
-        posted = self._scripts.get((attempt.cluster, attempt.proc))
+        posted = self._scripts.get(number_of(attempt.cluster, attempt.proc))
         # Numbers of jobs begin anew with each pool.
-        if posted is None or posted.at < math.floor(attempt.end):
+        at, status = posted or (0.0, 0)
+        if posted is None or at < math.floor(attempt.end):
             return self._attempt_facts(attempt)
-        attempt.posted(posted.number)
-        return self._attempt_facts(attempt, posted.at)
+        attempt.posted(status)
+        return self._attempt_facts(attempt, at)
 
     def failed_unseen(
         self, failed: Mapping[str, str], run: tuple[float, int], at: float
@@ -226,7 +228,7 @@ class JobFacts:
                 for attempt in self._pending.get(name, ()):  # how its POST ended is lost
                     if (
                         attempt.outcome is Outcome.DONE
-                        and (attempt.cluster, attempt.proc) not in self._scripts
+                        and number_of(attempt.cluster, attempt.proc) not in self._scripts
                     ):
                         attempt.outcome, attempt.reason = Outcome.FAILED, reason
                 continue
@@ -343,7 +345,11 @@ class JobFacts:
         task = attempt.job.task or next(iter(job.details["task_ids"]), "")
         facts += belief_errors(task, attempt.job.site, facts, self._believed)
         facts += [] if wait is None else by_kind(wait, _transformations(attempt.job, left.records))
-        return facts + self._moved_by_condor(attempt)
+        facts += self._moved_by_condor(attempt)
+        self._scripts.pop(number_of(attempt.cluster, attempt.proc), None)
+        self.dir.forget_job(attempt.job.name)
+        attempt.job = attempt.job.ended
+        return facts
 
     def _ready(self, attempt: Attempt) -> float:
         """When DAGMan could have submitted it (Unix seconds): when the last of its parents had
@@ -384,11 +390,11 @@ class JobFacts:
         return any(attempt.submit < math.floor(began) for attempt in self.attempts.all)
 
     def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
-        if not attempt.start or attempt.job.site in ("", ACCESS_POINT):
-            return []
         facts: list[Measurement] = []
         with suppress(InputError):  # not to be read: then nobody tells
-            facts = moved_by_condor(attempt, self._execution(attempt.cluster, attempt.proc))
+            execution = self._execution(attempt.cluster, attempt.proc)
+            if attempt.start and attempt.job.site not in ("", ACCESS_POINT):
+                facts = moved_by_condor(attempt, execution)
         if facts and self._has_urls(attempt.job.name):
             self._asking.append((attempt, facts))
             return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []
