@@ -119,7 +119,7 @@ def at_rates(template: Mapping[str, Any], times: float) -> dict[str, Any]:
 
 
 def both_ways(others: Sequence[Host], rate_bps: float) -> tuple[Traffic, ...]:
-    """What others send between all places of theirs, now by UDP, now by TCP."""
+    """What others send between all of their places, now by UDP, now by TCP."""
     return tuple(
         stream
         for src, dst in permutations(others, 2)

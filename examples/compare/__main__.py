@@ -26,8 +26,8 @@ from examples.compare.record import Cores, Run, run_of
 from examples.compare.report import html, text
 from examples.compare.ways import Way, in_round
 from examples.demo import line, steps
+from examples.demo.launch import alone
 from examples.demo.options import DemoOptions
-from examples.demo.outer import alone
 from examples.scenario import CURVE, NETWORKS
 from network_provisioner.base.errors import AdonError, MissingError
 

@@ -31,7 +31,7 @@ Series = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Bars side by side. ``read`` returns None where nothing is measured yet."""
+    """Bars side by side. ``read`` returns None if nothing is measured yet."""
 
     name: str
     title: str
