@@ -114,7 +114,7 @@ setup(
         "adon.report",
     ],
     package_data={
-        "adon.dashboard": ["*.html", "*.css", "*.js", "*.svg"],
+        "adon.dashboard": ["web/**/*"],
         "adon.report": ["*.css"],
         "adon.service": ["*.yml"],
         "pegasus_hooks.tools": ["*.sh", "bin/*", "python/*.py"],

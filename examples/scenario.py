@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from examples.testbed.irods import ZoneSettings
 from examples.testbed.layout import HUB, Host, Layout, Traffic
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.units import parse_rate
@@ -24,6 +25,7 @@ from network_provisioner.base.units import parse_rate
 DEFAULT = "soykb"
 NETWORKS, CURVE = ("idle", "busy"), ("x2", "x5")
 """Of a comparison, and the faster ones of its curve over smaller shares of moving."""
+_DETOUR = 3
 _FASTER = re.compile(r"x[1-9][0-9]?(\.[0-9])?")
 _HERE = Path(__file__).resolve().parent
 _PROGRAM_S = 300.0
@@ -66,7 +68,7 @@ class Scenario:
     ``tools`` is the set of packages (:mod:`adon.machine.packages`) with what its jobs call.
     ``templates`` are the broker's, of which the hooks use ``template``.
 
-    ``traffic`` is what ``others`` send on its busy network.
+    ``traffic`` is what ``others`` send on its busy network. ``zone`` has raw data, if any.
 
     ``make(settings, testbed_json, out)`` writes data, ``out/workflow.yml`` and its catalogs, and
     returns a sentence; ``settings`` has the ``options`` and ``seed``. ``check(out, results)``
@@ -85,24 +87,33 @@ class Scenario:
     output_site: str = HUB
     others: tuple[Host, ...] = ()
     traffic: tuple[Traffic, ...] = ()
+    zone: ZoneSettings | None = None
 
     def on(self, network: str) -> Scenario:
-        """The example on a network: as it is (``idle`` or an empty name), with others' traffic
-        (``busy``), or with links and rates N times as fast (``xN``). Raises InputError."""
-        if network in ("", "idle"):
+        """The example as it is (an empty name), or on a network of the comparison: ``idle``, with
+        others' traffic (``busy``), or with links and rates N times as fast (``xN``). There the
+        routed network is a detour, so that best effort takes layer 2, and templates hold no
+        transfer below what best effort would get. Raises InputError."""
+        if not network:
             return self
-        if network == "busy" and self.traffic:
-            layout = replace(self.layout, others=self.others, traffic=self.traffic)
-            return replace(self, layout=layout)
-        times = float(network[1:]) if _FASTER.fullmatch(network) else 0.0
-        if not times:
+        faster = _FASTER.fullmatch(network)
+        if not (faster or network in NETWORKS) or (network == "busy" and not self.traffic):
             raise InputError(f"example {self.name}: found no {network!r} network to run it on")
-        links = tuple(replace(k, rate_bps=k.rate_bps * times) for k in self.layout.links)
-        return replace(
-            self,
-            layout=replace(self.layout, links=links),
-            templates={name: at_rates(one, times) for name, one in self.templates.items()},
+        times = float(network[1:]) if faster else 1.0
+        links = tuple(
+            replace(
+                link,
+                rate_bps=link.rate_bps * times,
+                delay_s=link.delay_s * (_DETOUR if link.routed else 1),
+            )
+            for link in self.layout.links
         )
+        layout = replace(self.layout, links=links)
+        if network == "busy":
+            layout = replace(layout, others=self.others, traffic=self.traffic)
+        templates = {name: at_rates(one, times) for name, one in self.templates.items()}
+        unlimited = {n: {k: v for k, v in t.items() if k != "rspec"} for n, t in templates.items()}
+        return replace(self, layout=layout, templates=unlimited)
 
 
 def template_of(name: str) -> dict[str, Any]:
@@ -119,13 +130,14 @@ def at_rates(template: Mapping[str, Any], times: float) -> dict[str, Any]:
 
 
 def both_ways(others: Sequence[Host], rate_bps: float) -> tuple[Traffic, ...]:
-    """What others send between all of their places, now by UDP, now by TCP."""
+    """What others send between all of their places, a tenth by UDP, all else by as many streams of
+    TCP as one GridFTP transfer has."""
     return tuple(
         stream
         for src, dst in permutations(others, 2)
         for stream in (
-            Traffic(src.name, dst.name, rate_bps, udp=True, on_s=12, off_s=6),
-            Traffic(src.name, dst.name, rate_bps, on_s=10, off_s=5),
+            Traffic(src.name, dst.name, rate_bps / 10, udp=True, on_s=12, off_s=6),
+            Traffic(src.name, dst.name, rate_bps * 1.2, on_s=20, off_s=4, streams=4),
         )
     )
 

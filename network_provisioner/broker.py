@@ -67,13 +67,14 @@ from network_provisioner.topology.drains import Drain, Drains
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures, News
 from network_provisioner.transits.advance import AdvanceReservations
-from network_provisioner.transits.changes import Changes
+from network_provisioner.transits.changes import modified
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.draining import Draining
 from network_provisioner.transits.early import EarlyTransits
 from network_provisioner.transits.held_packets import HeldPackets
 from network_provisioner.transits.io_aware import DiskRateOf, IoAware
 from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.modifications import Modifications
 from network_provisioner.transits.placement import Placement
 from network_provisioner.transits.promises import Promises
 from network_provisioner.transits.reevaluation import Reevaluation
@@ -82,6 +83,7 @@ from network_provisioner.transits.reports import TransferReport
 from network_provisioner.transits.repository import Repository
 from network_provisioner.transits.rerouting import Rerouting
 from network_provisioner.transits.shares import Shares
+from network_provisioner.transits.space import FreeSpace, SpaceOf
 from network_provisioner.transits.standing import StandingCircuits
 from network_provisioner.transits.tuning import FiguresOf, TransferTuning
 from network_provisioner.transits.waiting import WaitingTransits
@@ -111,10 +113,12 @@ class Broker(Queries):
         best_effort_of: BestEffortOf | None = None,
         disk_rate_of: DiskRateOf | None = None,
         figures_of: FiguresOf | None = None,
+        space_of: SpaceOf | None = None,
     ) -> None:
         """``metrics_of`` gives what was measured of a path, ``figures_of`` what transfers over it
         are tuned by, ``best_effort_of`` the throughput (b/s) of transfers without one between two
-        sites and its age (s), or None, and ``disk_rate_of`` what disks were found to take;
+        sites and its age (s), or None, ``disk_rate_of`` what disks were found to take, and
+        ``space_of`` what is free on them;
         ``clock`` gives Unix seconds; ``policies`` say which transfers share queues. Call
         :meth:`start` before anything else."""
         self.topology = topology
@@ -142,114 +146,70 @@ class Broker(Queries):
         connections = ReportedConnections(topology, self._active.ports)
         self._disks = ReportedDisks()
         self._repository = Repository(store)
+        drains = Drains(topology)
+        self._failures = LinkFailures(topology, controller, drains)
+        self._state = state = NetworkState(
+            topology, self._ledger, self._active, self._failures.unusable, drains=drains
+        )
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
         self._tuning = TransferTuning(topology, templates, figures_of)
         self.relaying = Relaying(topology, templates, self._active, self._repository, self._tuning)
-        self._desired = DesiredState(controller, shares, policies, self.relaying)
-        self._lifecycle = Lifecycle(
-            topology, self._ledger, self._active, self._repository, self._desired, self._now
+        self._desired = desired = DesiredState(controller, shares, policies, self.relaying)
+        self._lifecycle = lifecycle = Lifecycle(state, self._repository, desired, self._now)
+        selector = PathSelector(state, limits, metrics_of)
+        self._admission = admission = Admission(
+            state, selector, templates, limits, lifecycle.setup_times, best_effort_of, policies
         )
-        drains = Drains(topology)
-        self._failures = LinkFailures(topology, controller, drains)
-        self._state = NetworkState(
-            topology, self._ledger, self._active, self._failures.unusable, drains=drains
-        )
-        selector = PathSelector(self._state, limits, metrics_of)
-        self._admission = Admission(
-            self._state,
-            selector,
-            templates,
-            limits,
-            self._lifecycle.setup_times,
-            best_effort_of,
-            policies,
-        )
-        self._requests = RequestBuilder(
-            self._state,
+        self._requests = requests = RequestBuilder(
+            state,
             selector,
             templates,
             limits,
             lambda site: connections.reports(site, self._latest),
         )
-        self._placement = Placement(self._state, self._requests, self._admission, self._lifecycle)
+        self._placement = placement = Placement(
+            state, requests, admission, lifecycle, FreeSpace(self._active, space_of)
+        )
         self._advance = AdvanceReservations(
-            self._requests, self._admission, self._lifecycle, self._desired
+            state, requests, admission, lifecycle, placement, desired
         )
-        self._rerouting = Rerouting(
-            topology,
-            self._failures,
-            self._admission,
-            self._lifecycle,
-            self._active,
-            self._desired,
-            self._placement,
-        )
-        self._early = EarlyTransits(self._admission, self._lifecycle, self._active, self._placement)
+        self._rerouting = Rerouting(state, self._failures, admission, lifecycle, desired, placement)
+        self._early = EarlyTransits(admission, lifecycle, self._active, placement)
         self._waiting = WaitingTransits(
-            templates,
-            self._active,
-            self._admission,
-            self._lifecycle,
-            self._desired,
-            self._placement,
-            self._early,
+            templates, self._active, admission, lifecycle, desired, placement, self._early
         )
         self._standing = StandingCircuits(
-            self._requests,
-            self._admission,
-            self._lifecycle,
-            self._active,
-            self._early,
-            self._placement,
-            self._find,
+            requests, self._active, self._early, placement, self._find
         )
-        self._changes = Changes(
-            topology, self._requests, self._admission, self._lifecycle, self._active, connections
-        )
+        self._modifications = Modifications(state, requests, admission, lifecycle, connections)
         self.io_aware = IoAware(
             templates,
             self._active,
-            self._desired,
-            self._changes,
+            desired,
+            self._modifications,
             self._disks,
             disk_rate_of,
             self._clock,
         )
         self._draining = Draining(
-            drains,
-            self._admission,
-            self._lifecycle,
-            self._active,
-            self._repository,
-            store,
-            self._failures.news.append,
+            state, drains, admission, lifecycle, self._repository, store, self._failures.news.append
         )
         self._sockets = ReportedSockets(topology)
         self.promises = Promises(
-            self._state,
-            self._active,
-            self._desired,
-            self._repository,
-            controller,
-            self._sockets,
-            self._disks,
-            self._clock,
+            state, desired, self._repository, controller, self._sockets, self._disks, self._clock
         )
         self.other_problems.append(lambda: self.promises.problem)
         self._reevaluation = Reevaluation(
-            self._state,
+            state,
             templates,
-            self._active,
-            self._admission,
-            self._lifecycle,
-            self._changes,
+            admission,
+            lifecycle,
+            self._modifications,
             self.promises,
             self.promises.news.append,
         )
-        self._held = HeldPackets(
-            topology, self._admission, self._lifecycle, self._active.pairs, self._desired
-        )
+        self._held = HeldPackets(topology, admission, lifecycle, self._active.pairs, desired)
 
     def stand_by(self) -> None:
         """Have the switches connect, and change nothing until :meth:`start`. Raises
@@ -518,8 +478,10 @@ class Broker(Queries):
         else:
             check_same(known, request)
             if request.size_bytes is not None and request.size_bytes != known.request.size_bytes:
-                known.request = replace(known.request, size_bytes=request.size_bytes)
-                self._repository.save([known])
+                wanted = known.copy()
+                wanted.request = replace(known.request, size_bytes=request.size_bytes)
+                changes = modified(self._state, known, wanted, now)
+                self._lifecycle.commit(changes, now, self._repository.save)
         return known, False
 
     def _create(self, request: TransitRequest, now: float) -> Transit:
@@ -531,11 +493,12 @@ class Broker(Queries):
         transit, template, terms = self._requests.build(request, now)
         reason = unwanted(request)
         if request.best_effort:  # it is under way without one, or was: there is no door to open
-            transit.reason = reason
-            self._lifecycle.decline(transit, now)
+            self._lifecycle.decline(transit, reason, now)
         elif reason:
             self._placement.do_without(transit, reason, now)
-        elif reason := self._admission.too_small(transit, template, now):
+        elif not self._placement.space.lacks(transit, now) and (
+            reason := self._admission.too_small(transit, template, now)
+        ):
             self._placement.do_without(
                 transit, self._standing.sharing(transit, template, reason, now), now
             )
@@ -573,8 +536,8 @@ class Broker(Queries):
         freed = False
         for transit in self._active.due(now):
             if transit.lost_path:
-                transit.reason += "; its lease ended without another path"
-                self._lifecycle.end(transit, TransitState.EXPIRED, now)
+                reason = f"{transit.reason}; its lease ended without another path"
+                self._lifecycle.end(transit, TransitState.EXPIRED, reason, now)
             elif transit.state is TransitState.QUEUED:
                 waited = now - transit.request.requested_at
                 self._placement.do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
@@ -583,8 +546,7 @@ class Broker(Queries):
                     continue
             else:
                 over = "its end has come" if 0 < transit.request.end <= now else "its lease ended"
-                transit.reason += f"; {over}"
-                self._lifecycle.end(transit, TransitState.EXPIRED, now)
+                self._lifecycle.end(transit, TransitState.EXPIRED, f"{transit.reason}; {over}", now)
             freed = True
         self._held.expire(now)
         return freed
@@ -619,7 +581,7 @@ class Broker(Queries):
                 report.write_into(transit, first, self._admission.most_bps(transit), now)
                 if active:
                     self._lifecycle.reported(transit, report.bytes, now)
-                    self._lifecycle.end(transit, TransitState.RELEASED, now)
+                    self._lifecycle.end(transit, TransitState.RELEASED, transit.reason, now)
                     self._waiting.serve(now)
                 else:
                     self._lifecycle.end_late(transit, now)
@@ -655,7 +617,7 @@ class Broker(Queries):
             elif transit.lost_path and until > transit.grant.lease_until:
                 wanted = transit.copy()
                 wanted.grant.lease_until = until
-                self._lifecycle.change(transit, wanted, now, "the lease was not renewed")
+                self._lifecycle.commit(modified(self._state, transit, wanted, now), now)
                 self._active.waitlist.ask_again(transit)
                 self._waiting.serve(now)
             return transit.copy()
@@ -673,7 +635,7 @@ class Broker(Queries):
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
-            self._changes.rates(transit, min_bps, max_bps, now)
+            self._modifications.rates(transit, min_bps, max_bps, now)
             self._waiting.serve(now)
             return self._done(transit, now)
 
@@ -688,7 +650,7 @@ class Broker(Queries):
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
-            self._changes.flows(transit, flows, now)
+            self._modifications.flows(transit, flows, now)
             return transit.copy()
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
@@ -712,7 +674,7 @@ class Broker(Queries):
         with self._turn() as now:
             if site not in self.topology.sites:
                 raise BrokerError(f"unknown site {site!r}", "unknown_site")
-            self._changes.connections(agent, site, found, now)
+            self._modifications.connections(agent, site, found, now)
 
     def disks(self, agent: str, samples: Sequence[DiskSample], source: str) -> None:
         """Take in what the disks of an agent's host did in the last seconds, and where their I/O
@@ -722,7 +684,8 @@ class Broker(Queries):
             self._disks.take_in(agent, site, samples, source, self._now())
 
     def report_sockets(self, agent: str, found: Sequence[SocketPeriod]) -> None:
-        """Take in what the connections of an agent's host sent since its last report."""
+        """Take in what the connections of an agent's host sent since its last report. Raises
+        InputError for what cannot be."""
         with self._lock:
             self._sockets.take_in(agent, agent.partition("/")[0], found, self._now())
 

@@ -351,7 +351,6 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
 def _of_path(path: PathEstimate) -> tuple[float, ...]:
     seconds = network_time(1.0, path.gamma_t.value, path.gamma_a.value)
     per_byte = occupied = min(float(seconds), NEVER_S)
-    if path.gamma_a.source == "archive" and path.link_bps < float("inf"):
-        link_bps = min(path.link_bps, path.gamma_t.value)
-        occupied = min(per_byte, transfer_time(1, link_bps))
+    if path.room_bps is not None:
+        occupied = min(per_byte, transfer_time(1, min(path.room_bps, path.gamma_t.value)))
     return per_byte, occupied, path.start_s, path.further.value

@@ -33,6 +33,7 @@ from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Topology
 from network_provisioner.transits.io_aware import DiskRateOf
+from network_provisioner.transits.space import SpaceOf
 from network_provisioner.transits.tuning import FiguresOf
 
 __all__ = ["SITES", "demo_network"]  # and all that is below
@@ -211,6 +212,7 @@ class Rig:
         best_effort_of: Callable[[str, str, str], tuple[float, float] | None] | None = None,
         disk_rate_of: DiskRateOf | None = None,
         figures_of: FiguresOf | None = None,
+        space_of: SpaceOf | None = None,
         **can: bool,
     ) -> None:
         self.file = file
@@ -233,6 +235,7 @@ class Rig:
             best_effort_of,
             disk_rate_of,
             figures_of,
+            space_of,
         )
         self.broker.start()
 

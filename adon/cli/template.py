@@ -146,6 +146,37 @@ def _match(args: argparse.Namespace) -> int:
     return 0 if entries else 1
 
 
+@NOUN.verb(
+    "try",
+    option("name", "name of a template, new or not", "NAME"),
+    option("--file", "other figures for it, in YAML or JSON", "FILE", Path),
+    option("--limit", "how many transfers (default: 10)", "N", whole(1, 100), default=10),
+    option("--of", "only those that had this template", "NAME"),
+    add_broker,
+    add_output,
+)
+def _try(args: argparse.Namespace) -> int:
+    """Show what a template would have chosen for your last transfers.
+
+    The broker judges their paths anew, with what was free and measured when they were compared. It
+    saves and reserves nothing.
+
+    Examples:
+      adon template try soykb
+      adon template try soykb --file changed.yml --of soykb
+    """
+    body = None if args.file is None else _read(args.file)
+    trials = client(args).try_template(args.name, body, args.limit, args.of)
+    different = sum(trial["differs"] for trial in trials)
+
+    def text(shown: str) -> str:
+        others = "\n".join(f"{t['id']}: {t['why']}" for t in trials if t["differs"])
+        figures = f"{different} of {len(trials)} would take another path"
+        return "\n".join(filter(None, (shown, figures, others)))
+
+    return answered_records(args, "trial", _TRIALS, trials, text=text)
+
+
 @NOUN.verb("history", _NAME, add_broker, add_output)
 def _history(args: argparse.Namespace) -> int:
     """List all versions of a template, oldest first, with author and source.
@@ -243,6 +274,10 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _way(path: list[str]) -> str:
+    return "-".join(path) or "no path"
+
+
 def _most(rspec: Mapping[str, Any]) -> str:
     most_bps = rspec.get("max_throughput")
     compute = [", ".join(rspec["sites"])] if rspec.get("sites") else []
@@ -317,6 +352,16 @@ _COLUMNS = (
     Column("template.priority", "priority>", str),
     Column("template.peak", "peak>", lambda peak: format_rate(peak) if peak else "-"),
     Column("template.applications", "for", _shortened),
+)
+_TRIALS = (
+    Column("id", "transfer"),
+    Column("requested_at"),
+    Column("then.path", "took", _way),
+    Column("then.min_bps", "minimum>", format_rate),
+    Column("now.path", "would take", _way),
+    Column("now.min_bps", "minimum>", format_rate),
+    Column("now.q", "Q>", lambda q: "-" if q is None else f"{q:.2f}"),
+    Column("differs", "differs", lambda differs: "yes" if differs else ""),
 )
 _VERSIONS = (
     Column("version", "version>"),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -237,16 +238,25 @@ class StaticFile:
 
 
 def read_files() -> dict[str, StaticFile]:
-    """All files of the dashboard, by name."""
+    """All files of the dashboard, by path."""
     static_files = {}
-    for entry in files("adon.dashboard").iterdir():
-        kind = _KINDS.get(entry.name[entry.name.rfind(".") :])
-        if kind and entry.is_file():
-            content = entry.read_bytes()
-            static_files[entry.name] = StaticFile(
-                content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            )
+    for path, entry in web_files():
+        content = entry.read_bytes()
+        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        static_files[path] = StaticFile(content, _KINDS[path[path.rfind(".") :]], tag)
     return static_files
+
+
+def web_files(
+    folder: Traversable | None = None, below: str = ""
+) -> Iterator[tuple[str, Traversable]]:
+    """What the pages are made of, with its path."""
+    for entry in (folder or files("adon.dashboard") / "web").iterdir():
+        path = below + entry.name
+        if entry.is_dir():
+            yield from web_files(entry, f"{path}/")
+        elif path[path.rfind(".") :] in _KINDS:
+            yield path, entry
 
 
 def pages_router() -> APIRouter:
@@ -265,7 +275,7 @@ def pages_router() -> APIRouter:
         """The one page."""
         return _answer(known["index.html"], if_none_match)
 
-    @routes.get(ROOT + "{name}")
+    @routes.get(ROOT + "{name:path}")
     async def file(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
         """What the page is made of."""
         if name not in known:

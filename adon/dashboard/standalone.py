@@ -14,9 +14,10 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Any
 
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([^"]+)";$', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.\.?/[^"]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:function|const) (\w+))", re.MULTILINE)
 
 COLOURS = ("#3b6ea5", "#c4562f")
@@ -83,12 +84,12 @@ def _script() -> str:
 
 
 def _text(name: str) -> str:
-    return (files("adon.dashboard") / name).read_text(encoding="utf-8")
+    return (files("adon.dashboard") / "web" / name).read_text(encoding="utf-8")
 
 
 def bundle(entry: str, read: Callable[[str], str]) -> str:
     """One script of a module and all that it imports, each in a scope of its own. ``read`` gives
-    the text of a module by its name."""
+    the text of a module by its path; no two have the same name."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -96,7 +97,7 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
             return
         text = read(name)
         for imported in _IMPORT.finditer(text):
-            add(imported[2])
+            add(normpath(join(dirname(name), imported[2])))
         exported = ", ".join(_EXPORT.findall(text))
         body = _IMPORT.sub(lambda m: f"const {{{m[1]}}} = {_scope(m[2])};", text)
         body = _EXPORT.sub("", body)

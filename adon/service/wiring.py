@@ -21,6 +21,7 @@ from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive
+    from monitors.archive.knowledge import Known, Listed
     from monitors.archive.outbox import Outbox
     from network_provisioner.api.registries import Registries
     from network_provisioner.base.model import Transit
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from network_provisioner.controllers.shaping.shapes import Shaper
     from network_provisioner.queries import TransitRecorder
     from network_provisioner.selection.limits import BrokerLimits
-    from network_provisioner.selection.transit import Metric
+    from network_provisioner.selection.transit import Metric, Worsening
     from network_provisioner.templates.advice import PathFigures
     from network_provisioner.templates.registry import TemplateRegistry
     from network_provisioner.transits.tuning import FiguresOf
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _INSPECT_S = 5.0  # that a database is asked how switches are configured
 _KNOWN_S = 5.0  # each request asks about all its paths, and most ask about the same
 _PATHS_KEPT = 4096
+_ANOMALIES_READ = 100  # of one subject
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
 
 
@@ -197,16 +199,24 @@ def measured_paths(
     archive: Archive, topology: Topology, clock: Callable[[], float] = time.time
 ) -> Callable[[NetworkPath, str], dict[str, Metric]]:
     """Look up what was measured of a path, by a user's own transfers and by those that all believe,
-    as it was up to :data:`_KNOWN_S` ago."""
+    and which anomalies made it worse, as it was up to :data:`_KNOWN_S` ago."""
+    from monitors.alerts.anomalies.model import METRIC, worsening
     from monitors.archive.estimate_sources import BelievedBy
-    from monitors.archive.knowledge import Known, Listed, path_metrics
+    from monitors.archive.knowledge import Listed, path_metrics
     from network_provisioner.controllers.routes import default_path
-    from network_provisioner.selection.transit import Metric
+    from network_provisioner.selection.transit import Metric, Worsening
 
     default = lru_cache(_PATHS_KEPT)(partial(default_path, topology))
-    kept: dict[tuple[tuple[str, ...], str], dict[str, Known]] = {}
+    kept: dict[tuple[tuple[str, ...], str], dict[str, tuple[Known, Worsening | None]]] = {}
     sources: dict[str, Listed] = {}
     since = -math.inf
+
+    def worsened(source: Listed, known: Known) -> Worsening | None:
+        if known.subject not in source.subjects(METRIC):
+            return None
+        recorded = archive.query(METRIC, known.subject, newest=True, limit=_ANOMALIES_READ)
+        found = worsening(known.metric, recorded)
+        return None if found is None else Worsening(found.since, found.noticed, found.before)
 
     def lookup(path: NetworkPath, user: str) -> dict[str, Metric]:
         nonlocal since
@@ -219,12 +229,13 @@ def measured_paths(
         if known is None:
             usual = default(path.nodes[0], path.nodes[-1])
             source = sources.setdefault(user, Listed(BelievedBy(archive, {user})))
-            known = kept[path.nodes, user] = path_metrics(
-                source, path.nodes, usual is not None and usual.nodes == path.nodes, now
-            )
+            is_default = usual is not None and usual.nodes == path.nodes
+            metrics = path_metrics(source, path.nodes, is_default, now)
+            known = {name: (metric, worsened(source, metric)) for name, metric in metrics.items()}
+            kept[path.nodes, user] = known
         return {
-            name: Metric(measurement.value, "measured", measurement.age_s(now))
-            for name, measurement in known.items()
+            name: Metric(metric.value, "measured", metric.age_s(now), change)
+            for name, (metric, change) in known.items()
         }
 
     return lookup
@@ -279,6 +290,23 @@ def known_disks(
     return lookup
 
 
+def measured_space(
+    archive: Archive, clock: Callable[[], float] = time.time
+) -> Callable[[str], tuple[float, float] | None]:
+    """Look up what agents found to be free at a site, bytes, and its age in seconds, or None."""
+    from monitors.archive.estimate_sources import BelievedBy
+    from monitors.archive.knowledge import LIVE_S, free_space
+
+    source = BelievedBy(archive, ())
+
+    def lookup(site: str) -> tuple[float, float] | None:
+        now = clock()
+        known = free_space(source, site, now, LIVE_S, last=1)
+        return None if known is None else (known.value, known.age_s(now))
+
+    return lookup
+
+
 def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     """A broker as configured, not started yet, and its books.
 
@@ -326,6 +354,7 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
             best_effort_of=measured_best_effort(archive),
             disk_rate_of=known_disks(archive),
             figures_of=measured_figures(archive, topology),
+            space_of=measured_space(archive),
         )
     except BaseException:
         store.close()

@@ -4,7 +4,8 @@ A URL is ``irods://[user@][host[:port]]/zone/path``; it never holds a password. 
 comes from the first ``irods_environment.json`` that is found: in the job's folder (HTCondor sends
 plain input files before a plug-in runs), by ``IRODS_ENVIRONMENT_FILE``, in ``~/.irods``. The
 password is that of ``.irodsA`` in the job's folder, of HTCondor's credd (``irods.use``, as plain
-text or as JSON with ``access_token``), or of the usual ``.irodsA``, or of the file that takes its
+text or as JSON with ``access_token``), of the environment itself (``irods_password``, as for
+pegasus-transfer), or of the usual ``.irodsA``, or of the file that takes its
 place (``IRODS_AUTHENTICATION_FILE``, ``irods_authentication_file``).
 """
 
@@ -28,6 +29,7 @@ from network_provisioner.base.errors import InputError
 
 ENVIRONMENT, PASSWORD, TOKEN = "irods_environment.json", ".irodsA", "irods.use"
 SILENCE_S = 30.0  # a connection that says nothing for so long is broken
+_PASSWORD_KEY = "irods_password"  # where Pegasus has it
 _PORT = 1247
 _NUMBERS = ("_port", "_size", "_rounds", "_uid", "_seconds", "_time", "_threads", "_megabytes")
 _SCHEMES = {"pam": "pam_password"}  # as servers since 4.3 call it
@@ -91,6 +93,7 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
     settings |= _environment(file) if file else {}
     url_settings = {"irods_host": url.host, "irods_port": url.port, "irods_user_name": url.user}
     settings |= {name: value for name, value in url_settings.items() if value}
+    in_environment = settings.pop(_PASSWORD_KEY, "")
     for name in ("irods_host", "irods_user_name"):
         if not settings.get(name):
             where = file or f"no {ENVIRONMENT} in {folder} or {home}"
@@ -105,6 +108,8 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
             return settings | _stored(folder / PASSWORD, settings)
         if credentials and (Path(credentials) / TOKEN).is_file():
             return settings | {"password": _token((Path(credentials) / TOKEN).read_text().strip())}
+        if in_environment:
+            return settings | {"password": str(in_environment)}
         if usual.is_file():
             return settings | _stored(usual, settings)
     except (OSError, ValueError, IndexError) as error:
@@ -122,6 +127,17 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
             f"{PASSWORD} among the job's input files, {usual} and HTCondor's token 'irods'"
         )
     return settings | {"password": ""}
+
+
+def keep_password(password: str, env: Mapping[str, str]) -> None:
+    """Keeps a password, scrambled, in ``IRODS_AUTHENTICATION_FILE``, else in ``~/.irods``. Raises
+    InputError, OSError."""
+    home = Path(env.get("HOME") or Path.home()) / ".irods"
+    environment = Path(env.get("IRODS_ENVIRONMENT_FILE", home / ENVIRONMENT))
+    settings = _environment(environment) if environment.is_file() else {}
+    file = Path(env.get("IRODS_AUTHENTICATION_FILE") or home / PASSWORD)
+    file.touch(mode=0o600)
+    file.write_text(password_obfuscation.encode(password, uid=_uid(settings)))
 
 
 def _environment(file: Path) -> dict[str, Any]:
@@ -149,11 +165,14 @@ def _number(value: object, what: str) -> int:
 
 def _stored(file: Path, settings: Mapping[str, Any]) -> dict[str, str]:
     """What is stored is the server's own password, also after a login with another one."""
-    uid = int(settings.get("irods_authentication_uid", os.getuid()))
     return {
-        "password": password_obfuscation.decode(file.read_text().strip(), uid),
+        "password": password_obfuscation.decode(file.read_text().strip(), _uid(settings)),
         "irods_authentication_scheme": "native",
     }
+
+
+def _uid(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("irods_authentication_uid", os.getuid()))
 
 
 def _token(text: str) -> str:

@@ -18,12 +18,20 @@ from condor_plugins.jobs import jobad
 
 _BUFFERS = {True: Path("/proc/sys/net/ipv4/tcp_wmem"), False: Path("/proc/sys/net/ipv4/tcp_rmem")}
 _USUAL_WINDOW = 2 * 2**20
+NO_SETTINGS: Mapping[str, str] = {}
 _NOBODY: Mapping[str, Any] = {"irods_user_name": "", "irods_host": "", "irods_port": ""}
 
 
-def move(files: Sequence[tuple[str, str]], upload: bool, limits: Limits = LIMITS) -> list[Result]:
-    """Results as HTCondor wants them. After one that failed no other is begun."""
-    call = _Call(upload, limits)
+def move(
+    files: Sequence[tuple[str, str]],
+    upload: bool,
+    limits: Limits = LIMITS,
+    streams: int = 0,
+    more: Mapping[str, str] = NO_SETTINGS,
+) -> list[Result]:
+    """Results as HTCondor wants them. After one that failed no other is begun. ``streams`` of one
+    file where the job's ad says nothing; ``more``: settings beside the account's."""
+    call = _Call(upload, limits, streams, more)
     results = [call.one(*file) for file in files[:1]]  # whoever may not log in tries once
     with ThreadPoolExecutor(MOST) as pool:
         results += pool.map(lambda file: call.one(*file), files[1:])
@@ -32,9 +40,12 @@ def move(files: Sequence[tuple[str, str]], upload: bool, limits: Limits = LIMITS
 
 
 class _Call:
-    def __init__(self, upload: bool, limits: Limits) -> None:
+    def __init__(self, upload: bool, limits: Limits, wanted: int, more: Mapping[str, str]) -> None:
         file = os.environ.get("_CONDOR_JOB_AD")
         ad = jobad.parse(Path(file).read_text(errors="replace").splitlines()) if file else {}
+        if wanted:
+            ad = {"AdonStreams": wanted, **ad}
+        self._more = more
         self._streams = partial(streams, ad, window=_window(upload))
         self._upload, self._limits, self._turn = upload, limits, threading.Lock()
         self._places: dict[account.IrodsUrl, tuple[Mapping[str, Any], Way]] = {}
@@ -70,7 +81,7 @@ class _Call:
     def _place(self, place: account.IrodsUrl) -> tuple[Mapping[str, Any], Way]:
         with self._lock:
             if place not in self._places:
-                settings = account.account(place, os.environ, Path.cwd())
+                settings = {**account.account(place, os.environ, Path.cwd()), **self._more}
                 sessions = Sessions(partial(account.open_session, settings, self._limits.silence_s))
                 way = Way(sessions, self._streams, self._turn, self._limits)
                 self._places[place] = settings, way

@@ -1,9 +1,9 @@
-"""Run an example with ADON and with Pegasus alone, in turns, and say what ADON bought.
+"""Run an example with ADON and with Pegasus alone, in turns, and say what ADON gained.
 
-Each round runs the workflow six times: by Pegasus's Random and Heft, and by ADON that knows
-nothing, one, two and three earlier runs. Needs root: the network is made for it; on the busy one
-others send, too, and x2 and x5 are so many times as fast as the demo's, one round each. What has
-been run is kept and not run again.
+Each round runs the workflow six times: by Pegasus's Random and Heft, by Heft on ADON's network and
+by ADON's mapping without it, and by ADON that knows nothing and that knows its first run. Needs
+root: the network is made for it; on the busy one others send, too, and x2 and x5 are so many times
+as fast, one round each. What has been run is kept and not run again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,16 +24,16 @@ from examples import scenario
 from examples.compare.judge import Rounds
 from examples.compare.record import Cores, Run, run_of
 from examples.compare.report import html, text
-from examples.compare.ways import Way, in_round
+from examples.compare.ways import FIRST, LEARNED, WAYS, Way, in_round, way_of
 from examples.demo import line, steps
 from examples.demo.launch import alone
 from examples.demo.options import DemoOptions
 from examples.scenario import CURVE, NETWORKS
-from network_provisioner.base.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 ROUNDS = 5
 _ARCHIVE = "archive.sqlite"
-_MOST_S = 200.0  # of Pegasus's own ways: it is known by then that they are not the better one
+_MOST_S = 200.0  # of ways without paths: it is known by then that they are not the better one
 _PROG = "python -m examples.compare"
 
 
@@ -47,6 +47,8 @@ def build_parser() -> CommandParser:
                         help="default: %(default)s")  # fmt: skip
     parser.add_argument("--network", metavar="NAME",
                         help=f"one of {', '.join((*NETWORKS, *CURVE))} (default: all)")  # fmt: skip
+    parser.add_argument("--way", metavar="NAME",
+                        help=f"run only one of {', '.join(way.name for way in WAYS)}")  # fmt: skip
     parser.add_argument("--seed", type=whole(0, 2**31 - 1), default=1, metavar="N",
                         help="of the data (default: %(default)s)")  # fmt: skip
     parser.add_argument("--state", type=Path, default=Path(".adon/compare"), metavar="DIR",
@@ -63,8 +65,10 @@ def compare(
     networks: tuple[str, ...],
     state: Path,
     say: Callable[[str], None],
+    only: str = "",
 ) -> dict[str, Rounds]:
-    """Run what has not been run yet; all runs by network and round.
+    """Run what has not been run yet, of one way ``only`` where it is named; all runs by network and
+    round.
 
     Raises MissingError without a network of its own, AdonError.
     """
@@ -89,12 +93,18 @@ def compare(
                 continue
             chosen.on(network)
             folder = options.state / f"{example}-{seed}" / network / f"round{number}"
-            found[network][number] = _round(number, folder, replace(options, network=network), say)
+            wanted = [way for way in in_round(number) if only in ("", way.name)]
+            passed = replace(options, network=network)
+            found[network][number] = _round(number, wanted, folder, passed, say)
     return {name: dict(runs) for name, runs in found.items()}
 
 
 def _round(
-    number: int, folder: Path, options: DemoOptions, say: Callable[[str], None]
+    number: int,
+    wanted: Collection[Way],
+    folder: Path,
+    options: DemoOptions,
+    say: Callable[[str], None],
 ) -> dict[str, Run]:
     folder.mkdir(parents=True, exist_ok=True)
     runs = {}
@@ -102,6 +112,10 @@ def _round(
         file = folder / f"{way.name}.json"
         run = Run.load(file)
         if run is None:
+            if way not in wanted:
+                continue
+            if way is LEARNED and not (folder / _ARCHIVE).exists():
+                raise InputError(f"{way.name}: found no run of {FIRST.name} to learn from")
             say(f"{options.network} network, round {number}, {way.name}")
             _one(way, number, folder, file, options)
             run = Run.load(file)
@@ -119,11 +133,11 @@ def _one(way: Way, number: int, folder: Path, file: Path, options: DemoOptions) 
     kept, used = folder / _ARCHIVE, options.state / _ARCHIVE
     for stale in options.state.glob(f"{_ARCHIVE}*"):
         stale.unlink()
-    if way.by_adon and kept.exists():
+    if way is LEARNED:
         shutil.copyfile(kept, used)
     passed = replace(
-        options, selector=way.selector, draw=number, started=time.monotonic(),
-        most_s=0.0 if way.by_adon else _MOST_S,
+        options, selector=way.selector, hooks=way.hooks, draw=number, started=time.monotonic(),
+        most_s=0.0 if way.hooks else _MOST_S,
     )  # fmt: skip
     start = (
         f"import sys; sys.path.insert(0, {str(steps.ROOT)!r}); "
@@ -132,7 +146,7 @@ def _one(way: Way, number: int, folder: Path, file: Path, options: DemoOptions) 
     words = [sys.executable, "-c", start, passed.to_json(), way.name, str(number), str(file)]
     # Not box.run: it makes one box in the life of a process.
     code = subprocess.run([*box.command(), *words], check=False).returncode
-    if code == 0 and way.by_adon:
+    if code == 0 and way.learns:
         shutil.move(used, kept)
 
 
@@ -155,7 +169,8 @@ def _run(args: argparse.Namespace) -> int:
     networks = (args.network,) if args.network else (*NETWORKS, *CURVE)
     say = steps.clock(time.monotonic())
     with alone(args.state):
-        found = compare(args.example, args.seed, args.rounds, networks, args.state, say)
+        only = way_of(args.way).name if args.way else ""
+        found = compare(args.example, args.seed, args.rounds, networks, args.state, say, only)
     print(text(found))
     args.report.write_text(html(found), encoding="utf-8")
     print(f"report: {args.report.resolve()}")

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from adon.dashboard.standalone import Figure, page
-from examples.compare.judge import LEARNT, Rounds, curve, left_out, mean_of, verdicts
+from examples.compare.judge import Rounds, curve, left_out, mean_of, verdicts
 from examples.compare.record import Run
-from examples.compare.ways import WAYS
+from examples.compare.ways import LEARNED, WAYS
 from examples.demo.running import STOPPED
 from network_provisioner.base.units import format_rate
 
@@ -37,7 +37,10 @@ def text(found: Mapping[str, Rounds]) -> str:
         lines += [f"not counted: {_why(run)}" for run in left_out(rounds)]
         lines.append("")
     if smaller := curve(found):
-        lines += [f"{LEARNT} ÷ the better of Pegasus's two, by how much of it was moving", *smaller]
+        lines += [
+            f"{LEARNED.name} ÷ the better of Pegasus's two, by how much of it was moving",
+            *smaller,
+        ]
     return "\n".join(lines).rstrip()
 
 
@@ -49,7 +52,7 @@ def html(found: Mapping[str, Rounds]) -> str:
     for network, rounds in found.items():
         words = "; ".join(verdicts(network, rounds))
         heading = f"Every run on the {network} network"
-        words = f"{words}. {_KEY}" + (f" {LEARNT} by share: {smaller}." if smaller else "")
+        words = f"{words}. {_KEY}" + (f" {LEARNED.name} by share: {smaller}." if smaller else "")
         figures.append(Figure("gantt", _runs(rounds), heading, words))
         for run in rounds[max(rounds)].values():
             if run.held:

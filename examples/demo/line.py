@@ -18,7 +18,7 @@ from condor_plugins.waiting import StuckJob
 from examples import scenario as scenarios
 from examples.demo import gather, running, steps
 from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
-from examples.demo.expected_gain import makespan_without_adon
+from examples.demo.expected_gain import best_effort_only, makespan_without_adon
 from examples.demo.facts import DemoFacts, as_json
 from examples.demo.options import DemoOptions
 from examples.demo.sections import demo_page
@@ -30,10 +30,12 @@ from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner import Options, Sources
+from site_selector.inputs import load_inputs
 
-_CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
+CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
 
 Trouble = AdonError | OSError | Interrupted
 """What can cut a run short."""
@@ -76,7 +78,9 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[DemoFacts, Trouble | None
     )
     kept = options.state / "archive.sqlite"
     with ExitStack() as stack:
-        testbed = stack.enter_context(Testbed(scenario.layout, run_dir, programs, say))
+        testbed = stack.enter_context(
+            Testbed(scenario.layout, run_dir, programs, say, scenario.zone)
+        )
         archive = stack.enter_context(Archive(kept))
         earlier = gather.learnt(archive)
         config, url = steps.write_config(scenario, testbed.real, kept, run_dir)
@@ -99,7 +103,8 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[DemoFacts, Trouble | None
             archive=archive,
             broker=broker,
         )
-        if facts.state == "success" and testbed.real and state.placed and not options.selector:
+        as_adon = options.hooks and not options.selector
+        if facts.state == "success" and testbed.real and state.placed and as_adon:
             facts.without = makespan_without_adon(
                 state.placed.inputs,
                 Knowledge(archive),
@@ -129,8 +134,19 @@ def _go(
     state.step = "the broker started"
     broker.ready()
     state.step = "sites were chosen"
+    topology = topology_from_dict(scenario.layout.topology())
+    inputs = load_inputs(made / "workflow.yml")
+    if options.hooks:
+        inputs = inputs.within(templates_from_dict(scenario.templates)[scenario.template])
     state.before, state.placed = steps.choose_sites(
-        scenario, made / "workflow.yml", archive, earlier, testbed.pool, settings["seed"], say
+        inputs,
+        scenario.output_site,
+        topology if options.hooks else best_effort_only(topology),
+        archive,
+        earlier,
+        testbed.pool,
+        settings["seed"],
+        say,
     )
     if selector:
         state.before = state.placed = steps.as_pegasus(state.placed, selector, options.draw, say)
@@ -141,8 +157,8 @@ def _go(
         state.placed.mapping,
         run_dir / "submit",
         scenario.output_site,
-        None if selector else run_dir / steps.HOOKS,
-        Options(user=testbed.pool.user.name, check=_CHECK if selector else ""),
+        run_dir / steps.HOOKS if options.hooks else None,
+        Options(user=testbed.pool.user.name, check="" if options.hooks else CHECK),
         running.pegasus_runner(testbed.pool),
         selector,
     )

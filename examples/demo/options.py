@@ -12,11 +12,11 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
     """``settings``: the example's own options and ``seed``; ``network``: one of its comparison's.
-    ``selector``: the site selector of Pegasus's that plans in place of ADON, without its hooks;
-    ``draw`` is the seed of its dice, ``most_s`` when it is stopped (0: never). ``programs``: where
-    each set of packages is. ``network_note`` says in a sentence why the network is simulated; empty
-    where it is real. ``started`` is the monotonic clock's reading when the demo began, the same in
-    the box.
+    ``selector``: the site selector of Pegasus's that maps in place of ADON; ``draw`` is the seed of
+    its dice. ``hooks``: whether transfers ask for paths. ``most_s``: when the run is stopped (0:
+    never). ``programs``: where each set of packages is. ``network_note`` says in a sentence why the
+    network is simulated; empty where it is real. ``started`` is the monotonic clock's reading when
+    the demo began, the same in the box.
     """
 
     example: str
@@ -27,6 +27,7 @@ class DemoOptions:
     network_note: str
     started: float
     selector: str = ""
+    hooks: bool = True
     draw: int = 0
     most_s: float = 0.0
     network: str = ""

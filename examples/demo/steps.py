@@ -22,9 +22,9 @@ from examples.testbed.pool import Pool
 from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
-from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 from site_selector.explain.text import forecast_text
-from site_selector.inputs import load_inputs
+from site_selector.inputs import Inputs
 from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites
 from site_selector.problem import build_problem
 
@@ -90,8 +90,9 @@ def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def choose_sites(
-    scenario: Scenario,
-    workflow: Path,
+    inputs: Inputs,
+    output_site: str,
+    topology: Topology,
     archive: Archive,
     earlier: int,
     pool: Pool,
@@ -103,13 +104,12 @@ def choose_sites(
     The second of the two is what runs; the first is there to show what measurements changed. They
     are one where ``earlier``, the number of measurements in the archive, is zero.
     """
-    inputs = load_inputs(workflow)
     workers, idle = pool_slots(pool)
     place_it = partial(
         place,
         inputs,
-        output_site=scenario.output_site,
-        topology=topology_from_dict(scenario.layout.topology()),
+        output_site=output_site,
+        topology=topology,
         pool=workers,
         seed=seed,
     )

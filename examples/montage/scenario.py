@@ -58,7 +58,7 @@ def slice_of(rate_bps: float) -> Layout:
     )
 
 
-# On the busy network about half of the routed one is left.
+# On the busy network about half of the layer-2 links is left.
 OTHERS = tuple(Host(f"other{n}", 3 + n, f"s{n}") for n in (1, 2, 3))
 
 
@@ -135,5 +135,5 @@ SCENARIO = Scenario(
     make=_make,
     check=_check,
     others=OTHERS,
-    traffic=both_ways(OTHERS, RATE_BPS / 10 / 2),
+    traffic=both_ways(OTHERS, RATE_BPS / 2),
 )

@@ -60,8 +60,9 @@ _LEAST_BPS = 0.5e6  # of a process: less is of log files
 @dataclass(frozen=True, slots=True)
 class SweepRun:
     """What it is made with, and what came of it: ``seconds`` from submission to the end, the mean
-    load of all ``cores``, ``io_wait``, the histogram of the head's processes, and the share of the
-    bandwidth of its transits that they had ``given_back``."""
+    load of all ``cores``, ``io_wait``, the histogram of the head's processes, the share of the
+    bandwidth of its transits that they had ``given_back``, and of each second of its ``disk`` what
+    was read and written, b/s."""
 
     placement: str
     rate_bps: float
@@ -72,6 +73,7 @@ class SweepRun:
     cores: float = 0.0
     io_wait: Sequence[float] = ()
     given_back: float = 0.0
+    disk: Sequence[Sequence[float]] = ()
 
     @classmethod
     def load(cls, file: Path) -> Self | None:
@@ -144,7 +146,7 @@ def _run(run: SweepRun, run_dir: Path, programs: Programs) -> SweepRun:
     return replace(
         run, state=end.state, seconds=end.ended - end.started,
         cores=fmean(load for _, load in seen.loads), io_wait=io_wait_histogram(seen.waits),
-        given_back=_given_back(transits, run.rate_bps),
+        given_back=_given_back(transits, run.rate_bps), disk=seen.disk,
     )  # fmt: skip
 
 
@@ -169,17 +171,20 @@ def _own_network() -> Path:
 
 
 class _Seen(Cores):
-    """Each second also what the head's processes wait for disks is noted: ``waits``."""
+    """Each second also what the head's processes wait for disks, and move: ``waits``, ``disk``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[float] = []
+        self.disk: list[tuple[float, float]] = []
         self._reader = DiskReader(belongs=_at_head)
 
     def note(self) -> None:
         super().note()
         second = self._reader.read()
-        for one in second.processes if second else ():
+        processes = second.processes if second else []
+        self.disk.append((sum(p.read_bps for p in processes), sum(p.write_bps for p in processes)))
+        for one in processes:
             moved = one.read_bps + one.write_bps > _LEAST_BPS
             if one.io_wait is not None and (moved or one.io_wait):
                 self.waits.append(one.io_wait)

@@ -28,6 +28,7 @@ from examples.scenario import (
     run_program,
     template_of,
 )
+from examples.testbed.irods import ZoneSettings
 from examples.testbed.layout import HUB, Host, Layout, Link, Site
 from network_provisioner.base.errors import InputError
 
@@ -38,11 +39,12 @@ _DELAY_S = 0.0265
 _GOALS = {"recall": 0.99, "precision": 0.97}
 
 LAYOUT = Layout(
-    # Two workers at the campus, more at the HPC centre, one beside the data store's disks and one
-    # on the submit host: the shape of the thesis's sites, at the size of one machine.
+    # One worker at the campus, more at the HPC centre, one beside the data store's disks and one on
+    # the submit host: the shape of the thesis's sites, at the size of one machine. No site has as
+    # many as the workflow is wide, so that it may pay to use several.
     sites=(
-        Site("mu", 1, "s1", workers=2),
-        Site("tacc", 2, "s2", workers=4),
+        Site("mu", 1, "s1", workers=1),
+        Site("tacc", 2, "s2", workers=2),
         Site("iplant", 3, "s2", workers=1),
         Site(HUB, 4, "s1", workers=1),
     ),
@@ -52,8 +54,8 @@ LAYOUT = Layout(
     ),
 )
 
-# Campus and HPC centre have a second data node each, and their workers on two nodes of their own.
-_LANS = {"mu": ("dtn2", "w1", "w2"), "tacc": ("dtn2", "w1", "w2")}
+# Campus and HPC centre have a second data node each, and their workers on nodes of their own.
+_LANS = {"mu": ("dtn2", "w1"), "tacc": ("dtn2", "w1", "w2")}
 
 # The demo's places are as far apart as the thesis's, the data store has a switch of its own, and
 # links are a sixth as fast: with the example's small data, moving then takes more than half of the
@@ -78,8 +80,8 @@ DEMO_LAYOUT = Layout(
 )
 PAPERS = template_of("soykb")
 TEMPLATE = {**at_rates(PAPERS, 1 / _SLOWER), "break_even": "256 KiB"}
-# Of others, between all places and both ways: about half of the routed network is left.
-_HALF_BPS = LAYOUT.link("l3").rate_bps / _SLOWER / 2
+# Of others, between all places and both ways: about half of the layer-2 links is left.
+_HALF_BPS = LAYOUT.link("l2").rate_bps / _SLOWER / 2
 OTHERS = tuple(Host(f"other{n}", 4 + n, f"s{n}") for n in (1, 2, 3))
 TRAFFIC = both_ways(OTHERS, _HALF_BPS)
 
@@ -141,4 +143,5 @@ SCENARIO = Scenario(
     check=_check,
     others=OTHERS,
     traffic=TRAFFIC,
+    zone=ZoneSettings.read(_HERE / "zone.yml"),
 )

@@ -21,7 +21,7 @@ from Pegasus.api import Workflow
 from pgen import ExampleError, Parser, dataset, options, shape, site_estimates, sites
 from pgen.cohort import Cohort, checked_name
 
-from examples.workflows import catalogs
+from examples.workflows import catalogs, zones
 from examples.workflows.files import sha256, write_plan
 from examples.workflows.jobs import Jobs
 
@@ -172,12 +172,19 @@ def write(chosen: argparse.Namespace) -> str:
         checksums = {lfn: sha256(inputs / lfn) for lfn in sizes}
     else:
         sizes = shape.input_sizes(cohort, recipe)
+    urls: dict[str, str] = {}
+    zone = zones.of_testbed(chosen.testbed) if chosen.testbed and made else None
+    if zone is not None and zone.site == store:
+        for lfn, replica in zone.store([inputs / lfn for lfn in cohort.raw_reads]).items():
+            urls[lfn], sizes[lfn] = replica.url, replica.size
+            if replica.sha256:
+                checksums[lfn] = replica.sha256
     estimate = shape.Estimate(cohort, recipe, sizes)
     write_plan(
         out,
         Pgen(name, cohort, estimate).build(),
         catalogs.site_catalog(places, site_estimates.SITE_ESTIMATES, site_estimates.bandwidth),
-        catalogs.replica_catalog(places[store], folder, sizes, checksums),
+        catalogs.replica_catalog(places[store], folder, sizes, checksums, urls),
         catalogs.transformation_catalog(
             site_estimates.NAMESPACE,
             estimate.runtimes_s(),
@@ -186,7 +193,8 @@ def write(chosen: argparse.Namespace) -> str:
             },
         ),
     )
-    source = "data made" if made is not None else "no data made, sizes estimated"
+    where = f", {len(urls)} files of it in an iRODS zone" if urls else ""
+    source = f"data made{where}" if made is not None else "no data made, sizes estimated"
     return (
         f"{out}: {cohort.jobs} jobs over {cohort.samples_count} samples and "
         f"{cohort.chromosomes_count} chromosomes, {sum(sizes.values()):,} bytes of input ({source})"

@@ -166,9 +166,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What two hosts of others send: one stream, at most ``rate_bps``, for as long as the network
-    is up, ``on_s`` at a time with ``off_s`` between. It goes where best effort goes, by TCP, which
-    gives way, or by ``udp``, which does not."""
+    """What two hosts of others send: at most ``rate_bps`` as long as the network is up, ``on_s`` at
+    a time with ``off_s`` between. It goes where best effort goes, in so many ``streams`` of TCP,
+    which give way, or by ``udp``, which does not."""
 
     src: str
     dst: str
@@ -176,6 +176,7 @@ class Traffic:
     udp: bool = False
     on_s: float = 0.0
     off_s: float = 0.0
+    streams: int = 1
 
 
 @dataclass(frozen=True, slots=True)

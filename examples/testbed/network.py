@@ -270,6 +270,7 @@ class Network:
         where = [dst.address, str(_FIRST_TRAFFIC_PORT + number), *(["--udp"] * stream.udp)]
         pace = ["--bytes-per-s", f"{bytes_of(stream.rate_bps):.0f}"]
         pace += ["--on", str(stream.on_s), "--off", str(stream.off_s)]
+        pace += ["--streams", str(stream.streams)]
         for host, words in ((dst, ["sink", *where]), (src, ["send", *where, *pace])):
             command = [*netns.execute(host.netns), sys.executable, traffic.__file__, *words]
             daemon = Daemon(command, self._dir / f"traffic{number}-{words[0]}.log")

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from examples.testbed.gridftp import GridFtp, endpoints
+from examples.testbed.irods import DataZone, ZoneSettings
 from examples.testbed.layout import HUB_ADDRESS, Layout, management_address
 from examples.testbed.network import Network
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import COLLECTOR_PORT, SiteSpec
 from examples.testbed.procs import MARK
 from pegasus_hooks.pegasus_plan import find_planner
+from pegasus_hooks.prepost.tuning import AT_ONCE
 
 Progress = Callable[[str], None]
 
@@ -42,7 +44,12 @@ class Testbed:
     """A context manager: up on entry, all down on exit."""
 
     def __init__(
-        self, layout: Layout, run_dir: Path, programs: Programs, progress: Progress
+        self,
+        layout: Layout,
+        run_dir: Path,
+        programs: Programs,
+        progress: Progress,
+        zone: ZoneSettings | None = None,
     ) -> None:
         self.layout = layout
         self.run_dir = run_dir.resolve()
@@ -52,6 +59,7 @@ class Testbed:
         self._stack = ExitStack()
         self.pool = self._make_pool()
         self.gridftp = GridFtp(endpoints(layout), self.run_dir, programs.gridftp / "wrap")
+        self.zone = DataZone(zone, layout, self.run_dir) if zone else None
 
     def _make_pool(self) -> Pool:
         specs = {}
@@ -94,6 +102,9 @@ class Testbed:
             progress(f"GridFTP: a data transfer node at each of {len(self.layout.sites)} sites")
             self.gridftp.start()
             self._stack.callback(self.gridftp.stop)
+            if self.zone:
+                self.zone.start()
+                self._stack.callback(self.zone.stop)
             progress("HTCondor: a pool with an execute node at each site")
             self.pool.up()
             self._stack.callback(self.pool.down)
@@ -115,6 +126,9 @@ class Testbed:
 
     def describe(self) -> dict[str, Any]:
         """What a workflow generator needs to know, JSON-ready: ``testbed.json``."""
+        transfers = self.gridftp.transfer_env()
+        if self.zone:
+            transfers |= self.zone.transfer_env(transfers["PATH"])
         return {
             "network": "openflow" if self.real else "simulated",
             "root": str(self.run_dir),
@@ -128,8 +142,14 @@ class Testbed:
                 for site in self.layout.sites
             },
             "topology": self.layout.topology(),
-            # Pegasus starts DAGMan itself, with the environment of site local and no other.
-            "transfer_env": {**self.gridftp.transfer_env(), MARK: str(self.pool.run_dir)},
+            # Pegasus starts DAGMan itself, with the environment of site local and no other. Its
+            # pegasus-transfer begins without a sleep, as after the hooks of ADON.
+            "transfer_env": {
+                **transfers,
+                "PYTHONPATH": str(AT_ONCE),
+                MARK: str(self.pool.run_dir),
+            },
+            **({"zone": self.zone.describe()} if self.zone else {}),
             "tools_bin": str(self.programs.tools / "wrap"),
             **_pegasus(),
         }

@@ -3,7 +3,7 @@
 traffic.py sink ADDRESS PORT [--udp]               says "ready", then receives until it is ended
 traffic.py send ADDRESS PORT --bytes N             ends when all has arrived
 traffic.py send ADDRESS PORT --bytes-per-s R       sends for ever, also while nobody listens;
-           [--udp] [--on S --off S]                S seconds at a time, with S seconds between
+           [--udp | --streams N] [--on S --off S]  S seconds at a time, with S seconds between
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 
 _CHUNK = bytes(256 * 1024)
 _DATAGRAM = bytes(1400)
 _BURST = 8  # of them at a time: waking up for each would cost more than they do
 _PATIENCE_S = 1.0
-_SO_MAX_PACING_RATE = 47  # asm-generic/socket.h
 
 
 def sink(address: str, port: int) -> None:
-    """Receive stream after stream, and tell each sender when its last byte has arrived."""
+    """Receive streams, and tell each sender when its last byte has arrived."""
     with socket.create_server((address, port)) as server:
         print("ready", flush=True)
         while True:
             stream, _ = server.accept()
-            with stream:
-                try:
-                    while stream.recv(len(_CHUNK)):
-                        pass
-                    stream.sendall(b".")
-                except OSError:
-                    pass  # its sender was killed: the next one
+            threading.Thread(target=_receive, args=(stream,), daemon=True).start()
+
+
+def _receive(stream: socket.socket) -> None:
+    with stream, suppress(OSError):  # its sender was killed
+        while stream.recv(len(_CHUNK)):
+            pass
+        stream.sendall(b".")
 
 
 def udp_sink(address: str, port: int) -> None:
@@ -57,15 +58,18 @@ def send(address: str, port: int, n_bytes: int) -> None:
 
 
 def keep_sending(address: str, port: int, bytes_per_s: int, on_s: float, off_s: float) -> None:
-    """Send by TCP until this process is ended, whatever breaks the connection."""
+    """Send by TCP until this process is ended, whatever breaks the connection. A chunk at a time,
+    which switches and links forward whole: paced by the kernel, it would be packets."""
+    size = max(1, min(len(_CHUNK) // 4, bytes_per_s // 4))
     for until in _turns(on_s, off_s):
         try:
             with socket.create_connection((address, port), timeout=_PATIENCE_S) as stream:
                 stream.settimeout(None)
-                stream.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, bytes_per_s)
-                size = max(1, min(len(_CHUNK), bytes_per_s // 4))
-                while time.monotonic() < until:
+                due = time.monotonic()
+                while (now := time.monotonic()) < until:
+                    due = max(due, now - _PATIENCE_S) + size / bytes_per_s
                     stream.sendall(_CHUNK[:size])
+                    time.sleep(max(0.0, due - time.monotonic()))
         except OSError:
             time.sleep(_PATIENCE_S)
 
@@ -111,6 +115,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int)
     parser.add_argument("--bytes-per-s", type=int)
     parser.add_argument("--udp", action="store_true")
+    parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--on", type=float, default=0.0)
     parser.add_argument("--off", type=float, default=0.0)
     given = parser.parse_args()
@@ -120,7 +125,10 @@ def main() -> None:
         send(given.address, given.port, given.bytes)
     else:
         sender: Callable[..., None] = keep_sending_datagrams if given.udp else keep_sending
-        sender(given.address, given.port, given.bytes_per_s, given.on, given.off)
+        rest = (given.address, given.port, given.bytes_per_s // given.streams, given.on, given.off)
+        for _ in range(given.streams - 1):
+            threading.Thread(target=sender, args=rest, daemon=True).start()
+        sender(*rest)
 
 
 if __name__ == "__main__":

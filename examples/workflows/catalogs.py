@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from Pegasus.api import (
     OS,
@@ -91,16 +92,21 @@ def site_catalog(
 
 
 def replica_catalog(
-    store: Place, folder: str, sizes: Mapping[str, int], checksums: Mapping[str, str]
+    store: Place,
+    folder: str,
+    sizes: Mapping[str, int],
+    checksums: Mapping[str, str],
+    urls: Mapping[str, str] = MappingProxyType({}),
 ) -> ReplicaCatalog:
-    """Each input file, in ``folder`` of the data store, with its size in bytes and its SHA-256.
+    """Each input file, in ``folder`` of the data store or at its own one of ``urls``, with its size
+    in bytes and its SHA-256.
 
     A file whose checksum the catalog does not know Pegasus has fetched to the submit host, to
     compute one, and sent on from there.
     """
     catalog = ReplicaCatalog()
     for name, size in sizes.items():
-        url = store.file_url(str(PurePosixPath(folder) / name))
+        url = urls.get(name) or store.file_url(str(PurePosixPath(folder) / name))
         known = {"sha256": checksums[name]} if name in checksums else None
         catalog.add_replica(store.name, name, url, checksum=known, metadata={"size": size})
     return catalog

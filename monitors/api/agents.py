@@ -122,8 +122,8 @@ def router(
         """What the TCP connections of an agent's host sent since its last report, and what held
         them up: the broker tells a slow sender from a network that breaks its promise."""
         need_own(caller, name)
+        sockets(name, body.periods())  # what is refused is not heard, and its silence is told
         coordinator.reported(name, "sockets")
-        sockets(name, body.periods())
         return answers.answer({"agent": name})
 
     @routes.get("/v1/agents", response_model=list[AgentAnswer])

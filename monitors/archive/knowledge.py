@@ -17,6 +17,7 @@ from statistics import median
 from typing import Protocol
 
 from monitors.archive.transfers import BEST_EFFORT, Moved, disk_subject, transfer_times
+from monitors.archive.waits import READ, WIDTH, at_this_hour, of_width, waited
 from monitors.base.estimates import WINDOW, Estimate
 from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
@@ -28,6 +29,7 @@ LIVE_S = 900.0
 """How long what was measured of a path says how it is, in seconds: a template's ``max_age``."""
 
 _PROBES, _DISKS = "tcp_throughput", "disk_rate"
+_WAIT = "queue_wait"
 _SPACE, _LAST_SPACES = "free_space", 3  # of which the least counts
 _OF_PATHS = frozenset({"rtt", "loss"})
 TRANSFER_RATE, TRANSFER_START, FILE_START = "transfer_rate", "transfer_start", "file_start"
@@ -39,7 +41,7 @@ _TRANSFERS = ("job_transfer", "throughput")
 _MADE_OF = dict.fromkeys(_TERMS, _TRANSFERS)
 _OF_A_PATH = {"throughput": _PROBES, "delay": "rtt", "jitter": "jitter", "loss": "loss"}
 _FOR_MAPPING = (
-    "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
+    _WAIT, "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
     "dag_overhead", _DISKS, _SPACE, *sorted(_OF_NO_PLACE),
     *_TERMS, *sorted(_OF_PATHS), _PROBES,
 )  # fmt: skip
@@ -223,20 +225,51 @@ def disk_rate(
     return own or estimate(_DISKS, disk_subject(site, way), now)
 
 
-def queue_wait(source: Source, site: str, now: float) -> Known | None:
-    """T_q: how long a job waits at a site, s."""
-    return _known(source, "queue_wait", site, now)
+def queue_wait(
+    source: Source,
+    site: str,
+    now: float,
+    waits_at: Callable[[str, float], Sequence[Measurement]] | None = None,
+) -> Known | None:
+    """T_q: how long a job waits at a site, s; as jobs waited at this time of the day, where enough
+    of them did. ``width:8@mu``: how long one of so many jobs of a workflow does; None where none
+    was measured. ``waits_at``: the newest of a site at a Unix second, where somebody has them."""
+    width, _, place = site.rpartition("@")
+    by_width = width.startswith(WIDTH)
+    known = None if by_width else _known(source, _WAIT, site, now)
+    if known is None and not by_width:
+        return None
+    rows = (waits_at or partial(_waits_at, source))(place, now)
+    alike = of_width(rows, width) if by_width else at_this_hour(rows, now)
+    if not alike:
+        return known
+    note = f"of {width.removeprefix(WIDTH)} jobs at once" if by_width else "at this hour"
+    median_s, spread_s, count = waited(alike)
+    newest = alike[0]
+    return Known(
+        median_s, spread_s, count, newest.at, newest.source, newest.unit, _WAIT, site, note
+    )
 
 
-def free_space(source: Source, site: str, now: float) -> Known | None:
-    """How much may still be written at a site, bytes: the least that its hosts measured last. None
-    where none did within a day."""
+def _waits_at(source: Source, site: str, now: float) -> Sequence[Measurement]:
+    return source.query(_WAIT, site, until=now, newest=True, limit=READ)
+
+
+def free_space(
+    source: Source,
+    site: str,
+    now: float,
+    max_age_s: float = FRESH_S,
+    last: int = _LAST_SPACES,
+) -> Known | None:
+    """How much may still be written at a site, bytes: the least of the ``last`` that each of its
+    hosts measured. None where none did within ``max_age_s``."""
     hosts = [s for s in source.subjects(_SPACE) if s.partition("/")[0] == site]
     rows = [
         row
         for host in hosts
-        for row in source.query(_SPACE, host, until=now, newest=True, limit=_LAST_SPACES)
-        if row.at >= now - FRESH_S
+        for row in source.query(_SPACE, host, until=now, newest=True, limit=last)
+        if row.at >= now - max_age_s
     ]
     if not rows:
         return None
@@ -255,6 +288,7 @@ class Knowledge:
         self._source = source
         # All are asked for, one after the other, and come from one plane through many transfers.
         self._terms = lru_cache(_MOST_PAIRS)(partial(transfer_terms, source))
+        self._waits_at = lru_cache(_MOST_PAIRS)(partial(_waits_at, source))
 
     def estimate(
         self, metric: str, subject: str, now: float, max_age_s: float | None = None
@@ -272,6 +306,8 @@ class Knowledge:
             known = path_state(self._source, metric, src, dst, now)
         elif metric == _SPACE:
             known = free_space(self._source, subject, now)
+        elif metric == _WAIT and (WIDTH in subject or "@" not in subject):
+            known = queue_wait(self._source, subject, now, self._waits_at)
         else:
             return self._source.estimate(metric, subject, now, max_age_s)
         if max_age_s is None or known is None or known.age_s(now) <= max_age_s:
@@ -331,6 +367,11 @@ def known_estimates(
                 known = seen.estimate(*key, now) or seen.estimate(*key, math.inf)
                 if known is not None:
                     estimates[key] = known
+    widths = [name for name in transformations if name.startswith(WIDTH)]
+    for key in ((_WAIT, f"{width}@{site}") for width in widths for site in sites):
+        known = seen.estimate(*key, now) if may_see(*key) else None
+        if known is not None:
+            estimates[key] = known
     return estimates
 
 

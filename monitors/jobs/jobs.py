@@ -19,6 +19,7 @@ Nothing here reads a clock or a file.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -73,7 +74,8 @@ class Attempt:
     ``start`` is of the last execution, ``left`` when that lost its machine before the end of the
     attempt; ``starts`` counts them; ``first`` is of the first, before which it was on hold for
     ``held_s``. ``waited_for_own`` tells that a job of the same workflow ended at the same site
-    while this one waited: it may have waited for that one and not for the site. ``retry`` is how
+    while this one waited: it may have waited for that one and not for the site. ``width`` is how
+    many of the workflow's jobs asked for slots there when this one got its own. ``retry`` is how
     often the same DAGMan had tried before. ``hold`` is the hold that it is on, or was on when it
     was removed; ``reason`` why it was removed. ``last`` is its newest event, ``at`` that event's
     time, ``read`` when that was read.
@@ -91,6 +93,7 @@ class Attempt:
     outcome: Outcome = Outcome.QUEUED
     slot: str = ""
     waited_for_own: bool = False
+    width: int = 0
     workflow: str = ""
     retry: int = 0
     hold: Hold | None = None
@@ -230,6 +233,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._live: dict[tuple[int, int], Attempt] = {}
         self._own_end: dict[str, float] = {}
+        self._asking: Counter[str] = Counter()  # compute jobs that wait or run, by site
         self._handled: set[tuple[int, int, int, float, int]] = set()
 
     def __iter__(self) -> Iterator[Job]:
@@ -336,6 +340,7 @@ class Jobs:
             attempt.outcome = Outcome.HELD
             attempt.hold = Hold(event.at, *_ON_HOLD)
         self._live[number] = attempt
+        self._asking[attempt.job.site] += attempt.job.kind is JobKind.COMPUTE
         self.all.append(attempt)
         job.submitted(attempt, lost=event.kind is not Kind.SUBMIT)
         return attempt
@@ -353,6 +358,7 @@ class Jobs:
             attempt.starts += 1
             attempt.outcome = Outcome.RUNNING
             attempt.waited_for_own = self._own_end.get(attempt.job.site, 0.0) > attempt.submit
+            attempt.width = self._asking[attempt.job.site]
         elif kind in (Kind.TERMINATED, Kind.ABORTED):
             self._end(attempt, event)
         elif kind is Kind.HELD:
@@ -383,3 +389,4 @@ class Jobs:
         attempt.outcome = Outcome.DONE if event.returned == 0 else failed
         if attempt.job.kind is JobKind.COMPUTE:
             self._own_end[attempt.job.site] = event.at
+            self._asking[attempt.job.site] -= 1

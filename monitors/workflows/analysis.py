@@ -255,20 +255,25 @@ def _runtimes(runs: Sequence[Measurement]) -> list[Runtimes]:
     for (name, site, kind), group in by_kind:
         cpu = [number(m, "cpu_s") for m in group]
         known = [seconds for seconds in cpu if seconds is not None]
-        done = [m.value for m in group if _done(m)]
+        done = [m.value for m in group if _done(m) and _has_run_time(m)]
         rows.append(
             Runtimes.of(
                 done,
                 transformation=name,
                 site=site,
                 kind=kind,
-                failed=len(group) - len(done),
+                failed=sum(not _done(m) for m in group),
                 cpu_s=sum(known) if known else None,
             )
         )
     # The workflow's own work first, and of it what takes longest.
     return sorted(rows, key=lambda r: (r.kind != COMPUTE, -r.total_s, r.transformation,
                                        r.site, r.kind))  # fmt: skip
+
+
+def _has_run_time(job: Measurement) -> bool:
+    """Whether anything tells how long it ran: the event of its start, or its own record."""
+    return job.details.get("started_at") is not None or bool(number(job, "tasks"))
 
 
 def _waits(own: Sequence[Measurement]) -> list[WaitTimes]:

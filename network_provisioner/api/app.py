@@ -23,6 +23,7 @@ from network_provisioner.api import (
     relays,
     templates,
     transits,
+    trials,
 )
 from network_provisioner.api.forward import Forward, Trust
 from network_provisioner.api.gate import Gate
@@ -114,6 +115,7 @@ def create_app(
     if books is not None:
         app.include_router(policies.router(books.policies, broker, turns))
         app.include_router(templates.router(books.templates, broker, turns))
+        app.include_router(trials.router(books.templates, broker, turns))
         app.include_router(accounting.router(books.store, turns))
     for others in more:
         app.include_router(others)

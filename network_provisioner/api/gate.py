@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any
@@ -25,6 +26,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
+_JSON = re.compile(rb"application/(?:[\w.-]+\+)?json")  # merge-patch+json, for one
+_COLLECTION = re.compile(r"/v1/[a-z]+/")  # many clients end its name so
 _ABSOLUTE = ("http://", "https://")
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _AUDITED = ("/v1/drains", "/v1/policies", "/v1/templates", "/v1/tasks")
@@ -66,6 +69,8 @@ class Gate:
         if scope["path"].lower().startswith(_ABSOLUTE):  # RFC 9112, section 3.2.2
             target = urlsplit(scope["path"])
             scope = {**scope, "path": target.path or "/", "raw_path": target.path.encode()}
+        if _COLLECTION.fullmatch(scope["path"]):
+            scope = {**scope, "path": scope["path"][:-1], "raw_path": scope["path"][:-1].encode()}
         try:
             if scope["path"].endswith("\n"):  # the end of a route's pattern passes over it
                 raise BrokerError(f"unknown path {scope['path']!r}", "not_found")
@@ -201,4 +206,6 @@ def _declared(scope: Message) -> int:
 def _is_json(scope: Message) -> bool:
     # A page in a browser cannot send this type to another host without asking it first.
     kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    return len(kinds) == 1 and kinds[0].partition(b";")[0].strip().lower() == b"application/json"
+    return (
+        len(kinds) == 1 and _JSON.fullmatch(kinds[0].partition(b";")[0].strip().lower()) is not None
+    )

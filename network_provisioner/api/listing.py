@@ -13,6 +13,7 @@ from network_provisioner.base.model import Transit, TransitState
 List = Callable[[int, str], list[Transit]]
 """The newest transits, at most so many, before the one with this id ("": of all), oldest first."""
 _FAILED = frozenset({TransitState.FAILED, TransitState.EXPIRED})
+MOST_READ = 20_000
 _LEAST = 1000  # transits that are read at a time where too few were taken
 
 
@@ -75,3 +76,21 @@ def newest(
         if len(taken) >= limit or len(page) < look or early:
             return taken[-limit:]
         before, look = page[0].id, max(limit, _LEAST)
+
+
+def last(
+    listed: Callable[[None, None, int, str], list[Transit]],
+    limit: int,
+    takes: Callable[[Transit], bool],
+) -> list[Transit]:
+    """The newest ``limit`` transits that ``takes`` wants, newest first, of the newest MOST_READ.
+    ``listed`` takes a state, a workflow, and what :data:`List` does."""
+    taken: list[Transit] = []
+    before = ""
+    for _ in range(MOST_READ // _LEAST):
+        page = listed(None, None, _LEAST, before)
+        taken += filter(takes, reversed(page))
+        if len(taken) >= limit or len(page) < _LEAST:
+            break
+        before = page[0].id
+    return taken[:limit]

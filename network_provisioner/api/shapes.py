@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from inspect import cleandoc
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model, model_validator
 
 from network_provisioner.api.problems import Error
 from network_provisioner.base import model
@@ -33,9 +33,18 @@ Ports = Port | Annotated[list[Port], Field(min_length=2, max_length=2)]
 
 
 class Body(BaseModel):
-    """What is sent: every key is known, every value of its own type."""
+    """What is sent: every key is known, every value of its own type. Null is as if the key were not
+    there, for that is how many libraries write what nobody set."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or None not in data.values():
+            return data
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {k: v for k, v in data.items() if v is not None or k not in optional}
 
 
 class FlowBody(Body):

@@ -57,7 +57,8 @@ def text(item: Mapping[str, Any], key: str, what: str) -> str:
 def name(value: object, what: str) -> str:
     """A text that is not empty, all of it printable."""
     if not isinstance(value, str) or not value or not value.isprintable():
-        raise InputError(f"{what} is {shown(value)}, expected a name")
+        quotes = ", in quotes" if isinstance(value, bool | int | float) else ""
+        raise InputError(f"{what} is {shown(value)}, expected a name{quotes}")
     return value
 
 

@@ -29,6 +29,7 @@ _TIME_S = {
     "w": 604800.0, "y": 31536000.0,  # 365 days
 }  # fmt: skip
 _QUANTITY = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)\s*\Z")
+_RATE_UNIT = re.compile(r"[kmgtpKMGTP]?(?:(?:bits?|b)(?:/s(?:ec)?)?|bps|)\Z|[GT](?:b|ig)?E\Z")
 
 
 def bits(n_bytes: float) -> float:
@@ -83,18 +84,18 @@ def _at_most(quantity: float, most: float, value: object, what: str, limit: str)
 
 
 def parse_rate(value: object, what: str = "rate") -> float:
-    """``"200 Mb/s"``, ``"200Mbps"``, ``"10 Gbit/s"`` or a plain number of bits per second.
+    """``"200 Mb/s"``, ``"200Mbps"``, ``"10 Gbit/s"``, ``"10G"``, ``"100GE"``, iperf's
+    ``"9.4 Gbits/sec"`` or a plain number of bits per second.
 
     Raises InputError, also for bytes per second, which are not accepted for links.
     """
     example = "'200 Mb/s'"
     number, unit = _split(value, what, example)
-    end = next((end for end in ("bit/s", "bps", "b/s") if unit.endswith(end)), "")
-    scale = _DECIMAL.get(unit.removesuffix(end).lower())
-    if scale is None or (unit and not end):
+    if not _RATE_UNIT.match(unit):
         raise InputError(
             f"{what}: found {shown(value)}, expected bits per second such as {example}"
         )
+    scale = _DECIMAL.get(unit[:1].lower(), 1)
     return _at_most(number * scale, MAX_RATE_BPS, value, what, "1 Pb/s")
 
 

@@ -302,6 +302,14 @@ class BrokerClient:
         """Which template fits an ``application`` and what it asks for, and why."""
         return self.read(dict, "POST", "/v1/templates/match", dict(query))
 
+    def try_template(
+        self, name: str, body: Mapping[str, Any] | None, limit: int, of: str | None = None
+    ) -> Mappings:
+        """What a template, or one with the figures of ``body``, would have chosen for the last
+        transfers, ``of`` one template alone."""
+        path = f"/v1/templates/{quoted(name)}/try{_query({'limit': limit, 'of': of})}"
+        return self.read(list, "POST", path, None if body is None else dict(body))
+
     def delete_template(self, name: str) -> dict[str, Any] | None:
         """Forget a template that was saved; the configured one that stands there again, or None."""
         left: dict[str, Any] | None = self.call("DELETE", f"/v1/templates/{quoted(name)}")

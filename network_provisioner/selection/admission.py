@@ -99,7 +99,7 @@ class Admission:
             now,
             self._state.topology.path(ways.pop()) if ways else None,
             claims,
-            lambda holder: self._movable(holder, transit),
+            lambda holder: self._movable(holder, transit, now),
             self._limit_of(transit, now),
             self._ledger_without(*without),
         )
@@ -190,7 +190,8 @@ class Admission:
 
     def shut_out(self, transit: Transit, claims: Claims, lowest: int, now: float) -> bool:
         """Whether every link that a transit waits for lacks room for it still, or those before it
-        in the queue need that: then none of its paths can have become free to it.
+        in the queue need that: then none of its paths can have become free to it. With its rank,
+        which rises as it waits, it may make others move.
 
         ``lowest``: the lowest priority that holds a path.
         """
@@ -200,7 +201,8 @@ class Admission:
         start, end = self.window(transit, now)
         template = template_of(transit, self._templates)
         # A part of the room may do where several paths share it, or somebody else may move.
-        whole = transit.request.priority <= lowest and template is not None and template.paths < 2
+        rank = self._state.active.waitlist.rank(transit, now)
+        whole = rank <= lowest and template is not None and template.paths < 2
 
         def closed(hop: Hop, mine: Claim) -> bool:
             done = min(end, start + mine.brief_s)
@@ -378,15 +380,16 @@ class Admission:
             until = max(held.end, min((begin for begin, _ in busy if begin < until), default=until))
         return until
 
-    def _movable(self, holder: str, newcomer: Transit) -> list[Movable]:
+    def _movable(self, holder: str, newcomer: Transit, now: float) -> list[Movable]:
         """Who would have to move together if this one did; nobody where one of them must stay."""
+        rank = self._state.active.waitlist.rank(newcomer, now)
         first = self._state.active.all.get(holder)
         if first is None:
             return []
         found = []
         for transit in (first, *self._state.active.pairs.mates(first)):
             template = template_of(transit, self._templates)
-            if transit.request.priority >= newcomer.request.priority or template is None:
+            if transit.request.priority >= rank or template is None:
                 return []
             ways = circuits.ways(transit, self._state.topology)
             if any(way.min_bps <= 0 for way in ways):

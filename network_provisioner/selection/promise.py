@@ -84,6 +84,18 @@ def judge(sample: Sample) -> Verdict:
     return _less(sample, arrived, figures)
 
 
+def where(link: str, path: Sequence[str]) -> str:
+    """Where a promise was broken, in words: a link, else between which nodes of the path."""
+    nodes = link.split("-") if link else path
+    return f"on link {link}" if link and len(nodes) == 2 else f"between {nodes[0]} and {nodes[-1]}"
+
+
+def lossiest(sample: Sample) -> str:
+    """The link that lost more than counters can be late, "" for none."""
+    worst, loss = _most_lost([n_bytes for _, n_bytes in sample.counted])
+    return sample.link(worst) if loss > LAG_S / sample.seconds else ""
+
+
 def _less(sample: Sample, arrived: float, figures: str) -> Verdict:
     """Why less arrived than was granted."""
     counted, sender = [n_bytes for _, n_bytes in sample.counted], sample.sender
@@ -97,8 +109,7 @@ def _less(sample: Sample, arrived: float, figures: str) -> Verdict:
     if why := _held_up(sender, sample):
         return Verdict(LESS, f"{figures}: {why}", "", arrived)
     repaired = [n for n, (name, _) in enumerate(sample.counted, 1) if name in sample.repaired]
-    places = [worst] if loss > late else repaired
-    link = sample.link(places[0]) if places else ""
+    link = lossiest(sample) or (sample.link(repaired[0]) if repaired else "")
     return Verdict(BROKEN, f"{figures}, and its sender wants more", link, arrived)
 
 

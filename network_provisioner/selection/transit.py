@@ -46,12 +46,24 @@ ARRIVES = 0.9  # of a rate: what users get of it at least, beside headers and re
 
 
 @dataclass(frozen=True, slots=True)
+class Worsening:
+    """A change for the worse beyond noise that lasts: Unix seconds when it began and was noticed,
+    and the value before."""
+
+    since: float
+    noticed: float
+    before: float
+
+
+@dataclass(frozen=True, slots=True)
 class Metric:
-    """A value (b/s, seconds or a fraction), where it comes from, and its age in seconds."""
+    """A value (b/s, seconds or a fraction), where it comes from, its age in seconds, and what made
+    it worse, if anything did."""
 
     value: float
     source: str
     age_s: float = 0.0
+    worsening: Worsening | None = None
 
 
 @dataclass(frozen=True, slots=True)

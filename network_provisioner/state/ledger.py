@@ -14,7 +14,7 @@ integers come back to exactly zero. Pure: no clock, no I/O; times are seconds on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -161,28 +161,14 @@ class Ledger:
 
         Raises InputError for an id in use, and a period that is none.
         """
-        return self.commit(reservation, (), reservation.start)
+        return self.exchange((), (reservation,))
 
     def release(self, reservation_id: str) -> Reservation | None:
         """Free a reservation on all its hops; None where there is none with this id."""
-        found = self._reservations.get(reservation_id)
-        if found is not None:
-            self._write(found, -1)
-        return found
-
-    def move_end(self, reservation_id: str, end: float) -> Refusal | None:
-        """Let a reservation end at another time, or change nothing and say why it cannot.
-
-        Raises InputError for an unknown id or an end that is not after the start.
-        """
-        old = self._known(reservation_id)
-        new = replace(old, end=end)
-        check_period(new)
-        refusal = self._lacking(new, old.end) if end > old.end else None
-        if refusal is None:
-            self._write(old, -1)
-            self._write(new, 1)
-        return refusal
+        reservation = self._reservations.get(reservation_id)
+        if reservation is not None:
+            self._write(reservation, -1)
+        return reservation
 
     def commit(
         self,
@@ -191,37 +177,40 @@ class Ledger:
         since: float,
     ) -> Refusal | None:
         """Put others on other lanes from ``since`` on and admit a reservation (None: moves alone),
-        in one step or not at all.
-
-        ``moves``: id and new lanes of each. They may take each other's places: all are taken off
-        first. What they held before ``since`` is past, and forgotten. Raises InputError as
-        :meth:`admit`, and for a move of an unknown id, of one that has ended, or two of one; with
-        nothing changed.
+        as :meth:`exchange`. ``moves``: id and new lanes of each. What they held before ``since`` is
+        past, and forgotten.
         """
-        old: list[Reservation] = []
-        new: list[Reservation] = []
-        for moved, lanes in moves:
-            old.append(self._known(moved))
-            new.append(replace(old[-1], lanes=lanes, start=max(old[-1].start, since)))
-        if len({r.id for r in new}) != len(new):
-            raise InputError("a reservation moves twice, expected once")
-        if reservation is not None:
-            if reservation.id in self._reservations:
+        old = [(self._known(moved), lanes) for moved, lanes in moves]
+        new = [replace(r, lanes=lanes, start=max(r.start, since)) for r, lanes in old]
+        added = () if reservation is None else (reservation,)
+        return self.exchange([r.id for r in new], (*new, *added))
+
+    def exchange(self, freed: Sequence[str], new: Sequence[Reservation]) -> Refusal | None:
+        """Free some reservations and admit others, in one step or not at all; they may take each
+        other's places.
+
+        Raises InputError, with nothing changed, for an unknown id, one that is freed twice or is in
+        use, and for a period that is none.
+        """
+        old = [self._known(name) for name in freed]
+        if len(set(freed)) != len(old):
+            raise InputError("a reservation is replaced twice, expected once")
+        used = set(freed)
+        for reservation in new:
+            if reservation.id in self._reservations and reservation.id not in used:
                 raise InputError(f"reservation {reservation.id!r} exists already")
-            new.append(reservation)
-        for one in new:
-            check_period(one)
-        for one in old:
-            self._write(one, -1)
-        for number, one in enumerate(new):
-            refusal = self._lacking(one, one.start)
+            check_period(reservation)
+        for reservation in old:
+            self._write(reservation, -1)
+        for number, reservation in enumerate(new):
+            refusal = self._lacking(reservation)
             if refusal is not None:
-                for placed in new[:number]:
-                    self._write(placed, -1)
+                for admitted in new[:number]:
+                    self._write(admitted, -1)
                 for taken in old:
                     self._write(taken, 1)
                 return refusal
-            self._write(one, 1)
+            self._write(reservation, 1)
         return None
 
     # -- questions ---------------------------------------------------------------------------
@@ -306,11 +295,11 @@ class Ledger:
 
     # -- within ------------------------------------------------------------------------------
 
-    def _lacking(self, r: Reservation, start: float) -> Refusal | None:
+    def _lacking(self, r: Reservation) -> Refusal | None:
         for hop, rate in r.rates().items():
-            free, _ = self._links[hop].fullest(start, r.end)
+            free, _ = self._links[hop].fullest(r.start, r.end)
             if free < rate:
-                return Refusal(hop, rate, free, self.holders(hop, start, r.end))
+                return Refusal(hop, rate, free, self.holders(hop, r.start, r.end))
         return None
 
     def _write(self, r: Reservation, sign: int) -> None:

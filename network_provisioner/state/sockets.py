@@ -3,16 +3,19 @@ it. No effects."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import AgreedRequest, Transit
-from network_provisioner.base.units import bits
+from network_provisioner.base.units import bits, format_rate
 from network_provisioner.state.connections import site_of
 from network_provisioner.topology.graph import Topology
 
 KEPT_S = 15.0  # how long a report counts
+_BEYOND = 2.0  # times what a site's links carry: no host sent that
 MOST_SOCKETS = 1_000  # of one report
 
 
@@ -61,19 +64,33 @@ class ReportedSockets:
 
     def __init__(self, topology: Topology) -> None:
         self._site = site_of(topology)
+        self._carries = dict.fromkeys(topology.sites, 0.0)
+        for link in topology.whole_links:
+            for end in {link.a, link.b} & self._carries.keys():
+                self._carries[end] += link.capacity_bps
         self._reports: dict[str, dict[str, list[_Report]]] = {}
 
     def take_in(self, agent: str, site: str, found: Iterable[SocketPeriod], now: float) -> None:
         """What the host of an agent at a site sent since its last report. An agent speaks for its
-        own site."""
+        own site. Raises InputError, and takes nothing in, for more than the site's links carry."""
         site_at = cache(self._site)
         own: dict[str, list[SocketPeriod]] = {}
         for period in found:
             if site_at(period.local[0]) == site:
                 own.setdefault(site_at(period.remote[0]), []).append(period)
+        self._check(site, [p for there, sent in own.items() if there != site for p in sent])
         reports = self._reports.setdefault(site, {})
         kept = [report for report in reports.get(agent, ()) if 0 <= now - report[0] < KEPT_S]
         reports[agent] = [*kept, (now, own)]
+
+    def _check(self, site: str, periods: Iterable[SocketPeriod]) -> None:
+        sent_bps = sum(bits(p.acked_bytes) / max(p.seconds, 1.0) for p in periods)
+        most_bps = self._carries.get(site, math.inf)
+        if sent_bps > _BEYOND * most_bps:
+            raise InputError(
+                f"found {format_rate(sent_bps)} sent, expected at most the {format_rate(most_bps)} "
+                f"that the links of {site} carry"
+            )
 
     def sender(
         self, transit: Transit, since: float, until: float, others: Sequence[Transit] = ()

@@ -54,6 +54,7 @@ def template_from_dict(name: str, data: object) -> Template:
             f"{label}: rspec.max_throughput {high:g} b/s is below qspec.min_throughput {low:g} b/s"
         )
     _check_tables(template.tables, label)
+    _check_triggers(template, label)
     return replace(template, weights=_weights(template, label))
 
 
@@ -84,6 +85,21 @@ def wanted_from_dict(data: Mapping[str, Any], what: str = "specification") -> Sp
             f"{format_rate(high)}, expected it not to be"
         )
     return wanted
+
+
+def _check_triggers(template: Template, label: str) -> None:
+    """What no trigger can mean."""
+    for metric, trigger in template.triggers.items():
+        what, most_bps = f"{label}: triggers.{metric}", template.rspec.max_bps
+        if trigger.action == "reduce" and metric != "throughput":
+            raise InputError(f"{what}.action: found 'reduce', which is for throughput alone")
+        if trigger.action == "split" and template.paths < 2:
+            raise InputError(f"{what}.action: found 'split' with paths 1, expected paths above 1")
+        if metric == "throughput" and most_bps is not None and (trigger.limit or 0) > most_bps:
+            raise InputError(
+                f"{what}.limit: found {format_rate(trigger.limit or 0)}, above "
+                f"rspec.max_throughput {format_rate(most_bps)}: it would always be missed"
+            )
 
 
 def _check_tables(tables: Mapping[str, Table], label: str) -> None:

@@ -18,9 +18,11 @@ import networkx as nx
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.units import format_rate
 from network_provisioner.topology.paths import PathFinder
 
 KINDS = ("site", "switch", "router", "relay")
+_SLOWEST_BPS = 1e4  # what is slower was meant to have a unit
 LINK = "link"  # the kind of node that stands for a link with a name
 LAYERS = ("l2", "l3", "lan")
 COST_BITS = 120e3  # ten packets: what TCP sends before it hears of any (RFC 6928)
@@ -336,8 +338,8 @@ class Topology:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What may be meant but is most likely a slip: sites that no other site reaches, and nodes
-        without a link."""
+        """What may be meant but is most likely a slip: sites that no other site reaches, nodes
+        without a link, and capacities that lack their unit."""
         ends = {end for link in self.links for end in (link.a, link.b)}
         alone = [n for n in self.nodes.values() if n.name not in ends]
         found = [f"topology: {n.kind} {n.name!r} has no link" for n in alone]
@@ -348,7 +350,12 @@ class Topology:
             if part[0] in ends:
                 words = ", ".join(map(repr, part))
                 found.append(f"topology: no path joins {words} with {parts[0][0]!r}")
-        return found
+        return found + [
+            f"topology: link {link.label} carries {format_rate(link.capacity_bps)}: a number "
+            "without a unit is bits per second"
+            for link in self.whole_links
+            if link.capacity_bps < _SLOWEST_BPS
+        ]
 
     def link(self, a: str, b: str) -> Link:
         """The link between two neighbours. Raises InputError where there is none."""

@@ -15,8 +15,11 @@ from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.terms import fingerprint
 from network_provisioner.selection.verdicts import Grant, Wait
+from network_provisioner.state.network_state import NetworkState
+from network_provisioner.transits.changes import modified
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.placement import Placement
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +28,11 @@ log = logging.getLogger(__name__)
 class AdvanceReservations:
     """What is reserved for later. Not thread-safe."""
 
+    _state: NetworkState
     _requests: RequestBuilder
     _admission: Admission
     _lifecycle: Lifecycle
+    _placement: Placement
     _desired: DesiredState
 
     def shift(
@@ -87,7 +92,8 @@ class AdvanceReservations:
         over = begun or self._admission.over_quota(wanted, now)
         early = None if over else self._admission.begin_early(transit, wanted, now)
         if early is not None:
-            self._hold_again(transit, *early, now)
+            wanted, grant = early
+            self._placement.hold(transit, grant, now, wanted)
             return
         if not begun:
             wanted.request = replace(wanted.request, start=transit.request.start)
@@ -102,9 +108,9 @@ class AdvanceReservations:
     def _move(self, transit: Transit, wanted: Transit, now: float) -> None:
         verdict = self._admission.readmit(transit, wanted, now)
         if isinstance(verdict, Grant):
-            self._hold_again(transit, wanted, verdict, now)
+            self._placement.hold(transit, verdict, now, wanted)
         elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
-            self._lifecycle.change(transit, wanted, now, "it waits for the times of before")
+            self._modify(transit, wanted, now, "it waits for the times of before")
             self._lifecycle.wait(transit, verdict, now)
         else:
             why = "its packets are on several paths" if verdict is None else verdict.reason
@@ -120,12 +126,13 @@ class AdvanceReservations:
             return True
         return transit.state in ON_SWITCHES and self._desired.bytes_of(transit.id) > 0
 
-    def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
-        """Give a transit what was granted to ``wanted``, instead of what it has."""
-        until = self._admission.lease_until(wanted, grant)
-        self._lifecycle.hold(transit, grant, until, now, wanted)
-
     def _end_at(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
         """Let a transit that has begun end at another time. Raises BrokerError."""
         wanted.grant.lease_until = end
-        self._lifecycle.change(transit, wanted, now, f"transit {transit.id!r} cannot end then", end)
+        self._modify(transit, wanted, now, f"transit {transit.id!r} cannot end then", end)
+
+    def _modify(
+        self, transit: Transit, wanted: Transit, now: float, what: str, end: float | None = None
+    ) -> None:
+        changes = modified(self._state, transit, wanted, now, end)
+        self._lifecycle.commit(changes, now, what=what, at_once=True)

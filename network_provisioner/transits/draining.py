@@ -16,11 +16,12 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit
 from network_provisioner.selection.admission import Admission
 from network_provisioner.state import circuits
-from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.drains import Drain, Drains
 from network_provisioner.topology.graph import Hop
 from network_provisioner.topology.link_failures import News
+from network_provisioner.transits.changes import modified
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.repository import Repository
 
@@ -34,10 +35,10 @@ class Draining:
     """Not thread-safe: the broker's turn is around every call. ``report`` takes the news of
     reservations that lose their paths."""
 
+    _state: NetworkState
     _drains: Drains
     _admission: Admission
     _lifecycle: Lifecycle
-    _active: ActiveTransits
     _repository: Repository
     _store: Store
     _report: Callable[[News], object]
@@ -86,7 +87,7 @@ class Draining:
     def _affected(self, drain: Drain) -> Iterator[tuple[Transit, Hop]]:
         """The transits on its links, now or while it lasts, each with the first of these links."""
         hops = dict.fromkeys(self._drains.hops(drain.element), "")
-        for transit in list(self._active.all.values()):
+        for transit in list(self._state.active.all.values()):
             start, end = transit.request.start, transit.grant.lease_until
             concerned = transit.state in ON_SWITCHES or drain.overlaps(start, end)
             if concerned and transit.state in LIVE and (link := circuits.first_of(transit, hops)):
@@ -98,14 +99,16 @@ class Draining:
         for transit, hop in self._affected(drain):  # one that went along with another is on no more
             if transit.request.start <= now:
                 continue
-            together = [transit, *self._active.pairs.mates(transit)]
+            together = [transit, *self._state.active.pairs.mates(transit)]
             moves = self._admission.reroutes(together, hop, now)
             if moves:
                 self._lifecycle.move(moves, reason, now)
                 continue
             warning = f"{reason}; no other path has room at the reserved time"
-            transit.grant.warnings = [*transit.grant.warnings, warning]
-            self._repository.save([transit])
+            wanted = transit.copy()
+            wanted.grant.warnings = [*transit.grant.warnings, warning]
+            changes = modified(self._state, transit, wanted, now)
+            self._lifecycle.commit(changes, now, self._repository.save)
             self._report(News(f"reservation {transit.id}", f"loses its path: {warning}", now))
 
     def _write(self, drains: list[Drain]) -> None:

@@ -85,7 +85,7 @@ class EarlyTransits:
 
     def _give_way(self, transit: Transit, to: str, now: float) -> None:
         done = iso(transit.grant.expected_end)
-        self._placement.fall_back(
+        self._placement.do_without(
             transit,
             f"began before {to}, and was not done by {done} as expected: goes on without a path",
             now,

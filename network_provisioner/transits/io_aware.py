@@ -9,7 +9,8 @@ Of each live transit whose template is ``io_aware`` periods are measured, and it
 no higher. The terms that were asked for stay in ``transit.io``, and it comes back to them where
 more bandwidth helps again. What the disk was found to take is remembered: later transfers of the
 application begin with it, and site selection counts with it. Where no host says that its disk is
-waited for, nothing is changed.
+waited for, nothing is changed. No trial is below what was moved lately: a search for the knee must
+not make the transfer slower.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.disks import ReportedDisks
 from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
-from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.modifications import Modifications
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ FILLED = 0.95  # of what was provisioned: who moves less is held up by something
 _WATCHED = 32  # transits at once
 _WORTH = 0.02  # a change of less is none
 _LEAST = 0.02  # of what was asked for: no transit is brought below
+_RECENT = 5  # periods, of which the best one is what the disks take at least
+_CONFIRMED = 2  # periods that a disk limited, before the rates follow it: one may be a hiccup
 
 DiskRateOf = Callable[[str, str, str], float | None]
 """What the disk of a site was found to take: site, READ or WRITE, application; b/s or None."""
@@ -79,12 +82,15 @@ class Meter:
 @dataclass(eq=False)
 class _Followed:
     """A transit whose knee is looked for. ``rates`` are what it was last given here; ``disk`` is
-    whose it is (site, READ or WRITE, I/O wait) where one was seen to be the limit."""
+    whose it is (site, READ or WRITE, I/O wait) where one was seen to be the limit, in so many
+    periods (``limited``); ``recent`` has the last goodputs."""
 
     finder: KneeFinder
     rates: tuple[float, float]
     meter: Meter = field(default_factory=Meter)
     disk: tuple[str, str, float] | None = None
+    limited: int = 0
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     counted_at: float = -math.inf
 
 
@@ -95,7 +101,7 @@ class IoAware:
     _templates: Templates
     _active: ActiveTransits
     _desired: DesiredState
-    _changes: Changes
+    _modifications: Modifications
     _disks: ReportedDisks
     _rate_of: DiskRateOf | None
     _clock: Callable[[], float]
@@ -189,26 +195,31 @@ class IoAware:
             if io_wait is None or io_wait < DISK_WAITS:
                 return
             followed.disk = (site, way, io_wait)
+            followed.limited += 1
+        followed.recent.append(goodput_bps)
         followed.finder.add(Probe(rate_bps, goodput_bps, io_wait))
 
     def _settle(self, transit: Transit, followed: _Followed, now: float) -> None:
         """Give a transit the rates that its finder says."""
         finder, disk = followed.finder, followed.disk
-        if disk is None and not transit.given_back_bps:
+        if followed.limited < _CONFIRMED and not transit.given_back_bps:
             return
         transit.io = transit.io or IoRecord(transit.request.min_bps, transit.request.max_bps)
+        new = False  # a knee goes to the store with the rates that follow from it
         if finder.sure and finder.knee is not None and disk is not None:
+            new = transit.io.knee is None
             site, way, io_wait = disk
             knee = DiskKnee(**asdict(finder.knee), site=site, way=way, io_wait=io_wait, at=now)
             transit.io = replace(transit.io, knee=knee)
-        low, high = _lowered(transit.io, finder.next_bps)
-        if abs(high - transit.request.max_bps) <= _WORTH * transit.request.max_bps:
+        moved_bps = max(followed.recent, default=0.0)
+        low, high = _lowered(transit.io, max(finder.next_bps, moved_bps * HEADROOM))
+        if not new and abs(high - transit.request.max_bps) <= _WORTH * transit.request.max_bps:
             return
         why = described(transit.io) if finder.sure else "to find out what the disks take"
         # Where others have the room that it gave back, it goes without a minimum so high.
         for least in dict.fromkeys((low, min(low, transit.request.min_bps))):
             try:
-                self._changes.rates(transit, least, high, now, why)
+                self._modifications.rates(transit, least, high, now, why)
             except BrokerError as error:
                 log.debug("transit %s: %s", transit.id, error)
                 continue

@@ -1,13 +1,13 @@
-"""Moves transits through their states, and keeps ledger, store and switches in step.
+"""Carries out what was decided about transits, and keeps ledger, store and switches in step.
 
     queued ─► held ─► installed ─► active ─► released | expired
        ▲        └─► failed           │            queued ─► best_effort
        └────── its path failed ──────┘
 
-A step changes ledger and store at once. What it means for the switches is collected, and told in
-one :meth:`Lifecycle.apply` for all of it. The store is written before the switches are touched, and
-the controller is always told the whole desired state; so one ``apply`` after a crash mends whatever
-was cut short.
+A :meth:`~Lifecycle.commit` changes ledger and store at once. What it means for the switches is
+collected, and told in one :meth:`Lifecycle.apply` for all of it. The store is written before the
+switches are touched, and the controller is always told the whole desired state; so one ``apply``
+after a crash mends whatever was cut short.
 
 Where the switches refuse, those that were about to start are told apart: one that they will not
 take fails, and the others go on; where they take nothing at all, they wait or fail as whoever
@@ -26,6 +26,7 @@ from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
+    ENDED,
     LIVE,
     ON_SWITCHES,
     Transit,
@@ -37,13 +38,21 @@ from network_provisioner.policies.accounting import meter
 from network_provisioner.selection.breakeven import SetupTimes
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.terms import LEASE_ENDS
-from network_provisioner.selection.transit import explain
-from network_provisioner.selection.verdicts import Grant, Wait
+from network_provisioner.selection.verdicts import Wait
 from network_provisioner.state import circuits
-from network_provisioner.state.active_transits import ActiveTransits
-from network_provisioner.state.ledger import Ledger, PathPart, Reservation
+from network_provisioner.state.ledger import Reservation
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.stores.store import ACTIVE
-from network_provisioner.topology.graph import Hop, Path, Topology
+from network_provisioner.topology.graph import Hop
+from network_provisioner.transits.changes import (
+    KEPT,
+    Change,
+    ended,
+    modified,
+    moved,
+    queued,
+    waiting,
+)
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.reports import mark, uncounted
 from network_provisioner.transits.repository import Repository
@@ -58,13 +67,13 @@ Write = Callable[[Sequence[Transit]], None]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A transit to be put on the switches, what becomes of it where they do not answer, the
-    transits that moved away for it, as they were before, and for one that had lost its path, the
-    Unix second until which it waits for another."""
+    """A transit to be put on the switches, what becomes of it where they do not answer, what undoes
+    the moves that were made for it, and for one that had lost its path, the Unix second until which
+    it waits for another."""
 
     transit: Transit
     otherwise: TransitState
-    before: tuple[Transit, ...] = ()
+    undo: tuple[Change, ...] = ()
     waits_until: float = 0.0
 
     @property
@@ -75,14 +84,12 @@ class Start:
 
 @dataclass(eq=False)
 class Lifecycle:
-    """The steps of transits. Not thread-safe: the broker's turn is around every call.
+    """Commits changes of transits. Not thread-safe: the broker's lock is around every call.
 
     ``clock`` gives Unix seconds: the switches take their time.
     """
 
-    _topology: Topology
-    _ledger: Ledger
-    _active: ActiveTransits
+    _state: NetworkState
     _repository: Repository
     _desired: DesiredState
     _clock: Callable[[], float]
@@ -94,224 +101,163 @@ class Lifecycle:
     freed: set[Hop] = field(default_factory=set)  # where room was given back since it was cleared
     setup_times: SetupTimes = field(default_factory=SetupTimes)
 
-    # -- the steps ---------------------------------------------------------------------------
+    # -- the commit --------------------------------------------------------------------------
+
+    def commit(
+        self,
+        changes: Sequence[Change],
+        now: float,
+        write: Write | None = None,
+        what: str = "",
+        at_once: bool = False,
+    ) -> None:
+        """Carry out all of these changes or none: in the ledger, in memory and in the store, by
+        ``write`` (None: one that may be refused). What starts is put on the switches by the next
+        :meth:`apply`; what is there already changes then too, or ``at_once``.
+
+        Raises BrokerError with nothing changed, and ``what`` did not happen, in words:
+        ``conflict`` (others hold the room), ``controller_unavailable``, ``store_unavailable``.
+        """
+        undo = self._exchange(changes, now, what)
+        try:
+            if at_once and self._desire(undo, now):
+                self._desired.share(now, everything=False)
+                self._desired.apply(now)
+            (write or self._repository.write)([change.transit for change in changes])
+        except (ControllerError, BrokerError) as error:
+            self._exchange(undo, now)
+            if at_once:
+                self._desire(changes, now)  # the next apply takes it back where it was taken
+            if isinstance(error, BrokerError):
+                raise
+            raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
+        if not at_once:
+            self._desire(undo, now)
+        for change, before in zip(changes, undo, strict=True):
+            self._index(change, before)
+        starts = [change for change in changes if change.otherwise is not None]
+        if not (starts or at_once):
+            self._moved += (b.transit for b in undo if _moves(b.after, b.transit))
+        for change in starts:
+            self._start(change, undo, now)
+
+    def _exchange(self, changes: Sequence[Change], now: float, what: str = "") -> list[Change]:
+        """Make transits and ledger what the changes say, or change nothing; what undoes it. Raises
+        BrokerError ``conflict``."""
+        ledger = self._state.ledger
+        before = [ledger.reservations.get(change.transit.id) for change in changes]
+        exchanged = [
+            (old, change.reservation)
+            for old, change in zip(before, changes, strict=True)
+            if old is not change.reservation
+        ]
+        freed = [old.id for old, _ in exchanged if old is not None]
+        refusal = ledger.exchange(freed, [new for _, new in exchanged if new is not None])
+        if refusal is not None:
+            if what:
+                raise BrokerError(f"{what}: {refusal}", "conflict")
+            # Decided a moment ago, on the same state.
+            raise RuntimeError(f"granted more than is free: {refusal}")
+        undo = []
+        for change, old in zip(changes, before, strict=True):
+            transit, usage = change.transit, change.transit.usage
+            meter(transit, now)
+            undo.append(Change(transit, replace(transit), old))
+            if change.after.request.flows != transit.request.flows:
+                self._named_at[transit.id] = now
+            left = transit.state in ON_SWITCHES and change.after.state not in ON_SWITCHES
+            transit.assign(change.after)
+            transit.usage = usage  # what was measured stays
+            if left:
+                self._count(transit)
+        return undo
+
+    def _count(self, transit: Transit) -> None:
+        """A transit leaves the switches: what they counted for it."""
+        usage = transit.usage
+        usage.switch_bytes = max(usage.switch_bytes, self._desired.bytes_of(transit.id))
+        if transit.state in KEPT:
+            if usage.bytes and not usage.switch_bytes and self._desired.counts:
+                transit.reason += f"; {UNMET}"
+            if not self._state.active.pairs.mates(transit):  # else its count is a part of theirs
+                mark(transit, uncounted(transit))
+
+    def _desire(self, before: Sequence[Change], now: float) -> bool:
+        """Have the switches carry what transits have become since ``before``; whether that is
+        something else for them."""
+        desired = False
+        for change in before:
+            transit, was = change.transit, change.after
+            if transit.state not in ON_SWITCHES:
+                if was.state in ON_SWITCHES and transit.state in KEPT:
+                    self._desired.drain(was, now)
+                if was.state in ON_SWITCHES or transit.state not in LIVE:
+                    self._take_off(transit)
+            elif was.state not in ON_SWITCHES or _moves(was, transit):
+                self._desired.put(transit, now)
+                desired = True
+            else:
+                desired = self._desired.update(transit) or desired
+        return desired
+
+    def _index(self, change: Change, before: Change) -> None:
+        """Note a change that was made."""
+        transit, was, active = change.transit, before.after, self._state.active
+        if change.event:
+            _note(change.event, transit)
+        if transit.state in ENDED:
+            self._named_at.pop(transit.id, None)
+            self.ended.append(transit)
+        if transit.state in ENDED or (was.state in LIVE and transit.state not in LIVE):
+            active.leave(transit)
+        if transit.state not in ENDED:
+            active.enter(transit)
+        held, new = before.reservation, change.reservation
+        if held is not None and (new is None or not _extends(held, new)):
+            self._room_on(held)
+
+    def _start(self, change: Change, undo: Sequence[Change], now: float) -> None:
+        """Have what a change is about put on the switches, at its start."""
+        transit = change.transit
+        was = next(before.after for before in undo if before.transit is transit)
+        moves = tuple(before for before in undo if before.transit is not transit)
+        if change.otherwise is not None and (transit.request.start <= now or moves):
+            waits_until = was.grant.lease_until if was.lost_path else 0.0
+            self._starts.append(Start(transit, change.otherwise, moves, waits_until))
+        if moves:  # by itself: were others refused with it, it could not be tried again
+            self.apply(now)
+
+    # -- changes that many make --------------------------------------------------------------
 
     def wait(self, transit: Transit, verdict: Wait, now: float) -> None:
         """Put a transit in the queue, or leave it there with today's reason.
 
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
-        known = transit.id in self._active.all
-        if not (known and transit.reason == verdict.reason):
-            transit.reason = verdict.reason
-            transit.grant.candidates = explain(verdict.decision)
-            transit.grant.earliest = verdict.earliest or 0.0
-            transit.grant.blocking = [blocked.as_dict() for blocked in verdict.blocking]
-            if known:
-                self._repository.save([transit])
-            else:
-                self._repository.write([transit])
-                self._active.enter(transit)
-                _note("queued", transit)
-        self._active.waitlist.waits_for(transit, verdict.claims(), now)
+        known = transit.id in self._state.active.all
+        changes = waiting(self._state, transit, verdict)
+        self.commit(changes, now, self._repository.save if known else None)
+        self._state.active.waitlist.waits_for(transit, verdict.claims(), now)
 
-    def hold(
-        self,
-        transit: Transit,
-        grant: Grant,
-        lease_until: float,
-        now: float,
-        wanted: Transit | None = None,
-    ) -> None:
-        """Reserve what was granted, with all moves it needs, instead of what the transit holds, and
-        have it installed at its start. ``wanted``: what it is to be instead, where it asks for
-        other times.
-
-        Raises BrokerError ``store_unavailable`` with nothing changed.
-        """
-        meter(transit, now)
-        was, known = transit.copy(), transit.id in self._active.all
-        old = self._ledger.release(transit.id)
-        moves = [(move.id, tuple(way.lane for way in move.ways)) for move in grant.moves]
-        refusal = self._ledger.commit(grant.reservation(transit.id), moves, now)
-        if refusal is not None:  # decided a moment ago in the same turn
-            raise RuntimeError(f"granted more than is free: {refusal}")
-        moved, before = self._take_ways(grant.moves, now)
-        for other, move in zip(moved, grant.moves, strict=True):
-            other.reason += f"; {move} for {transit.id}, of priority {transit.request.priority}"
-        if wanted is not None:
-            self._become(transit, wanted, now)
-        circuits.take(transit, grant.parts)
-        transit.state, transit.grant.lease_until = TransitState.HELD, lease_until
-        transit.grant.installed_at, transit.relay = 0.0, None
-        transit.reason, transit.grant.candidates = grant.reason, explain(grant.decision)
-        transit.grant.earliest, transit.grant.blocking = 0.0, []
-        transit.grant.expected_end = grant.done if grant.early else 0.0
-        try:
-            self._repository.write([*moved, transit])
-        except BrokerError:
-            self._ledger.release(transit.id)
-            self._move_back(before, now)
-            if old is not None:
-                self._ledger.admit(old)
-            transit.assign(was)
-            raise
-        _note("granted", transit)
-        if was.state in ON_SWITCHES:
-            self._take_off(transit)
-        for other in moved:
-            _note("moved", other)
-            if other.state in ON_SWITCHES:
-                self._desired.put(other, now)
-        self._active.enter(transit)
-        if old is not None:
-            self._room_on(old)
-        if transit.request.start <= now or before:
-            otherwise = TransitState.QUEUED if known else TransitState.FAILED
-            if was.state in LIVE:
-                otherwise = TransitState.HELD
-            waits_until = was.grant.lease_until if was.lost_path else 0.0
-            self._starts.append(Start(transit, otherwise, before, waits_until))
-        if before:  # by itself: were others refused with it, it could not be tried again
-            self.apply(now)
-
-    def _become(self, transit: Transit, wanted: Transit, now: float) -> None:
-        """Have a transit ask for what is wanted, and be given it; what it used stays."""
-        if wanted.request.flows != transit.request.flows:
-            self._named_at[transit.id] = now
-        usage = transit.usage
-        transit.assign(wanted)
-        transit.usage = usage
-
-    def move(self, moves: Sequence[Reroute], why: str, now: float, may_stay: bool = False) -> None:
+    def move(self, moves: Sequence[Reroute], why: str, now: float) -> None:
         """Put transits on other ways, with what is reserved for them. The switches are to be told;
-        if they refuse, the transits wait for a path. Where these ``may_stay``, the switches are
-        told at once, and if they refuse all is as it was."""
-        was = [self._ledger.reservations.get(move.id) for move in moves]
-        lanes = [
-            (move.id, tuple(way.lane for way in move.ways))
-            for move, held in zip(moves, was, strict=True)
-            if held is not None
-        ]
-        refusal = self._ledger.commit(None, lanes, now)
-        if refusal is not None:  # decided a moment ago in the same turn
-            raise RuntimeError(f"moved to where there is no room: {refusal}")
-        moved, before = self._take_ways(moves, now)
-        for transit, move in zip(moved, moves, strict=True):
-            ways = " and ".join("-".join(way.path.nodes) for way in move.ways)
-            reason = transit.reason.partition("; moved to ")[0]
-            transit.reason = f"{reason}; moved to {ways}: {why}"
-            if transit.state in ON_SWITCHES:
-                self._desired.put(transit, now)
-        if may_stay:
-            self.apply(now)
-            if self._desired.out_of_step:
-                self._move_back(before, now)
-                self._desired.share(now, everything=False)
-                self._mended(now)
-                return
-        self._moved += (transit for transit in moved if transit.state in ON_SWITCHES)
-        self._repository.save(moved)
-        for transit in moved:
-            _note("moved", transit)
-        for held in filter(None, was):
-            self._room_on(held)
+        if they refuse, the transits wait for a path."""
+        self.commit(moved(self._state, moves, why, now), now, self._repository.save)
 
-    def _take_ways(
-        self, moves: Sequence[Reroute], now: float
-    ) -> tuple[list[Transit], tuple[Transit, ...]]:
-        """Those that move, on their new ways, and as they were before."""
-        moved = [self._active.all[move.id] for move in moves]
-        before = tuple(transit.copy() for transit in moved)
-        for transit, move in zip(moved, moves, strict=True):
-            meter(transit, now)
-            circuits.take(transit, move.ways)
-            transit.grant.moves += 1
-        return moved, before
-
-    def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
-        """Open the way for a transit without a guarantee, where none is open by itself.
-
-        Raises BrokerError ``store_unavailable`` with nothing changed.
-        """
-        was = transit.copy()
-        transit.request = replace(transit.request, min_bps=0.0)
-        transit.grant.path, transit.grant.layer = list(path.nodes), path.layer
-        transit.state, transit.grant.lease_until = TransitState.HELD, lease_until
-        transit.reason, transit.grant.earliest, transit.grant.blocking = reason, 0.0, []
+    def try_move(self, moves: Sequence[Reroute], why: str, now: float) -> bool:
+        """As :meth:`move`, and tell the switches at once; whether they took it. Else all is as it
+        was."""
+        changes = moved(self._state, moves, why, now)
         try:
-            self._repository.write([transit])
+            self.commit(changes, now, self._repository.save, "they stay", at_once=True)
         except BrokerError:
-            transit.assign(was)
-            raise
-        self._active.enter(transit)
-        self._starts.append(Start(transit, TransitState.FAILED))
-        _note("opened", transit)
-
-    def start_due(self, now: float) -> None:
-        """Have those installed whose start has come."""
-        if self._desired.out_of_step and not self._desired.waits(now):
-            self.apply(now)
-        if self._desired.out_of_step:  # they keep what they hold, and start when that is mended
-            return
-        for transit in self._active.starting(now):
-            self._starts.append(Start(transit, TransitState.HELD))
-
-    def change(
-        self,
-        transit: Transit,
-        wanted: Transit,
-        now: float,
-        what: str,
-        end: float | None = None,
-        ways: Sequence[PathPart] = (),
-        write: Write | None = None,
-    ) -> None:
-        """Make an active transit what is ``wanted`` of it, give its reservation another ``end``, or
-        other rates on the ``ways`` that it has, in ledger, switches and store, or raise BrokerError
-        with nothing changed: ``conflict`` (others hold the room or the time for more),
-        ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen then, in words.
-        Its rules stay on the switches."""
-        write = write or self._repository.write
-        held = self._ledger.reservations.get(transit.id)
-        refusal = None
-        if held is not None and end is not None:
-            refusal = self._ledger.move_end(transit.id, end)
-        elif held is not None and ways:
-            lanes = tuple(way.lane for way in ways)
-            refusal = self._ledger.commit(None, [(transit.id, lanes)], now)
-        if refusal is not None:
-            raise BrokerError(f"{what}: {refusal}", "conflict")
-        meter(transit, now)
-        was, on = transit.copy(), transit.state in ON_SWITCHES
-        self._become(transit, wanted, now)
-        if ways:
-            circuits.take(transit, ways)
-        try:
-            if on and ways:
-                self._desired.put(transit, now)
-            if on and (self._desired.update(transit) or ways):
-                self._desired.share(now, everything=False)
-                self._desired.apply(now)
-            write([transit])
-        except (ControllerError, BrokerError) as error:
-            self._ledger.release(transit.id)
-            if held is not None:
-                self._ledger.admit(held)
-            transit.assign(was)
-            if on:
-                self._desired.put(transit, now)  # the next change takes it back where it was taken
-            if isinstance(error, BrokerError):
-                raise
-            raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
-        self._active.enter(transit)
-        if wanted.request != was.request:
-            _note("changed", transit)
-        if held is not None and (ways or (end is not None and end < held.end)):
-            self._room_on(held)
+            self._desired.share(now, everything=False)
+            self._mended(now)
+            return False
+        return True
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
-        """Let a lease last longer. Raises BrokerError as :meth:`change`."""
+        """Let a lease last longer. Raises BrokerError as :meth:`commit`."""
         wanted = transit.copy()
         wanted.grant.lease_until = until
         wanted.grant.warnings = [w for w in wanted.grant.warnings if not w.startswith(LEASE_ENDS)]
@@ -319,14 +265,21 @@ class Lifecycle:
         end = None if transit.request.end else until
         # Who leads next gives away the time after the lease that the store has.
         write = self._repository.write_if_shared
-        self.change(transit, wanted, now, "the lease was not renewed", end, write=write)
+        what = "the lease was not renewed"
+        self.commit(modified(self._state, transit, wanted, now, end), now, write, what, True)
 
-    def decline(self, transit: Transit, now: float) -> None:
+    def decline(
+        self, transit: Transit, reason: str, now: float, last: Transit | None = None
+    ) -> None:
         """Leave a transit to best effort. Raises BrokerError ``store_unavailable`` for a new one
         that other brokers would not know of, and which then was never asked for."""
-        new = transit.id not in self._active.all
-        write = self._repository.write_if_shared if new else None
-        self.end(transit, TransitState.BEST_EFFORT, now, write)
+        new = transit.id not in self._state.active.all
+        write = self._repository.write_if_shared if new else self._repository.save
+        self.commit(ended(transit, TransitState.BEST_EFFORT, now, reason, last), now, write)
+
+    def end(self, transit: Transit, state: TransitState, reason: str, now: float) -> None:
+        """Free what a transit holds and save its last state."""
+        self.commit(ended(transit, state, now, reason), now, self._repository.save)
 
     def end_late(self, transit: Transit, now: float) -> None:
         """Save what was reported of a transit that had ended before."""
@@ -334,72 +287,27 @@ class Lifecycle:
         self._repository.save([transit])
         self.ended.append(transit)
 
-    def end(
-        self, transit: Transit, state: TransitState, now: float, write: Write | None = None
+    def requeue(
+        self, transit: Transit, reason: str, now: float, lease_until: float | None = None
     ) -> None:
-        """Free what a transit holds and save its last state."""
-        meter(transit, now)
-        if transit.state in ON_SWITCHES:
-            transit.usage.switch_bytes = self._desired.bytes_of(transit.id)
-            self._desired.drain(transit, now)
-            if transit.usage.bytes and not transit.usage.switch_bytes and self._desired.counts:
-                transit.reason += f"; {UNMET}"
-            if not self._active.pairs.mates(transit):  # else its count is a part of theirs
-                mark(transit, uncounted(transit))
-        kept = state in (TransitState.RELEASED, TransitState.EXPIRED)
-        if kept or transit.grant.installed_at:
-            transit.grant.released_at = now
-        if not kept:  # nothing is learned of a path that it left
-            circuits.leave(transit)
-        if transit.grant.ports and not transit.grant.installed_at:  # others may be given them
-            transit.grant.ports = []
-            transit.request = replace(transit.request, flows=(), ports_at="")
-        transit.state = state
-        transit.grant.earliest, transit.grant.blocking = 0.0, []
-        (write or self._repository.save)([transit])
-        _note("refused" if state is TransitState.BEST_EFFORT else state, transit)
-        self._named_at.pop(transit.id, None)
-        self._free(transit.id)
-        self._active.leave(transit)
-        self._take_off(transit)
-        self.ended.append(transit)
+        """Take its path from a live transit, and queue it for another until its lease ends, or
+        ``lease_until``; 0 has it wait like a new one."""
+        until = transit.grant.lease_until if lease_until is None else lease_until
+        self.commit(queued(transit, reason, until), now, self._repository.save)
 
-    def withdraw(self, transit: Transit, now: float) -> None:
-        """Take back what a live transit holds. What becomes of it is the caller's to say, at
-        once."""
-        meter(transit, now)
-        if transit.state in ON_SWITCHES:
-            counted = self._desired.bytes_of(transit.id)
-            transit.usage.switch_bytes = max(transit.usage.switch_bytes, counted)
-        self._free(transit.id)
-        self._take_off(transit)
-        circuits.leave(transit)
-        transit.state = TransitState.QUEUED
-        transit.grant.lease_until = transit.grant.expected_end = 0.0
-
-    def wait_for_path(self, transit: Transit, reason: str, now: float) -> None:
-        """Take its path from a live transit whose transfer goes on without, and queue it for
-        another until its lease ends."""
-        self._requeue(transit, reason, transit.grant.lease_until, now)
-
-    def _requeue(self, transit: Transit, reason: str, lease_until: float, now: float) -> None:
-        """Take back what a live transit holds, and queue it."""
-        self.withdraw(transit, now)
-        self._active.leave(transit)
-        transit.grant.lease_until, transit.reason = lease_until, reason
-        self._active.enter(transit)
-        self._repository.save([transit])
-        _note("queued", transit)
-
-    def _free(self, transit_id: str) -> None:
-        freed = self._ledger.release(transit_id)
-        if freed is not None:
-            self._room_on(freed)
+    def start_due(self, now: float) -> None:
+        """Have those installed whose start has come."""
+        if self._desired.out_of_step and not self._desired.waits(now):
+            self.apply(now)
+        if self._desired.out_of_step:  # they keep what they hold, and start when that is mended
+            return
+        for transit in self._state.active.starting(now):
+            self._starts.append(Start(transit, TransitState.HELD))
 
     def _room_on(self, freed: Reservation) -> None:
         """What was reserved is free again."""
         hops = freed.rates()
-        self._active.waitlist.room_on(hops)
+        self._state.active.waitlist.room_on(hops)
         self.freed.update(hops)
 
     def _take_off(self, transit: Transit) -> None:
@@ -407,18 +315,6 @@ class Lifecycle:
         self._starts = [start for start in self._starts if start.transit is not transit]
         self._moved = [moved for moved in self._moved if moved is not transit]
         self._desired.drop(transit.id)
-
-    def _move_back(self, before: Sequence[Transit], now: float) -> list[Transit]:
-        """Put transits that were moved where they were, and what was reserved for them too."""
-        for was in before:
-            self._ledger.release(was.id)
-        moved = [self._active.all[was.id] for was in before]
-        for transit, was in zip(moved, before, strict=True):
-            transit.assign(was)
-            circuits.reserve(self._ledger, transit, self._topology, now)
-            if transit.state in ON_SWITCHES:
-                self._desired.put(transit, now)
-        return moved
 
     # -- the switches ------------------------------------------------------------------------
 
@@ -476,18 +372,20 @@ class Lifecycle:
             self._desired.drop(transit.id)
         for start in starts:
             self._take_off(start.transit)
-            if start.before:
-                self._ledger.release(start.transit.id)
+            if start.undo:
+                self._state.ledger.release(start.transit.id)
+                forward = self._exchange(start.undo, now)
+                self._desire(forward, now)
                 # Not before the end of the one they moved for, which has their room till then.
-                self._repository.save_later(self._move_back(start.before, now))
+                self._repository.save_later([change.transit for change in forward])
         self._desired.share(now, everything=False)
         mended = bool(moved or (starts and not known)) and self._mended(now)
         for transit in moved:
             if mended:
-                self.wait_for_path(transit, reason, now)
+                self.requeue(transit, reason, now)
             else:  # it is not for them
                 self._desired.put(transit, now)
-        alone = len(starts) == 1 and starts[0].transit.relayed and not starts[0].before
+        alone = len(starts) == 1 and starts[0].transit.relayed and not starts[0].undo
         if mended and starts and (len(starts) > 1 or alone or moved):
             for start in starts:  # which of them was it, and was it for its relays?
                 if alone and not moved:
@@ -497,8 +395,8 @@ class Lifecycle:
             return
         for start in starts:
             if start.waits_until:
-                self._requeue(start.transit, reason, start.waits_until, now)
-                self._active.waitlist.waits_for(start.transit, {}, now)  # not at once again
+                self.requeue(start.transit, reason, now, start.waits_until)
+                self._state.active.waitlist.waits_for(start.transit, {}, now)  # not at once again
                 continue
             otherwise = TransitState.FAILED if mended else start.otherwise
             self.not_started(start.transit, otherwise, reason, now)
@@ -516,12 +414,11 @@ class Lifecycle:
         """A held transit cannot start: let it fail, start later, or give back what it holds and
         wait."""
         if otherwise is TransitState.FAILED:
-            transit.reason = reason
-            self.end(transit, TransitState.FAILED, now)
+            self.end(transit, TransitState.FAILED, reason, now)
         elif otherwise is TransitState.HELD:
-            self._active.enter(transit)  # to be started again
+            self._state.active.enter(transit)  # to be started again
         else:
-            self._requeue(transit, reason, 0.0, now)
+            self.requeue(transit, reason, now, 0.0)
 
     # -- who moves bytes ---------------------------------------------------------------------
 
@@ -534,7 +431,7 @@ class Lifecycle:
 
     def moved(self, names: Collection[str], now: float) -> None:
         """These have carried bytes: they are active."""
-        known, active = self._active.all, []
+        known, active = self._state.active.all, []
         for name in names:
             transit = known.get(name)
             if transit is not None and transit.state is TransitState.INSTALLED:
@@ -568,8 +465,7 @@ class Lifecycle:
         since = max(transit.grant.installed_at, self._named_at.get(transit.id, 0.0))
         if seen or now - since < COUNTED_S:
             return False
-        transit.reason += f"; {UNMET}: its room is given back"
-        self.decline(transit, now)
+        self.decline(transit, f"{transit.reason}; {UNMET}: its room is given back", now)
         return True
 
     # -- after a crash, a write in doubt, or a clock that was set ---------------------------------
@@ -579,26 +475,21 @@ class Lifecycle:
         right, whatever step that broker died in: what is live there is reserved again and put on
         the switches, what is over ends, what no longer fits the network waits for another path, or
         fails where one of its sites is no more."""
-        sites = set(self._topology.sites)
+        sites = set(self._state.topology.sites)
         for transit in transits:
             if not {transit.request.src, transit.request.dst} <= sites:
-                transit.reason += "; after a restart: the topology has one of its sites no more"
-                self.end(transit, TransitState.FAILED, now)
+                reason = "after a restart: the topology has one of its sites no more"
+                self.end(transit, TransitState.FAILED, f"{transit.reason}; {reason}", now)
             elif transit.state is TransitState.QUEUED:
                 self.resume(transit, now)
             elif transit.grant.lease_until <= now:
-                transit.reason += "; its lease ended while no broker ran"
-                self.end(transit, TransitState.EXPIRED, now)
+                reason = f"{transit.reason}; its lease ended while no broker ran"
+                self.end(transit, TransitState.EXPIRED, reason, now)
             else:
-                problem = circuits.reserve(self._ledger, transit, self._topology, now)
+                problem = self._reserve(transit, now)
                 if problem:
-                    lease_until = transit.grant.lease_until if transit.request.start <= now else 0.0
-                    meter(transit, now)
-                    circuits.leave(transit)
-                    transit.state, transit.grant.lease_until = TransitState.QUEUED, lease_until
-                    transit.reason = f"after a restart: {problem}"
-                    self._active.enter(transit)
-                    self._repository.save([transit])
+                    until = transit.grant.lease_until if transit.request.start <= now else 0.0
+                    self.requeue(transit, f"after a restart: {problem}", now, until)
                 else:
                     self.resume(transit, now)
 
@@ -613,19 +504,24 @@ class Lifecycle:
     def resume(self, transit: Transit, now: float) -> None:
         """Carry on with a transit that the broker before this one put where it is. Its reservation
         is the caller's business."""
-        self._active.enter(transit)
+        self._state.active.enter(transit)
         if transit.state in ON_SWITCHES:
             self._desired.put(transit, now)
             if transit.state is TransitState.INSTALLED:
                 self._unseen.append(transit.id)
 
+    def _reserve(self, transit: Transit, now: float) -> str:
+        return circuits.reserve(self._state.ledger, transit, self._state.topology, now)
+
     def forget(self, transit_id: str) -> None:
         """Take a transit out of everything but store and switches."""
-        known = self._active.all.get(transit_id)
+        known = self._state.active.all.get(transit_id)
         if known is not None:
-            self._active.leave(known)
+            self._state.active.leave(known)
             self._take_off(known)
-        self._free(transit_id)
+        freed = self._state.ledger.release(transit_id)
+        if freed is not None:
+            self._room_on(freed)
         self._repository.forget(transit_id)
 
     def move_time(self, by_s: float, now: float) -> None:
@@ -637,10 +533,10 @@ class Lifecycle:
         and the queue to be served.
         """
         before = now - by_s
-        transits = list(self._active.all.values())
+        transits = list(self._state.active.all.values())
         live = [transit for transit in transits if transit.state in LIVE]
         for transit in live:
-            self._ledger.release(transit.id)
+            self._state.ledger.release(transit.id)
         # Those that run first: they held all this together a moment ago.
         live.sort(key=lambda transit: transit.request.start > before)
         for transit in transits:
@@ -648,18 +544,34 @@ class Lifecycle:
         for transit in live:
             if (transit.request.end or transit.grant.lease_until) <= now:
                 continue  # it is over, and ends next
-            refusal = circuits.reserve(self._ledger, transit, self._topology, now)
+            refusal = self._reserve(transit, now)
             if refusal:
                 circuits.leave(transit)
                 transit.state, transit.grant.lease_until = TransitState.QUEUED, 0.0
                 transit.reason = f"the clock was set by {by_s:+.0f} s: {refusal}"
         for transit in transits:
-            self._active.enter(transit)
+            self._state.active.enter(transit)
             if transit.state in ON_SWITCHES:
                 self._desired.update(transit)
-        self._active.waitlist.unsettle()
+        self._state.active.waitlist.unsettle()
         self._desired.move_time(by_s)
         self._repository.save(transits)
+
+
+def _extends(held: Reservation, new: Reservation) -> bool:
+    """Whether a reservation is the same as before, or only longer."""
+    return new.end >= held.end and new == replace(held, end=new.end)
+
+
+def _moves(before: Transit, after: Transit) -> bool:
+    """Whether a transit that stays on the switches has other paths or rates there."""
+    on = before.state in ON_SWITCHES and after.state in ON_SWITCHES
+    return on and _demand(before) != _demand(after)
+
+
+def _demand(transit: Transit) -> tuple[object, ...]:
+    parts = [(part.path, part.min_bps, part.max_bps) for part in transit.grant.parts]
+    return transit.grant.path, parts, transit.request.min_bps, transit.request.max_bps
 
 
 def _note(what: str, transit: Transit) -> None:

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import Transit
+from network_provisioner.base.model import LIVE, Transit
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
-from network_provisioner.selection.transit import explain
+from network_provisioner.selection.transit import PathChoice, explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.state.waitlist import Claims
 from network_provisioner.templates.template import Template
+from network_provisioner.transits.changes import granted, opened, without_path
 from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.space import FreeSpace
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ class Placement:
     _requests: RequestBuilder
     _admission: Admission
     _lifecycle: Lifecycle
+    space: FreeSpace
     _warned: set[str] = field(default_factory=set)
 
     def place(
@@ -41,28 +44,31 @@ class Placement:
     ) -> None:
         """Hold, queue, or leave to best effort: whatever can be had now. ``arriving``: it was
         asked for just now. Raises BrokerError ``store_unavailable``."""
-        verdict = self.decide(transit, template, claims, now)
+        full = "" if transit.lost_path else self.space.lacks(transit, now)
+        if full:
+            verdict: Grant | Wait | Never | str
+            verdict = Wait(full, None, (), PathChoice(None, (), full))
+        else:
+            verdict = self.decide(transit, template, claims, now)
         if isinstance(verdict, str):
             self.do_without(transit, verdict, now)
-            return
-        if isinstance(verdict, Grant):
+        elif isinstance(verdict, Grant):
             until = self._admission.lease_until(transit, verdict)
-            transit.grant.warnings = self._requests.warnings(transit, template, verdict, until)
-            self._lifecycle.hold(transit, verdict, until, now)
+            wanted = transit.copy()
+            wanted.grant.warnings = self._requests.warnings(transit, template, verdict, until)
+            self.hold(transit, verdict, now, wanted)
             self._warn(transit)
-            return
-        transit.grant.candidates = explain(verdict.decision)
-        if isinstance(verdict, Never):
-            self.do_without(transit, verdict.reason, now)
-        elif arriving and transit.request.start <= now and self._shares_a_way(transit):
+        elif isinstance(verdict, Never):
+            self.do_without(transit, verdict.reason, now, verdict.decision)
+        elif arriving and not full and self._shares_a_way(transit) and transit.request.start <= now:
             # Waiting would not keep its packets apart from those of the pair's other transits.
             reason = (
                 "shares, without a rate of its own, the path that other transits between "
                 f"{transit.request.src} and {transit.request.dst} hold: {verdict.reason}"
             )
-            self.do_without(transit, reason, now)
+            self.do_without(transit, reason, now, verdict.decision)
         elif template.patience_s <= 0 and not transit.lost_path:
-            self.do_without(transit, f"does not wait: {verdict.reason}", now)
+            self.do_without(transit, f"does not wait: {verdict.reason}", now, verdict.decision)
         else:
             self._lifecycle.wait(transit, verdict, now)
 
@@ -79,26 +85,35 @@ class Placement:
             return self._admission.decide(transit, template, claims, now)
         return verdict
 
-    def do_without(self, transit: Transit, reason: str, now: float) -> None:
-        """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
-        the way for it all the same."""
-        transit.reason = reason
+    def hold(
+        self, transit: Transit, grant: Grant, now: float, wanted: Transit | None = None
+    ) -> None:
+        """Reserve what was granted, with all moves it needs, instead of what the transit holds, and
+        have it installed at its start. ``wanted``: what it asks for then. Raises BrokerError
+        ``store_unavailable`` with nothing changed."""
+        until = self._admission.lease_until(wanted or transit, grant)
+        self._lifecycle.commit(granted(self._state, transit, grant, until, now, wanted), now)
+
+    def do_without(
+        self, transit: Transit, reason: str, now: float, decision: PathChoice | None = None
+    ) -> None:
+        """Leave a transit to best effort, and take its path from a live one; at a Science DMZ,
+        where nothing passes without one, open the way for it all the same."""
+        last = without_path(transit) if transit.state in LIVE else transit.copy()
+        if decision is not None:
+            last.grant.candidates = explain(decision)
         path = self._admission.open_path(transit)
         until = self._admission.window(transit, now)[1]
-        if path is None or transit.request.start > now or until <= now:
-            self._lifecycle.decline(transit, now)
-            return
-        try:
-            opened = f"open, without a rate of its own: {reason}"
-            self._lifecycle.open(transit, path, until, opened)
-        except BrokerError as error:
-            log.warning("transit %s is not let through: %s", transit.id, error)
-            self._lifecycle.decline(transit, now)
-
-    def fall_back(self, transit: Transit, reason: str, now: float) -> None:
-        """Take its path from a live transit, whose transfer goes on without."""
-        self._lifecycle.withdraw(transit, now)
-        self.do_without(transit, reason, now)
+        if path is not None and transit.request.start <= now < until:
+            opening = opened(
+                transit, path, until, f"open, without a rate of its own: {reason}", last
+            )
+            try:
+                self._lifecycle.commit(opening, now)
+                return
+            except BrokerError as error:
+                log.warning("transit %s is not let through: %s", transit.id, error)
+        self._lifecycle.decline(transit, reason, now, last)
 
     def _shares_a_way(self, transit: Transit) -> bool:
         """Whether others hold the way that its packets take, and that can be used."""

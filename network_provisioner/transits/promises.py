@@ -14,18 +14,33 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 
-from network_provisioner.base.controller import Controller, CountsHops, WatchesSwitches
+from network_provisioner.base.controller import (
+    Controller,
+    CountsHops,
+    LinkCounter,
+    WatchesSwitches,
+)
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import ON_SWITCHES, KeptPromise, Transit
-from network_provisioner.selection.promise import BROKEN, UNKNOWN, Sample, Verdict, judge
+from network_provisioner.base.units import bits
+from network_provisioner.selection.promise import (
+    BROKEN,
+    UNKNOWN,
+    Sample,
+    Verdict,
+    judge,
+    lossiest,
+    where,
+)
 from network_provisioner.state import circuits
-from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.disks import ReportedDisks
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.state.sockets import ReportedSockets
+from network_provisioner.topology.graph import Hop
 from network_provisioner.topology.link_failures import News
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.repository import Repository
@@ -35,6 +50,7 @@ log = logging.getLogger(__name__)
 PERIOD_S = 1.0  # from one look at a transit to the next, at least
 WINDOW_S = 6.0  # that are judged together
 START_S = 3.0  # until TCP has found the rate that it was given
+FULL = 0.95  # of a link's capacity: it carries no more
 FEW = 4  # looks in a row at which a promise is broken, before anybody believes it
 WATCHED = 200  # transits at one look
 _SKIPPED = 2000  # that are passed over at most to find so many
@@ -47,7 +63,8 @@ Count = tuple[float, Sequence[tuple[str, int]]]
 class _Watched:
     """A transit whose promise is watched, on one path ``since`` a Unix second. ``granted_bps``: at
     each of the ``counts``, and what counts is the least. ``broken``: looks in a row at which it
-    was; ``news``: that it is, None while it is not. ``verdict``: the last."""
+    was, ``counted_then`` at the first of them; ``news``: that it is, None while it is not.
+    ``verdict``: the last."""
 
     granted_bps: deque[float] = field(default_factory=deque)
     path: tuple[str, ...] = ()
@@ -55,6 +72,7 @@ class _Watched:
     looked_at: float = 0.0
     since: float = 0.0
     broken: int = 0
+    counted_then: Count = (0.0, ())
     news: News | None = None
     verdict: Verdict = field(default_factory=lambda: Verdict(UNKNOWN))
 
@@ -64,7 +82,6 @@ class Promises:
     """Not thread-safe but for :meth:`count`: the broker's turn is around every other call."""
 
     _state: NetworkState
-    _active: ActiveTransits
     _desired: DesiredState
     _repository: Repository
     _controller: Controller
@@ -75,6 +92,8 @@ class Promises:
     _turns: deque[str] = field(default_factory=deque)
     _suspects: dict[str, None] = field(default_factory=dict)
     _repairs: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _carried: dict[Hop, LinkCounter] = field(default_factory=dict)
+    _full: frozenset[Hop] = frozenset()
     news: deque[News] = field(default_factory=deque)
 
     def count(self) -> Mapping[str, Count]:
@@ -87,11 +106,12 @@ class Promises:
             if len(names) == WATCHED:
                 break
             self._turns.rotate(-1)
-            transit = self._active.all.get(name)
+            transit = self._state.active.all.get(name)
             if transit is not None and name not in self._suspects and _is_watched(transit):
                 names.append(name)
         if not names:
             return {}
+        self._count_links()
         try:
             counted = self._controller.hop_bytes(names)
         except AdonError:  # the change of a switch reports that
@@ -99,9 +119,25 @@ class Promises:
         at = self._clock()
         return {name: (at, counted.get(name, ())) for name in names}
 
+    def _count_links(self) -> None:
+        """See which links carry no more, while somebody gets too little."""
+        before, self._carried, self._full = self._carried, {}, frozenset()
+        if not self._suspects:
+            return
+        with suppress(AdonError):
+            self._carried = {(c.a, c.b): c for c in self._controller.counters()}
+        self._full = frozenset(
+            hop
+            for hop, now in self._carried.items()
+            if (then := before.get(hop)) is not None
+            and now.at - then.at >= PERIOD_S / 2
+            and bits(now.bytes - then.bytes) / (now.at - then.at)
+            >= FULL * self._state.topology.link(*hop).capacity_bps
+        )
+
     def follow(self, counted: Mapping[str, Count], now: float) -> None:
         """Take in what was counted, and say which promises are kept."""
-        live = self._active.all
+        live = self._state.active.all
         gone = self._watched.keys() - live.keys()
         for name in gone:
             del self._watched[name]
@@ -122,7 +158,7 @@ class Promises:
 
     def states(self) -> Counter[str]:
         """How many live transits are in each state."""
-        live = [t.usage.kept for t in self._active.on_switches()]
+        live = [t.usage.kept for t in self._state.active.on_switches()]
         return Counter(kept.state for kept in live if kept is not None)
 
     @property
@@ -174,8 +210,14 @@ class Promises:
             watched.granted_bps.popleft()
         if counts and at - watched.counts[0][0] < PERIOD_S:
             return []
-        verdict = judge(self._sample(transit, watched, repaired))
+        sample = self._sample(transit, watched, repaired)
+        verdict = judge(sample)
         watched.broken = watched.broken + 1 if verdict.state == BROKEN else 0
+        if watched.broken == 1 or _began_anew([watched.counted_then], counts):
+            watched.counted_then = last
+        if watched.broken:
+            link = verdict.link or self._suspect_link(sample, watched.counted_then, last)
+            verdict = replace(verdict, why=f"{verdict.why}, {where(link, path)}", link=link)
         if 0 < watched.broken < FEW:  # it may be that the counters are older than usual
             verdict = replace(verdict, state=UNKNOWN)
         watched.verdict = verdict
@@ -192,13 +234,23 @@ class Promises:
         self._report(watched, transit, verdict, at)
         return [transit] if (was.state == BROKEN) != (verdict.state == BROKEN) else []
 
+    def _suspect_link(self, sample: Sample, then: Count, now: Count) -> str:
+        """The link that has lost bytes since the promise is broken, else the first that is full; ""
+        where neither is known."""
+        seconds = now[0] - then[0]
+        counted = zip(then[1], now[1], strict=True)
+        lost = tuple((name, after - before) for (_, before), (name, after) in counted)
+        link = lossiest(replace(sample, seconds=seconds, counted=lost)) if seconds > 0 else ""
+        full = ("-".join(hop) for hop in pairwise(sample.path) if hop in self._full)
+        return link or next(full, "")
+
     def _sample(self, transit: Transit, watched: _Watched, repaired: frozenset[str]) -> Sample:
         request = transit.request
         (since, before), (until, after) = watched.counts[0], watched.counts[-1]
         others = (
             []
             if request.flows
-            else [t for t in self._active.pairs.between(transit) if t.request.flows]
+            else [t for t in self._state.active.pairs.between(transit) if t.request.flows]
         )
         return Sample(
             until - since,
@@ -228,8 +280,7 @@ class Promises:
     def _report(self, watched: _Watched, transit: Transit, verdict: Verdict, now: float) -> None:
         """That a promise is broken, once, and that it is not any more."""
         if verdict.state == BROKEN and watched.news is None:
-            where = f"link {verdict.link}" if verdict.link else f"path {'-'.join(watched.path)}"
-            words = f"gets less than it was promised over {where}: {verdict.why}"
+            words = f"gets less than it was promised: {verdict.why}"
             watched.news = news = News(f"transit {transit.id!r}", words, now, again="is served")
         elif watched.news is not None and not watched.broken:
             news, watched.news = replace(watched.news, at=now), None

@@ -2,7 +2,7 @@
 ``triggers`` say (thesis, Figure 6), and back again.
 
     verdicts on what arrived (promises), measurements of the path ─► worse than the trigger's limit
-    for its time, at two looks or measurements at least ─► its action
+    for its time, at two looks or measurements at least, or by an anomaly ─► its action
 
 Nobody is moved to and fro. A transit is left alone for :data:`PAUSE_S` after each action. The path
 that it left is avoided for :data:`HOLD_S`, and twice as long each time that it disappoints again;
@@ -12,6 +12,7 @@ then the transit comes back to the path that it was granted, where that is bette
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -25,13 +26,13 @@ from network_provisioner.selection.promise import BROKEN, KEPT, LESS
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import Metric
 from network_provisioner.state import circuits
-from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import METRICS, Template, Trigger
+from network_provisioner.topology.graph import Path
 from network_provisioner.topology.link_failures import News
-from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.modifications import Modifications
 from network_provisioner.transits.promises import Promises
 
 log = logging.getLogger(__name__)
@@ -80,10 +81,9 @@ class Reevaluation:
 
     _state: NetworkState
     _templates: Templates
-    _active: ActiveTransits
     _admission: Admission
     _lifecycle: Lifecycle
-    _changes: Changes
+    _modifications: Modifications
     _promises: Promises
     _report: Callable[[News], object]
     _watched: dict[str, _Watched] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Reevaluation:
 
     def follow(self, now: float) -> None:
         """Look at the transits whose turn it is."""
-        live = self._active.all
+        live = self._state.active.all
         for name in self._watched.keys() - live.keys():
             del self._watched[name]
             self._state.avoided.pop(name, None)
@@ -135,10 +135,13 @@ class Reevaluation:
             trigger = template.trigger(metric)
             if trigger.action == "ignore":
                 continue
+            known = measured.get(metric)
+            if known is not None and known.age_s > template.max_age_s:
+                known = None
             if metric == "throughput":
-                at, worse, words = self._arrives(transit, trigger, now)
+                at, worse, words = self._arrives(transit, known, trigger, now)
             else:
-                at, worse, words = _beyond(metric, measured.get(metric), trigger, template, now)
+                at, worse, words = _beyond(metric, known, trigger, now)
             if worse is None or at < watched.since:
                 continue
             if not worse:
@@ -148,16 +151,23 @@ class Reevaluation:
             looks = watched.worse.setdefault(metric, [])
             if not looks or at - looks[-1] > _SAME_S:
                 looks.append(at)
-            if len(looks) >= LOOKS and now - looks[0] >= trigger.for_s:
+            change = None if known is None else known.worsening
+            sure, begun = len(looks) >= LOOKS, looks[0]
+            if change is not None and change.noticed >= watched.since:
+                sure, begun = True, min(begun, change.since)
+            if sure and now - begun >= trigger.for_s:
                 yield metric, trigger, words
 
     def _arrives(
-        self, transit: Transit, trigger: Trigger, now: float
+        self, transit: Transit, known: Metric | None, trigger: Trigger, now: float
     ) -> tuple[float, bool | None, str]:
-        """Whether less arrives than it should, by the network's fault; None: nobody knows."""
+        """Whether less arrives than it should, by the network's fault; None: nobody knows. Where
+        its own bytes do not tell, what was measured of its path does if that is an anomaly."""
         verdict = self._promises.verdict(transit.id)
         if verdict.state not in (BROKEN, KEPT, LESS):
-            return now, None, ""
+            if known is None or known.worsening is None or not _is_less(known, trigger, transit):
+                return now, None, ""
+            return known.worsening.noticed, True, _changed("throughput", known)
         limited = trigger.limit is None or verdict.arrived_bps < trigger.limit
         return now, verdict.state == BROKEN and limited, verdict.why
 
@@ -176,17 +186,24 @@ class Reevaluation:
         verdict = self._promises.verdict(transit.id)
         arrived_bps = verdict.arrived_bps if verdict.state == BROKEN else transit.request.min_bps
         path, done = watched.path, False
-        if trigger.action == "move":
+        # There is no limit that this path misses: the other one is to be better.
+        unlimited = metric != "throughput" and trigger.limit is None
+        if trigger.action == "move" and unlimited:
+            best = self._admission.better(transit, now)
+            done = best is not None and self._move_to(transit, best.path, why, now)
+        elif trigger.action == "move":
             done = self._move(transit, watched, verdict.link.split("-"), arrived_bps, why, now)
         elif trigger.action == "split":
             done = self._split(transit, verdict.link.split("-"), arrived_bps, why, now)
-        elif trigger.action == "reduce" and metric == "throughput":
+        elif trigger.action == "reduce" and verdict.state == BROKEN:
             done = self._reduce(transit, watched, arrived_bps, why, now)
         watched.acted_at = now  # what cannot be done now is tried again after the pause
         if done:
             self._avoid(transit, watched, path, arrived_bps, now)
         elif metric not in watched.reported:
             watched.reported.add(metric)
+            if unlimited and trigger.action != "report":
+                return  # whoever wants to know of anomalies was told
             news = News(f"transit {transit.id!r}", f"stays on its path: {why}", now)
             log.warning("%s", news)
             if not self._promises.is_reported(transit.id):
@@ -208,7 +225,7 @@ class Reevaluation:
         away = self._admission.separating(transit, suspect)
         if away is None:
             return False
-        together = [transit, *self._active.pairs.mates(transit)]
+        together = [transit, *self._state.active.pairs.mates(transit)]
         moves = self._admission.reroutes(together, away, now)
         own = next((move for move in moves if move.id == transit.id), None)
         if own is None:
@@ -216,8 +233,7 @@ class Reevaluation:
         bad = watched.bad.get(own.ways[0].path.nodes)
         if bad is not None and now < bad.until and bad.bps < MORE * arrived_bps:
             return False
-        self._lifecycle.move(moves, why, now, may_stay=True)
-        return tuple(transit.grant.path) != watched.path
+        return self._lifecycle.try_move(moves, why, now)
 
     def _split(
         self, transit: Transit, suspect: list[str], arrived_bps: float, why: str, now: float
@@ -228,8 +244,7 @@ class Reevaluation:
         ways = self._admission.divided(transit, {away: arrived_bps}, now)
         if not ways:
             return False
-        self._lifecycle.move([Reroute(transit.id, ways, away)], why, now, may_stay=True)
-        return bool(transit.grant.parts)
+        return self._lifecycle.try_move([Reroute(transit.id, ways, away)], why, now)
 
     def _reduce(
         self, transit: Transit, watched: _Watched, arrived_bps: float, why: str, now: float
@@ -239,7 +254,7 @@ class Reevaluation:
 
     def _rate(self, transit: Transit, min_bps: float, why: str, now: float) -> bool:
         try:
-            self._changes.rates(transit, min_bps, None, now, why)
+            self._modifications.rates(transit, min_bps, None, now, why)
         except BrokerError as error:
             log.info("transit %s keeps its rate: %s", transit.id, error)
             return False
@@ -250,15 +265,15 @@ class Reevaluation:
         it is as bad as before."""
         watched.acted_at = now
         known = self._measured(transit, watched.home)
-        limits = [(known.get(metric), template.trigger(metric)) for metric in METRICS[1:]]
-        if any(
-            metric is not None
-            and trigger.limit is not None
-            and metric.age_s <= PAUSE_S
-            and metric.value > trigger.limit
-            for metric, trigger in limits
-        ):
-            return
+        for name, metric in known.items():
+            trigger = template.trigger(name)
+            if name == "throughput":
+                if metric.worsening is not None and _is_less(metric, trigger, transit):
+                    return
+                continue
+            limit = math.inf if trigger.limit is None else trigger.limit
+            if metric.age_s <= PAUSE_S and metric.value > limit:
+                return
         if watched.granted_bps > transit.request.min_bps:
             why = f"{format_rate(watched.granted_bps)} are tried again"
             self._rate(transit, watched.granted_bps, why, now)
@@ -269,17 +284,32 @@ class Reevaluation:
         if best is not None and best.path.nodes == watched.home:
             if verdict.state == BROKEN:
                 self._avoid(transit, watched, watched.path, verdict.arrived_bps, now)
-            (way,) = circuits.ways(transit, self._state.topology)
-            move = Reroute(transit.id, (replace(way, path=best.path),), way.path.hops[0])
-            self._lifecycle.move([move], "the path it was granted is tried again", now, True)
+            self._move_to(transit, best.path, "the path it was granted is tried again", now)
+
+    def _move_to(self, transit: Transit, path: Path, why: str, now: float) -> bool:
+        (way,) = circuits.ways(transit, self._state.topology)
+        move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
+        return self._lifecycle.try_move([move], why, now)
+
+
+def _is_less(throughput: Metric, trigger: Trigger, transit: Transit) -> bool:
+    return throughput.value < (trigger.limit or transit.request.min_bps)
+
+
+def _changed(name: str, metric: Metric) -> str:
+    before = "" if metric.worsening is None else f" after {metric.worsening.before:.3g}"
+    return f"{name} is {metric.value:.3g}{before}, a change beyond noise"
 
 
 def _beyond(
-    name: str, metric: Metric | None, trigger: Trigger, template: Template, now: float
+    name: str, metric: Metric | None, trigger: Trigger, now: float
 ) -> tuple[float, bool | None, str]:
     """When a metric was measured, whether it is beyond its limit (None: nobody knows), and that in
-    words."""
-    if metric is None or trigger.limit is None or metric.age_s > template.max_age_s:
+    words. Without a limit, whether an anomaly made it worse, and when that was noticed."""
+    if metric is None:
         return now, None, ""
+    if trigger.limit is None:
+        noticed = now if metric.worsening is None else metric.worsening.noticed
+        return noticed, metric.worsening is not None, _changed(name, metric)
     words = f"{name} is {metric.value:g}, at most {trigger.limit:g} allowed"
     return now - metric.age_s, metric.value > trigger.limit, words

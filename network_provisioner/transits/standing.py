@@ -13,14 +13,12 @@ from urllib.parse import quote
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import SHARES, Transit, TransitRequest
 from network_provisioner.client.request_ids import latest, numbered
-from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.terms import check
 from network_provisioner.selection.verdicts import Grant
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.templates.template import Template
 from network_provisioner.transits.early import EarlyTransits
-from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
 
 log = logging.getLogger(__name__)
@@ -36,8 +34,6 @@ class StandingCircuits:
     id."""
 
     _requests: RequestBuilder
-    _admission: Admission
-    _lifecycle: Lifecycle
     _active: ActiveTransits
     _early: EarlyTransits
     _placement: Placement
@@ -71,8 +67,7 @@ class StandingCircuits:
             verdict = self._placement.decide(transit, template, claims, now)
             if not isinstance(verdict, Grant):
                 return name, verdict if isinstance(verdict, str) else verdict.reason
-            until = self._admission.lease_until(transit, verdict)
-            self._lifecycle.hold(transit, verdict, until, now)
+            self._placement.hold(transit, verdict, now)
         elif known.grant.lease_until < now + STANDING_S - _RENEW_S:
             try:
                 self._early.extend(known, now + STANDING_S, now)

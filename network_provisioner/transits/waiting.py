@@ -76,6 +76,5 @@ class WaitingTransits:
                 return False
             # Its site has left the topology.
             log.warning("transit %s stays without a path: %s", transit.id, error)
-            transit.reason = str(error)
-            self._lifecycle.decline(transit, now)
+            self._lifecycle.decline(transit, str(error), now)
         return True

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from pegasus_hooks.advance.job_estimates import EstimateReader, JobEstimates
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, progress_of
 from pegasus_hooks.prepost import prejob
+from pegasus_hooks.prepost.keepsizes import keep_sizes, planned_here
 from pegasus_hooks.prepost.prejob import HookedJob
 from site_selector.estimates.world import MeasurementSource
 
@@ -89,6 +91,14 @@ class AdvanceReservations:
             self._learn_lag(name, now.since)
         if now.phase in _BEGUN:
             self.booking.leave(name)
+        if now.phase is JobPhase.DONE is not was.phase:
+            self._keep_sizes(name)
+
+    def _keep_sizes(self, name: str) -> None:
+        files = PlannedFiles(self.dag.submit_dir, name)
+        with suppress(AdonError, OSError):  # PRE tries again
+            if planned_here(files):
+                keep_sizes(files)
 
     def _dag_changed(self, jobs: Jobs) -> None:
         dag = jobs.dag

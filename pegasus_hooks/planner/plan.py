@@ -24,7 +24,7 @@ from monitors.workflows.planned import transferlist
 from network_provisioner.base.errors import InputError, MissingError
 from pegasus_hooks.planner import jobrun
 from pegasus_hooks.planner.layout import lay_out
-from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind, PlannedWorkflow
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedWorkflow
 from pegasus_hooks.planner.programs import (
     OWN_POST,
     ExecutableCatalog,
@@ -92,7 +92,7 @@ def plan(
     runs_folder = Path(options.user) / "pegasus" / inputs.workflow.name
     parent = Path(safe_path(str(base_dir.absolute() / runs_folder), "submit directory"))
     hooks = None if hooks is None else Path(safe_path(str(hooks.absolute()), "hooks config"))
-    transfer_tool = _transfer_tool()
+    tool = transfer_tool()
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(parent)
@@ -100,7 +100,7 @@ def plan(
             run = f"run{number:04d}"
             places = RunPaths(inputs.sites, f"{runs_folder}/{run}")
             jobs = lay_out(inputs, programs, mapping, places, output_site, options, priorities)
-            facts = _facts(inputs, programs, parent / run, transfer_tool, options)
+            facts = _facts(inputs, programs, parent / run, tool, options)
             draft = parent / f".{run}.{socket.gethostname()}.{os.getpid()}"
             try:
                 _write(draft, facts, jobs, inputs, sources, output_site, hooks)
@@ -135,7 +135,7 @@ def _check_output_site(inputs: Inputs, output_site: str) -> None:
         )
 
 
-def _transfer_tool() -> Path:
+def transfer_tool() -> Path:
     """``pegasus-transfer`` of the worker package, which has no entry point of its own."""
     spec = util.find_spec("Pegasus")
     for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -210,8 +210,8 @@ def _write_job(folder: Path, job: ExecutableJob, facts: SubmitFacts) -> None:
 def _scripts(
     job: ExecutableJob, options: Options, hooks: Path | None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """PRE on transfer jobs, as by the route on ``pegasus::transfer``; POST also on compute jobs,
-    whose output sizes it keeps. A job's own POST is in place of ours, as in Pegasus."""
+    """PRE and POST on transfer jobs alone, as by the route on ``pegasus::transfer``: a script costs
+    its job a cycle of DAGMan's. A job's own POST is used instead of ours, as in Pegasus."""
     own = {key.lower(): value for key, value in job.profiles.get("dagman", {}).items()}
     if own.get("post") == OWN_POST:
         if not (path := own.get("post.path.user")):
@@ -220,11 +220,12 @@ def _scripts(
         return None, [path, *own.get("post.arguments", "").split(), output]
     if hooks is None:
         return None, [options.check] if options.check else None
-    pre = script_words(options.python, _HOOKS / "pre.py", hooks, _PRE) if job.transfers else None
-    post = None
-    if job.transfers or job.kind is PlannedKind.COMPUTE:
-        post = script_words(options.python, _HOOKS / "post.py", hooks, _POST)
-    return pre, post
+    if not job.transfers:
+        return None, None
+    return (
+        script_words(options.python, _HOOKS / "pre.py", hooks, _PRE),
+        script_words(options.python, _HOOKS / "post.py", hooks, _POST),
+    )
 
 
 def _next_run(parent: Path) -> int:

@@ -17,6 +17,7 @@ from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
 from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.hookscripts import safe_path
+from pegasus_hooks.prepost.keepsizes import EMBEDDED
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 from pegasus_hooks.prepost.tuning import AT_ONCE
 from site_selector.catalogs.fields import EXPECTED_PRIORITY, given_priority, is_priority
@@ -320,7 +321,7 @@ def braindump_text(
         "timestamp": facts.timestamp,
         "basedir": str(base),
         "submit_dir": str(facts.submit_dir),
-        "planner": "adon",
+        "planner": EMBEDDED,
         "planner_version": PLANNER_VERSION,
         "pegasus_build": f"pegasus-wms.worker {facts.version}",
         "planner_arguments": f"--output-sites {output_site} --dir {base}",

@@ -1,5 +1,8 @@
 """After a compute job: the sizes of the files it wrote go into the journal of sizes, where the next
 hook finds them. Standard library only: it runs after every job.
+
+Jobs of the embedded planner have no POST that would do so: PRE of a transfer job does it for the
+jobs whose files it moves, and the watcher where it reserves in advance.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import PlannedFiles
 
 RECORD_PREFIX = "adon-job-record:"
+EMBEDDED = "adon"
+"""The planner in the braindump of a workflow that the embedded one planned."""
+_NOT_COMPUTING = ("create_dir_", "stage_")
 _TAIL_BYTES = 1 << 26  # a clustered job has a record of each task
 
 
@@ -29,6 +35,20 @@ def keep_sizes(files: PlannedFiles) -> None:
     if isinstance(outputs, dict):
         lines = [{"lfn": lfn, "bytes": size} for lfn, size in sorted(outputs.items())]
         job_files.append_lines(files.submit_dir / job_files.SIZE_JOURNAL, lines)
+
+
+def keep_sizes_of_parents(files: PlannedFiles) -> None:
+    """The same for the jobs before a transfer job, where the embedded planner planned them. Raises
+    as keep_sizes does."""
+    if planned_here(files):
+        for parent in files.parents:
+            if not parent.startswith(_NOT_COMPUTING):
+                keep_sizes(PlannedFiles(files.submit_dir, parent))
+
+
+def planned_here(files: PlannedFiles) -> bool:
+    """Whether the embedded planner planned the workflow. Raises InputError."""
+    return files.braindump.get("planner") == EMBEDDED
 
 
 def last_record(output: Path) -> dict[str, Any]:

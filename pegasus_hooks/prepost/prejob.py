@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,7 @@ from network_provisioner.client.path_requests import (
 from pegasus_hooks.prepost import decision as decisions
 from pegasus_hooks.prepost import sizes, tuning
 from pegasus_hooks.prepost.decision import PathDecision
+from pegasus_hooks.prepost.keepsizes import keep_sizes_of_parents
 
 _PROJECT = re.compile(
     r"^[ \t]*(?:(?:\+|MY\.)ProjectName|accounting_group)[ \t]*=[ \t]*(.*?)[ \t]*$", re.I | re.M
@@ -206,6 +208,9 @@ def run(
     """
     place, job, decision_file = HookedJob(files, retry, effects.now()), files.job, files.decision
     moves = moves_at(files)
+    if moves:
+        with suppress(OSError):  # said below, where it matters
+            keep_sizes_of_parents(files)
     requests = job_requests(place, moves, config) if moves else []
     data = job_files.read_json(decision_file)
     before = decisions.to_give_back(data)

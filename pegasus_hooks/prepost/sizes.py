@@ -4,7 +4,7 @@ Pegasus declares a size where the workflow or the replica catalog has one, and n
 that the workflow makes. Further sources, the later ones first:
 
     the file itself           a file:// URL of the machine that pegasus-transfer runs on, if ours
-    adon-sizes.jsonl          what jobs wrote, by our POST of the embedded planner
+    adon-sizes.jsonl          what jobs of the embedded planner wrote
     <wf>-0.cache.meta         what jobs wrote, by pegasus-exitcode -M: one line per file,
                               ``lfn pfn … size="123"``
     <dir>/<job>.in.meta       what the planner knew of a job's inputs: a JSON list of

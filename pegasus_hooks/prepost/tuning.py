@@ -6,8 +6,9 @@ submits it:
 
     arguments    --threads N  (with it pegasus-transfer does not look at PEGASUS_TRANSFER_THREADS)
     environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, ADON_PORTS, and our tools' folder
-                 first on PATH; PEGASUS_MULTIPART_DIR if unset: where to leave records
-                 of what it moved; PYTHONPATH, with what has it begin at once
+                 first on PATH; ADON_PYTHON, which runs iRODS's commands where there are none;
+                 PEGASUS_MULTIPART_DIR if unset: where to leave records of what it
+                 moved; PYTHONPATH, with what has it begin at once
 
 The tools (``pegasus_hooks/tools/bin``) put those values into the arguments of the program they are
 named after, and become it. Without ``threads``, and with many small files, as many of them
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +45,7 @@ _START_S = 0.75
 # At once, at most. One ``globus-url-copy`` keeps its connections for all its files, and each thread
 # of pegasus-transfer calls it twice, for which it has to have this many.
 _MOST_FILES, _MOST_GRIDFTP, _WORTH_TWO_CALLS = 32, 8, 50
+_MOST_IRODS = 4  # each has connections of its own for its threads
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _BEFORE = "# adon: before: "
 _RECORDS = "PEGASUS_MULTIPART_DIR"
@@ -143,13 +146,17 @@ def edited(
     schemes = {scheme for t in transfers for scheme in t.schemes}
     gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
     arguments = lines[at_arguments]
-    if not want.threads and not irods:
-        most = min(_MOST_GRIDFTP, len(transfers) // _WORTH_TWO_CALLS) if gridftp else _MOST_FILES
+    if not want.threads:
+        most = _MOST_FILES
+        if irods:
+            most = _MOST_IRODS
+        elif gridftp:
+            most = min(_MOST_GRIDFTP, len(transfers) // _WORTH_TWO_CALLS)
         want = _side_by_side(want, min(at_once, most), arguments)
     holds = TransferTuning(
         want.streams if here and gridftp and want.streams != _USUAL_STREAMS else 0,
         want.buffer_bytes if here and gridftp else 0,
-        want.threads if not irods or here else 0,
+        want.threads if not irods or here or want.side_by_side else 0,
         want.side_by_side,
     )
     values: dict[str, int | str] = {
@@ -157,7 +164,9 @@ def edited(
         "ADON_BUFFER_BYTES": holds.buffer_bytes,
         "ADON_PORTS": ",".join(map(str, ports)) if here and gridftp else "",
     }
-    if irods:
+    if irods and here:
+        values["ADON_PYTHON"] = sys.executable
+    if irods and not holds.side_by_side:
         values["ADON_THREADS"] = holds.threads
     elif holds.threads and _THREADS.search(arguments):
         lines[at_arguments] = _THREADS.sub(rf"\g<1>{holds.threads}", arguments)

@@ -7,6 +7,8 @@
 #                         for), -tcp-bs BYTES
 #   iget, iput, irsync    -N N
 #
+# Where iCommands are missing, iget, iput and iinit are ADON's own; PRE says by which Python.
+#
 # There is none for gfal-copy: pegasus-transfer takes any program of that name for a sign that it can
 # do without globus-url-copy.
 
@@ -25,21 +27,25 @@ while test -n "$rest"; do
     real=$folder/$name
     break
 done
-if test -z "$real"; then
+case $name in iget | iput | iinit) ours=$ADON_PYTHON ;; *) ours= ;; esac
+if test -z "$real$ours"; then
     echo "$name: not found on PATH behind $here" >&2
     exit 127
 fi
 
 case $name in
     globus-url-copy) count=-parallel alias=-p value=$ADON_STREAMS size=-tcp-bs add= ;;
+    iinit) count= alias= value= size= add= ;;
     *) count=-N alias=-N value=$ADON_THREADS size= add=yes ;;
 esac
 test -n "$size" && bytes=$ADON_BUFFER_BYTES || bytes=
 # A question after its version, which pegasus-transfer asks first, is passed on as it is.
 case $#:${1-} in 0:* | 1:-*) value= bytes= ;; esac
-if test -z "$value$bytes$ADON_PORTS"; then
-    exec "$real" "$@"
-fi
+become() {
+    test -z "$real" || exec "$real" "$@"
+    exec "$ours" -I "$here/../../../condor_plugins/irods/icommands.py" "$name" "$@"
+}
+test -n "$value$bytes$ADON_PORTS" || become "$@"
 
 # Ports of its own tell the transfer from others on the switches. They are 256 that begin at such a
 # number; a port that was used is not free for a minute, and without a free one nothing would move.
@@ -70,4 +76,4 @@ while test "$left" -gt 0; do
 done
 test -n "$value" && test -z "$found" && test -n "$add" && set -- "$count" "$value" "$@"
 test -n "$bytes" && set -- "$size" "$bytes" "$@"
-exec "$real" "$@"
+become "$@"

@@ -18,12 +18,13 @@ How the age and spread of a measurement are taken into account: :mod:`~.world`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from operator import attrgetter
 from statistics import median
 
+from monitors.archive.waits import width_name
 from monitors.base.estimates import Estimate
 from network_provisioner.templates.template import RSpec
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
@@ -80,7 +81,7 @@ def estimate_world(
     to each of several between commas.
     """
     places, names = subjects(inputs, output_site)
-    network = Network(live.topology, live.in_use_bps, live.use)
+    network = Network(live.topology, live.in_use_bps, live.use, inputs.rspec.max_bps)
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}
@@ -88,9 +89,12 @@ def estimate_world(
         ratio = measured.estimate("output_ratio", name, now)
         if ratio is not None and ratio.value > 0:
             ratios[name] = archived(ratio)
-    sites = _sites(inputs.sites, measured, live, now, inputs.rspec)
+    rspec = inputs.rspec
+    if rspec.memory is None:
+        rspec = replace(rspec, memory=_usual_memory(inputs))
+    sites = _sites(inputs.sites, measured, live, now, rspec)
     between = _between(sites)
-    waits = _waits(sites, names, measured, now)
+    waits = _waits(sites, transformations(inputs), measured, now)
     errors = {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))}
     world = World(
         now,
@@ -114,25 +118,35 @@ def estimate_world(
 
 
 def _waits(
-    sites: Mapping[str, SiteEstimate], names: Iterable[str], measured: MeasurementSource, now: float
+    sites: Mapping[str, SiteEstimate],
+    jobs: Mapping[str, Sequence[str]],
+    measured: MeasurementSource,
+    now: float,
 ) -> dict[tuple[str, str], EstimatedValue]:
     """T_q by transformation and site: what is assumed of the site, and by how much such jobs were
     seen to wait longer or shorter than its jobs on the whole; where none were seen, as elsewhere,
-    lest a site that they never tried look the quicker for it."""
+    lest a site that they never tried look the quicker for it. Of a transformation that nobody saw
+    wait, by how much as many jobs at once did there."""
     usual = {site: measured.estimate("queue_wait", site, now) for site in sites}
     waits = {}
-    for name in names:
-        kinds = {site: measured.estimate("queue_wait", f"{name}@{site}", now) for site in sites}
-        longer = {
-            site: kind.value - all_jobs.value
-            for site, kind in kinds.items()
-            if kind is not None and kind.count >= _LEAST_WAITS
+
+    def longer_s(kind: str) -> dict[str, float]:
+        known = {site: measured.estimate("queue_wait", f"{kind}@{site}", now) for site in sites}
+        return {
+            site: wait.value - all_jobs.value
+            for site, wait in known.items()
+            if wait is not None and wait.count >= _LEAST_WAITS
             if (all_jobs := usual[site]) is not None
         }
+
+    for name, alike in jobs.items():
+        longer = longer_s(name)
+        such = "such jobs" if longer else f"{len(alike)} jobs at once"
+        longer = longer or longer_s(width_name(len(alike)))
         for site, wait in ((site, estimate.queue_wait) for site, estimate in sites.items()):
             if longer and isfinite(wait.value):
                 more_s = longer.get(site, median(longer.values()))
-                note = f"{more_s:+.3g} s for such jobs" + ("" if site in longer else " elsewhere")
+                note = f"{more_s:+.3g} s for {such}" + ("" if site in longer else " elsewhere")
                 waits[name, site] = replace(
                     wait,
                     value=max(0.0, wait.value + more_s),
@@ -153,11 +167,14 @@ def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, flo
 
 
 def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str], list[str]]:
-    """What :func:`estimate_world` asks about: sites, other places, and transformations."""
+    """What :func:`estimate_world` asks about: sites, other places, and the transformations with
+    how many jobs of each there are at once."""
     places = dict.fromkeys(inputs.sites)
     places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
     places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
-    return list(places), list(transformations(inputs))
+    jobs = transformations(inputs)
+    widths = dict.fromkeys(width_name(len(alike)) for alike in jobs.values())
+    return list(places), [*jobs, *widths]
 
 
 def estimate_sites(
@@ -206,15 +223,21 @@ def _sites(
     }
 
 
+def _usual_memory(inputs: Inputs) -> int | None:
+    """The median of what jobs ask for (``pegasus: memory``), bytes; None where none does."""
+    asked_mb = [job.memory_mb for job in inputs.workflow.jobs.values() if job.memory_mb]
+    return int(median(asked_mb) * 2**20) if asked_mb else None
+
+
 def _allowed(estimate: SiteEstimate, rspec: RSpec, here: PoolSite | None) -> SiteEstimate:
-    """With no more workers than a template allows, and than its pool has memory for."""
+    """With no more workers than a template allows, and than its slots have memory for."""
     workers = estimate.workers
-    limits = [(rspec.cores, "cores")]
+    limits = [(rspec.cores, "what the template allows of cores")]
     if rspec.memory and here is not None and here.memory_bytes:
-        limits.append((here.memory_bytes // rspec.memory, "memory"))
+        limits.append((here.memory_bytes // rspec.memory, "what there is of memory"))
     for limit, what in limits:
         if limit is not None and limit < workers.value:
-            note = f"{workers.value:g} less what the template allows of {what}"
+            note = f"of {workers.value:g}: {what}"
             workers = replace(workers, value=float(limit), note=note)
     if workers.value <= 0:
         wait = EstimatedValue(float("inf"), workers.source, workers.at, note=workers.note)
@@ -292,7 +315,10 @@ def _site(
     hint = site.hints.queue_wait_s
     written = EstimatedValue(0.0, "default") if hint is None else EstimatedValue(hint, "catalog")
     return SiteEstimate(
-        workers, written if queue_wait is None else seconds_now(queue_wait, written, now)
+        workers,
+        written
+        if queue_wait is None
+        else seconds_now(queue_wait, written, now, getattr(queue_wait, "note", "")),
     )
 
 
@@ -334,7 +360,7 @@ def _live_wait(
     if here.ahead < here.idle_slots:
         if start_s is None:
             if own is not None:
-                return archived(own)
+                return archived(own, getattr(own, "note", ""))
             if latency is not None:
                 return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
         return EstimatedValue(start_s or 0.0, "schedd", here.at, note=queue)

@@ -66,12 +66,14 @@ LEAST_JOBS = 3
 class Network:
     """The topology, and what runs on each directed link of it at ``at`` (Unix second).
 
-    ``use``: who said so, in a few words, empty if nothing is known to run.
+    ``use``: who said so, in a few words, empty if nothing is known to run. ``ceiling_bps``: the
+    most that the template gives a transfer, None for all that its path has.
     """
 
     topology: Topology | None = None
     in_use_bps: Mapping[tuple[str, str], float] | None = None
     use: str = ""
+    ceiling_bps: float | None = None
 
     def best_path(self, src: str, dst: str) -> tuple[Path | None, float]:
         """The path with most room (capacity minus use), and that room in bits per second."""
@@ -225,6 +227,8 @@ def _path(
     elif held_bps > 0:
         left = max(0.0, written.value - held_bps)
         written = replace(written, value=left, note=f"minus {network.use}")
+    ceiling = float("inf") if network.ceiling_bps is None else network.ceiling_bps
+    written, room = _below(written, ceiling)
     # Where transfers of different sizes were seen, their handshakes are not taken for the path.
     pair = f"{src}>{dst}"
     measured_rate = measured.estimate("transfer_rate", pair, now) or measured.estimate(
@@ -238,8 +242,10 @@ def _path(
         if measured_rate is not None and usable
         else written
     )
-    if gamma_a.value > link:
-        gamma_a = replace(gamma_a, value=link)
+    if gamma_a.source == "archive" and link < float("inf"):
+        room = link
+    most = min(link, ceiling)
+    gamma_a = replace(gamma_a, value=min(gamma_a.value, most))
     if held_bps > 0 and written.value < gamma_a.value:
         gamma_a = replace(gamma_a, value=written.value, note=f"all that is left, {written.note}")
     known, at = "topology" if best is not None else "catalog" if rtt > 0 else "default", None
@@ -255,7 +261,15 @@ def _path(
     note += f", RTT {rtt * 1e3:.3g} ms" if rtt > 0 else ", RTT unknown"
     note += f", loss {loss:.3g}" if loss else ""
     gamma_t = EstimatedValue(tuned, known, at, note=note)
-    return PathEstimate(gamma_a, gamma_t, link, rtt, streams, buffer, loss), written
+    return PathEstimate(gamma_a, gamma_t, most, rtt, streams, buffer, loss, room), written
+
+
+def _below(written: EstimatedValue, ceiling_bps: float) -> tuple[EstimatedValue, float | None]:
+    """What one transfer gets of what is written of a path, and what several get together."""
+    if written.value <= ceiling_bps:
+        return written, None
+    note = ", ".join(filter(None, (written.note, "the template's ceiling")))
+    return replace(written, value=ceiling_bps, note=note), written.value
 
 
 def _pairs(
@@ -343,7 +357,7 @@ def _apart(
     shrunk = min(1.0, _MOST_APART / part) if part > 0 else 0.0
     rate = min(path.gamma_a.value / (1 - shrunk * part), path.link_bps)
     note = f"{path.gamma_a.note}; " if path.gamma_a.note else ""
-    gamma_a = replace(path.gamma_a, value=rate, note=f"{note}without hand-shakes {first.note}")
+    gamma_a = replace(path.gamma_a, value=rate, note=f"{note}without handshakes {first.note}")
     first, further = (replace(b, value=shrunk * b.value) for b in (first, further))
     return replace(path, gamma_a=gamma_a), first, further
 

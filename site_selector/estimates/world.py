@@ -201,6 +201,9 @@ class PathEstimate:
     start,
     ``first``, the tool's handshakes, and ``further``, what each further file takes. Γ cannot tell
     them, and they decide whether moving small files is worth while.
+
+    ``link_bps`` is the most that one gets, by the link and the template's ceiling; ``room_bps`` is
+    what several get together where one alone gets Γ_a, None where Γ_a is all there is.
     """
 
     gamma_a: EstimatedValue
@@ -210,6 +213,7 @@ class PathEstimate:
     streams: int
     buffer_bytes: int
     loss: float
+    room_bps: float | None = None
     setup: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
     first: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
     further: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))

@@ -54,9 +54,7 @@ def read_url(source: str, say: Say) -> Iterator[SourceFile]:
         why = getattr(cause, "reason", cause)
         raise InputError(f"{source}: cannot be reached: {why}") from None
     if unsized:
-        say(
-            f"{source}: its server reports no size for {unsized} files; they are written without one"
-        )
+        say(f"{source}: its server reports no size for {unsized} files; written without one")
 
 
 class _Session(requests.Session):
@@ -192,9 +190,12 @@ def read_zone(
         sha256 = sha256_of(checksum or "")
         if checksum and sha256 is None:
             kinds[checksum.partition(":")[0] if ":" in checksum else "md5"] += 1
-        url = parts._replace(path=quote(path))
-        at = url._replace(netloc="".join((*user, host, port)))
-        yield SourceFile(path.removeprefix(f"{below}/"), url.geturl(), size, sha256, at.geturl())
+        # Not urlunsplit, which leaves out // where the account knows the host.
+        url, at = (
+            f"{parts.scheme}://{netloc}{quote(path)}"
+            for netloc in (parts.netloc, "".join((*user, host, port)))
+        )
+        yield SourceFile(path.removeprefix(f"{below}/"), url, size, sha256, at)
     for kind, count in kinds.items():
         say(f"{source}: {count} checksums of kind {kind} left out, a catalog has sha256 only")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from examples.compare.__main__ import ROUNDS, compare
 from examples.compare.judge import (
-    FIRST,
     FORECAST_GOALS,
     GOALS,
-    LEARNT,
-    LEARNT_GOAL,
-    better_of_pegasus,
+    LEARNED_GOAL,
+    best_peer,
     forecast_errors,
+    mean_makespan,
     ratio,
 )
+from examples.compare.ways import FIRST, LEARNED, PARTS, WAYS
 from examples.scenario import NETWORKS
 from network_provisioner.base.errors import MissingError
 from tests.bench import Figure, Tell, bench
@@ -35,11 +35,16 @@ def what_adon_buys(tell: Tell) -> Iterable[Figure]:
         tell(f"not measured: {error}")
         return
     for network, runs in found.items():
-        best = better_of_pegasus(runs)
+        means = {way.name: mean_s for way in WAYS if (mean_s := mean_makespan(runs, way.name))}
+        name = f"{network} network: makespan"
+        if LEARNED.name in means:
+            yield Figure(name, means.pop(LEARNED.name), "s", better="lower", peers=means)
+        best, first, learned = best_peer(runs), FIRST.name, LEARNED.name
         for of, to, goal in (
-            (LEARNT, best, GOALS[network]),
-            (FIRST, best, GOALS[network]),
-            (LEARNT, FIRST, LEARNT_GOAL),
+            (learned, best, GOALS[network]),
+            (first, best, GOALS[network]),
+            *((part.name, best, None) for part in PARTS),
+            (learned, first, LEARNED_GOAL),
         ):
             one = ratio(runs, of, to)
             if one is not None:

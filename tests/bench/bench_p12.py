@@ -23,7 +23,7 @@ from adon.dashboard.standalone import COLOURS, Panel, drawing
 from adon.machine import box, packages
 from adon.machine.cached import cache_root, make_once
 from network_provisioner.base.errors import MissingError
-from tests.bench import Figure, Tell, bench
+from tests.bench import Figure, Tell, bench, percentiles
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE_BPS, BUFFER = 500e6, 13_200_000  # four times what is under way
@@ -36,10 +36,11 @@ TABLE_LOSS = "0.01 % loss"
 SWEEP, GRIDFTP_BUFFERS = (1, 4, 8, 16, 32), (1 << 16, 1 << 18, 0)
 AGGLIGATOR = "0.18.12"
 IDLE = 1000
+SETUPS, TLS_TURNS, SOME_MORE = 40, 4, 400_000_000
 PLOT = Path("bench-p12.svg")
 
 Way = dict[str, Any]
-Measure = Callable[[Way], dict[str, float]]
+Measure = Callable[[Way], dict[str, Any]]
 
 
 def relayed(
@@ -86,7 +87,7 @@ def relay(tell: Tell) -> Iterable[Figure]:
         tools["aggligator"] = aggligator(tell)
     except (MissingError, OSError, subprocess.CalledProcessError) as error:
         tell(f"aggligator's tunnel is not measured: {error}")
-    with _measuring(tools) as measure:
+    with measuring(tools) as measure:
         peers = PEERS | (TUNNEL if "aggligator" in tools else {})
         for words, loss in LOSSES.items():
             yield from compared(
@@ -101,6 +102,36 @@ def relay(tell: Tell) -> Iterable[Figure]:
             f"memory of an agent with {IDLE:,} idle connections", found["after"] / 1e6, "MB",
             "lower", 100.0, {"without any": found["before"] / 1e6},
         )  # fmt: skip
+
+
+@bench("P12")
+def what_a_relay_costs(tell: Tell) -> Iterable[Figure]:
+    """Two minutes; as root, in network namespaces of its own."""
+    reason = box.can_box()
+    if reason is not None:
+        tell(f"not measured: it needs root and network namespaces of its own ({reason})")
+        return
+    tools = {name: packages.ensure(name, progress=tell) / "wrap" for name in ("gridftp", "socat")}
+    packages.ensure("nftables", progress=tell)
+    tools["socat"] /= "socat"
+    with measuring(tools) as measure:
+        seconds = measure({"setups": SETUPS})["seconds"]
+        direct = measure({"setups": SETUPS, "relay": None})["seconds"]
+        yield from percentiles("from connecting to the first byte of an answer", "s", seconds,
+                               {"no relay": direct}, high=0.95, goal=1.0)  # fmt: skip
+        ways = {"plain": relayed(), "TLS": relayed()}
+        ways["TLS"]["relay"]["tls"] = True
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+        for _ in range(TLS_TURNS):
+            for name, way in ways.items():
+                found[name].append(measure(way | {"bytes": SOME_MORE, "loss": 0.0}))
+    rates = {name: _typical(runs) for name, runs in found.items()}
+    tell(f"{ {name: [round(run['bps'] / 1e6) for run in runs] for name, runs in found.items()} }")
+    yield Figure("rate with TLS between the agents, of that without", 100 * rates["TLS"]
+                 / rates["plain"], "%", "higher", 95.0)  # fmt: skip
+    gigabits = SOME_MORE * 8 / 1e9
+    cpu = {name: fmean(run["cpu_s"] for run in runs) / gigabits for name, runs in found.items()}
+    yield Figure("both agents", cpu["plain"], "CPU s/Gb", "lower", None, {"with TLS": cpu["TLS"]})
 
 
 def compared(
@@ -184,7 +215,7 @@ def aggligator(tell: Tell) -> Path:
 
 
 @contextmanager
-def _measuring(tools: Mapping[str, Path]) -> Iterator[Callable[[Way], dict[str, float]]]:
+def measuring(tools: Mapping[str, Path]) -> Iterator[Measure]:
     """Asks the program in a box."""
     pipe = subprocess.PIPE
     temporary = partial(tempfile.TemporaryDirectory, prefix="adon-bench-")
@@ -195,10 +226,10 @@ def _measuring(tools: Mapping[str, Path]) -> Iterator[Callable[[Way], dict[str, 
             assert inside.stdin and inside.stdout
             into, out = inside.stdin, inside.stdout
 
-            def measure(asked: Way) -> dict[str, float]:
+            def measure(asked: Way) -> dict[str, Any]:
                 into.write(f"{json.dumps(asked)}\n")
                 into.flush()
-                found: dict[str, float] = json.loads(out.readline())
+                found: dict[str, Any] = json.loads(out.readline())
                 return found
 
             yield measure

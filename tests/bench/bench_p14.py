@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from adon.machine import box, packages
 from monitors.archive.tuning import host_tcp
@@ -112,7 +113,23 @@ def figure(scene: Scene, advised: Setting, best: Setting, rates: Mapping[Setting
 
 @contextmanager
 def _measuring(tell: Tell) -> Iterator[Callable[[Scene], Measure]]:
-    """Moves a file in a box, b/s."""
+    with moving(tell) as move:
+
+        def measure(scene: Scene, setting: Setting) -> float:
+            sizes = {
+                f"net.ipv4.tcp_{name}": " ".join(map(str, size))
+                for name, size in scene.host.items()
+            }
+            link = {"rate_bps": RATE_BPS, "loss": scene.loss, "limit_bytes": scene.queue_bytes}
+            asked = {"host": sizes, "link": link, "congestion": "cubic", "bytes": SIZE}
+            return move(asked | {"streams": setting[0], "buffer_bytes": setting[1]})
+
+        yield lambda scene: lambda setting: measure(scene, setting)
+
+
+@contextmanager
+def moving(tell: Tell) -> Iterator[Callable[[Mapping[str, Any]], float]]:
+    """Moves a file in a box as tests.bench.streams_inside is asked to, b/s."""
     # Downloads need the host's network, so before the box is made.
     programs = str(packages.ensure("gridftp", progress=tell) / "wrap")
     pipe = subprocess.PIPE
@@ -124,21 +141,12 @@ def _measuring(tell: Tell) -> Iterator[Callable[[Scene], Measure]]:
             assert inside.stdin and inside.stdout
             into, out = inside.stdin, inside.stdout
 
-            def measure(scene: Scene, setting: Setting) -> float:
-                sizes = {
-                    f"net.ipv4.tcp_{name}": " ".join(map(str, size))
-                    for name, size in scene.host.items()
-                }
-                link = {
-                    "rate_bps": RATE_BPS, "loss": scene.loss, "limit_bytes": scene.queue_bytes
-                }  # fmt: skip
-                asked = {"host": sizes, "link": link, "congestion": "cubic", "bytes": SIZE}
-                asked |= {"streams": setting[0], "buffer_bytes": setting[1]}
+            def move(asked: Mapping[str, Any]) -> float:
                 into.write(f"{json.dumps(asked)}\n")
                 into.flush()
                 return float(json.loads(out.readline())["bps"])
 
-            yield lambda scene: lambda setting: measure(scene, setting)
+            yield move
             into.close()
 
 

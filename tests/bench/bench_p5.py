@@ -26,7 +26,6 @@ from monitors.workflows.planned import transferlist
 from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.planner import ExecutableJob, Options, Sources, plan
 from pegasus_hooks.prepost import hookscripts
-from pegasus_hooks.prepost.keepsizes import RECORD_PREFIX
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import load_inputs
 from tests.bench import Figure, Tell, bench, percentiles
@@ -122,14 +121,6 @@ def move_files(submit_dir: Path, job: ExecutableJob) -> None:
     )
 
 
-def write_record(submit_dir: Path, job: ExecutableJob) -> None:
-    """Write what a compute job's own record would say about its outputs."""
-    outputs = dict.fromkeys(job.task.outputs if job.task else (), 1_000_000)
-    record = {"start": time.time() - 1, "end": time.time(), "exitcode": 0, "outputs": outputs}
-    out = submit_dir / job.folder / f"{job.name}.out"
-    out.write_text(f"{RECORD_PREFIX} {json.dumps(record)}\n")
-
-
 @bench("P5")
 def hook_cost(tell: Tell) -> Iterable[Figure]:
     """Wall-clock time of one script, started like any other program."""
@@ -174,8 +165,6 @@ def measure(
     said = {"broker": url, "template": TEMPLATE}
     alone = scripts(folder / "alone", said)
     watched = scripts(folder / "watched", {**said, "watch": str(folder / "watch")})
-    config = Path(alone[0]).with_name(hookscripts.CONFIG_NAME)
-    embedded = [*PYTHON, str(HOOKS / "post.py"), "--config", str(config)]
     spent: dict[str, list[float]] = {}
 
     def run(what: str, command: Sequence[str]) -> None:
@@ -192,8 +181,6 @@ def measure(
             run(NOTHING, [*PYTHON, "-c", "pass"])
             run("PRE, other job", [watched[0], other.name, "0", "2"])
             run("POST, other job", [watched[1], "0", *output(other)])
-            write_record(submit_dir, other)
-            run("POST, other job of the embedded planner", [*embedded, other.name, "0", "0"])
             for nth, (who, (pre, post)) in enumerate(
                 {"transfer job": watched, "transfer job, no watcher": alone}.items()
             ):

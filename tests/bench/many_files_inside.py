@@ -55,7 +55,7 @@ FEW = {("gsiftp", PLAIN): 50, ("http", PEGASUS): 100, ("irods", CLIENT): 50}
 ZONE = """
 import sys
 from pathlib import Path
-from tests.irods_zone import Zone
+from examples.testbed.irods_zone import Zone
 with Zone(Path(sys.argv[1]) / "vault", host=sys.argv[2]) as zone:
     for path in map(Path, sys.argv[3:]):
         zone.put(f"{zone.home()}/{path.name}", path.read_bytes())

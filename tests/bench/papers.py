@@ -8,36 +8,32 @@ measurement is missing is left as it is. docs/papers.md says what differs and wh
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from adon.dashboard.standalone import COLOURS, Panel, drawing
-from examples.soykb.fig18.story import SCALE, TRANSFERS
-from network_provisioner.templates.data import template_from_dict
+from tests.bench import paper_runs
+from tests.bench import paper_series as series_of
+from tests.bench.paper_series import FIGURE18, SWEEP, Series, Value
 from tests.bench.results import ROOT, load
 
 OUT = ROOT / "docs" / "papers"
-FIGURE18 = ROOT / ".adon" / "papers" / "figure18"
-SWEEP = ROOT / ".adon" / "papers" / "sweep"
 _PAPER, _ADON = COLOURS
-_GREY = "#999"
-
-Series = Mapping[str, Sequence[float]]
-"""Values by who has them, in the order of the plot's labels; negative: there is none."""
+_COLOURS = (_PAPER, _ADON, "#999", "#7a5195")
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Bars side by side. ``read`` returns None if nothing is measured yet."""
+    """Bars side by side, or ``lines``. ``read`` returns None where nothing is measured yet."""
 
     name: str
     title: str
     labels: tuple[str, ...]
     unit: str
     read: Callable[[], Series | None]
+    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,185 +44,121 @@ class Paper:
     plots: tuple[Plot, ...]
 
 
-def measured(bench_id: str, name: str) -> dict[str, dict[str, float]]:
-    """Figures of a bench: ADON's value and the peers', by the figure's name."""
-    run = load(bench_id).get(name, {})
-    return {
-        figure["figure"]: {"ADON": figure["value"], **figure.get("peers", {})}
-        for figure in run.get("figures", [])
-    }
-
-
 def bench(bench_id: str, name: str) -> tuple[tuple[str, ...], Callable[[], bool]]:
+    """A bench whose results are kept."""
     words = ("-m", "tests.bench", "--only", bench_id, "--bench", name)
-    return words, lambda: bool(measured(bench_id, name))
+    return words, lambda: bool(load(bench_id).get(name, {}).get("figures"))
 
 
-# --- the thesis on SoyKB -------------------------------------------------------------------------
-
-
-def scores() -> Series:
-    """Table 2, and a template with the same ends."""
-    ends = {"qspec": {"min_throughput": "1 Gb/s"}, "rspec": {"max_throughput": "10 Gb/s"}}
-    template = template_from_dict("paper", ends)
-    return {
-        "thesis": list(range(1, 11)),
-        "ADON": [template.score("throughput", gbps * 1e9) for gbps in range(1, 11)],
-    }
-
-
-def figure18() -> Series | None:
-    """Means of the transfers, by the thesis's scale. Headers take 4 % of what the switches see."""
-    try:
-        story = json.loads((FIGURE18 / "figure18.json").read_text())
-    except FileNotFoundError:
-        return None
-    spans = story["spans"]
-    rates = [
-        8 * one.size_bytes / (spans[one.name][1] - spans[one.name][0]) / SCALE / 1e9
-        for one in TRANSFERS
-    ]
-    return {"thesis": (5.5, 5.5, 0.65, -1), "ADON": rates}
-
-
-# --- policies ------------------------------------------------------------------------------------
-
-
-def strategies() -> Series | None:
-    """What 10-3 carries more than 7-3, and what the computed strategy does."""
-    found = measured("P4", "classes_on_the_data_plane")
-    if not found:
-        return None
-    patterns = [row for name, row in found.items() if name.startswith("total goodput")]
-    best = {way: sum(row[way] for row in patterns) for way in ("7-3", "10-3", "ADON")}
-    return {
-        "paper": (0.0, 11.74, -1),
-        "ADON": [100 * (best[way] / best["7-3"] - 1) for way in ("7-3", "10-3", "ADON")],
-    }
-
-
-def backlogged() -> Series | None:
-    """Figures 6 and 8: each class's part of a backlogged link, in percent."""
-    found = measured("P4", "classes_on_the_data_plane")
-    names = [f"the first class's part, both backlogged, {way}" for way in ("7-3", "10-3")]
-    if not all(name in found for name in names):
-        return None
-    ours = [found[name][who] for name in names for who in ("ADON", "the second")]
-    return {"paper": (70, 30, 70, 30), "ADON": ours}
-
-
-# --- Steroid OpenFlow Service --------------------------------------------------------------------
-
-_GRIDFTP_GBPS = (1.7086, 6.6004, 3.9361, 4.4858, 4.6537, 6.1156)
-_SOS_GBPS = (3.7308, 5.1724, 5.0597, 5.0879, 5.2692, 4.9361)
-
-
-def relay() -> Series | None:
-    """Tables 4.3.1 and 4.3.2 in percent of the path of 10 Gb/s, and the relay at no loss."""
-    found = measured("P12", "relay")
-    name = "share of the path, 1 GB by curl, no loss"
-    if name not in found:
-        return None
-    row = found[name]
-    streams = (1, 4, 8, 16, 32, 64)
-    return {
-        "GridFTP in the thesis": [10 * value for value in _GRIDFTP_GBPS],
-        "SOS in the thesis": [10 * value for value in _SOS_GBPS],
-        "ADON's relay": [
-            row["ADON"] if n == 1 else row.get(f"relay, {n} cubic streams", -1) for n in streams
-        ],
-    }
-
-
-# --- Montage -------------------------------------------------------------------------------------
-
-
-def execution_times() -> Series | None:
-    """Figure 5: execution time ÷ that at the lowest rate; the paper's text tells two of them."""
-    try:
-        runs = json.loads(SWEEP.with_suffix(".json").read_text())
-    except FileNotFoundError:
-        return None
-    seconds = {run["rate_bps"]: run["seconds"] for run in runs if run["state"] == "success"}
-    if len(seconds) < 4:
-        return None
-    times = [seconds[rate] for rate in sorted(seconds)]
-    return {"paper": (1, -1, -1, 0.25), "ADON": [time / times[0] for time in times]}
-
-
-# --- Science DMZ ---------------------------------------------------------------------------------
-
-
-def with_and_without() -> Series | None:
-    """Figures 2 and 3: a flow with OpenFlow rules of its own ÷ a normal one."""
-    found = measured("P17", "over_veth").get("one stream over veth pairs, with a path")
-    if found is None:
-        return None
-    paper = (663 / 630, 1.0, 1.0, 541.0 / 403.2, 1.0, 371.0 / 470.8, -1)
-    return {"paper": paper, "ADON": (*[-1.0] * 6, found["ADON"] / found["without"])}
+def runs(name: str) -> tuple[tuple[str, ...], Callable[[], bool]]:
+    """Measurements of paper_runs."""
+    return ("-m", "tests.bench.paper_runs", name), lambda: paper_runs.whole(name)
 
 
 PAPERS = {
     "soykb": Paper(
         ((("examples/soykb/figure18.py", "--out", str(FIGURE18)),
-          (FIGURE18 / "figure18.json").exists),),
+          (FIGURE18 / "figure18.json").exists),
+         runs("soykb")),
         (
             Plot("soykb-table-2", "Table 2: score of a path's throughput, Gb/s",
-                 tuple(map(str, range(1, 11))), "", scores),
+                 tuple(map(str, range(1, 11))), "", series_of.scores),
+            Plot("soykb-figure-6", "Figure 6: score of each path that meets the QSpec",
+                 ("t1: 5.5 and 0.65 Gb/s", "t4: 0.5 and 0.65", "t6: 0.5 and 0.1"), "",
+                 series_of.selection),
             Plot("soykb-figure-18", "Figure 18: throughput of each workflow, Gb/s of the thesis",
                  ("SoyKB, t1: L2", "Neurobl., t3: L2", "SoyKB, t4: L3", "SoyKB, t6"), "Gb/s",
-                 figure18),
+                 series_of.figure18),
+            Plot("soykb-figure-18-sampled", "Figure 18: sampled throughput, Gb/s of the thesis",
+                 (), "Gb/s", series_of.sampled, True),
+            Plot("soykb-figures-19-21", "Figures 19 to 21: throughput by GB, one stream",
+                 ("L2: 5", "15", "25", "L3: 5", "15", "25", "beside: 5", "15", "25"), "Gb/s",
+                 series_of.by_layer),
+            Plot("soykb-figure-22", "Figure 22: share of layer 2 by threads, buffers of 16 MB",
+                 tuple(map(str, paper_runs.THREADS)), "%", series_of.threads),
+            Plot("soykb-figures-23-24", "Figures 23, 24: throughput ÷ that with 16 MB of buffers",
+                 ("L2: 16", "64", "256 MB", "L3: 16", "64", "256 MB"), "", series_of.buffers),
         ),
     ),
     "policies": Paper(
         (bench("P4", "classes_on_the_data_plane"),),
         (
             Plot("policies-figures-6-8", "Figures 6, 8: parts of two backlogged classes",
-                 ("7-3: CMS", "LIGO", "10-3: CMS", "LIGO"), "%", backlogged),
+                 ("7-3: CMS", "LIGO", "10-3: CMS", "LIGO"), "%", series_of.backlogged),
             Plot("policies-gain", "§V.B: goodput above 7-3's", ("7-3", "10-3", "computed"), "%",
-                 strategies),
+                 series_of.strategies),
         ),
     ),
     "sos": Paper(
-        (bench("P12", "relay"),),
-        (Plot("sos-tables", "Tables 4.3.1, 4.3.2: share of the path by streams",
-              ("1", "4", "8", "16", "32", "64"), "%", relay),),
+        (runs("sos"),),
+        (
+            Plot("sos-tables", "Tables 4.3.1, 4.3.2: share of the path by streams, 95 % bounds",
+                 (*map(str, paper_runs.STREAMS), "bbr"), "%", series_of.relay),
+            Plot("sos-table-4.3.3", "Table 4.3.3: 64 streams by buffers together",
+                 ("10,000; 3.3 MB", "60,000; 6.6 MB", "65,000; 13.2 MB"), "%",
+                 series_of.relay_buffers),
+        ),
     ),
     "montage": Paper(
-        ((("-m", "examples.montage.sweep", "--runs", "1", "--placements", "default", "--state",
-           str(SWEEP), "--report", str(SWEEP)), SWEEP.with_suffix(".json").exists),),
-        (Plot("montage-figure-5", "Figure 5: execution time by provisioned bandwidth",
-              ("1", "2.5", "10", "20 Mb/s"), "", execution_times),),
+        ((("-m", "examples.montage.sweep", "--runs", "1", "--state", str(SWEEP), "--report",
+           str(SWEEP)), series_of.swept),),
+        (
+            Plot("montage-figures-5-9", "Figures 5, 9: seconds by provisioned bandwidth",
+                 ("1", "2.5", "10", "20 Mb/s"), "s", series_of.execution_times),
+            Plot("montage-figures-6-10-11", "Figures 6, 10, 11: samples above 90 % I/O wait",
+                 ("1", "2.5", "10", "20 Mb/s"), "%", series_of.io_waits),
+            Plot("montage-figure-7", "Figure 7: Mb/s that the head writes, second by second",
+                 (), "", series_of.disk_series, True),
+            Plot("montage-figure-8", "Figure 8: share of writing seconds by Mb/s",
+                 tuple(f"≤ {4 * series_of.DISK_BPS * n / 1e7:.0f}" for n in range(1, 11)), "%",
+                 series_of.write_rates),
+        ),
     ),
     "dmz": Paper(
         (bench("P17", "over_veth"),),
         (Plot("dmz-figures-2-3", "Figures 2, 3: with OpenFlow rules ÷ normal",
               ("OSDC", "Gluster", "AWS", "HMS", "TACC home", "scratch", "ADON"), "",
-              with_and_without),),
+              series_of.with_and_without),),
     ),
 }  # fmt: skip
 
 
 def drawn(plot: Plot, series: Series) -> str:
     """The plot as SVG."""
-    most = max(value for values in series.values() for value in values) * 1.1
-    panel = Panel(60, 40, 640, 220, len(plot.labels) * (len(series) + 1), most)
+    rows = {who: [_with_bounds(value) for value in values] for who, values in series.items()}
+    most = max(mean + half for values in rows.values() for mean, half in values) * 1.1
+    slots = 1 if plot.lines else len(plot.labels) * (len(rows) + 1)
+    panel = Panel(60, 40, 640, 220, slots, most)
     levels = [(most * part / 4, f"{most * part / 4:.3g} {plot.unit}".strip()) for part in range(5)]
     panel.axes(plot.title, (), levels)
-    colours = (_PAPER, _ADON) if len(series) == 2 else (_PAPER, _GREY, _ADON)
-    for number, (who, values) in enumerate(series.items()):
-        colour = _ADON if who.startswith("ADON") else colours[number]
-        for place, value in enumerate(values):
-            if value >= 0:
-                panel.bar(place * (len(series) + 1) + number, value, 0.0, colour)
+    colours = dict(zip(rows, _COLOURS if "ADON" not in rows else _adons(list(rows)), strict=False))
+    for number, (who, values) in enumerate(rows.items()):
+        if plot.lines:
+            points = [(n / len(values) - 0.5, mean) for n, (mean, _) in enumerate(values)]
+            panel.curve(points, colours[who])
+            continue
+        for place, (mean, half) in enumerate(values):
+            if mean >= 0:
+                panel.bar(place * (len(rows) + 1) + number, mean, half, colours[who])
     for place, label in enumerate(plot.labels):
-        at = panel.across(place * (len(series) + 1) + (len(series) - 1) / 2)
+        at = panel.across(place * (len(rows) + 1) + (len(rows) - 1) / 2)
+        if plot.lines:
+            at = panel.across(place / max(1, len(plot.labels) - 1) - 0.5)
         panel.parts.append(f'<text x="{at:.1f}" y="276" text-anchor="middle">{label}</text>')
-    for number, who in enumerate(series):
-        colour = _ADON if who.startswith("ADON") else colours[number]
-        words = f'<text x="{60 + 180 * number}" y="298" fill="{colour}">■ {who}</text>'
+    for number, who in enumerate(rows):
+        words = f'<text x="{60 + 160 * number}" y="298" fill="{colours[who]}">■ {who}</text>'
         panel.parts.append(words)
     return drawing(720, 310, [panel])
+
+
+def _with_bounds(value: Value) -> tuple[float, float]:
+    return value if isinstance(value, tuple) else (value, 0.0)
+
+
+def _adons(names: Sequence[str]) -> list[str]:
+    """Colours by name, of which ADON has its own."""
+    others = (colour for colour in _COLOURS if colour != _ADON)
+    return [_ADON if name == "ADON" else next(others) for name in names]
 
 
 def made(paper: Paper) -> None:

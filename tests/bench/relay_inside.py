@@ -6,6 +6,10 @@ Two hosts with small windows and cubic, a relay near each. Reads lines of JSON a
 
 - ``{"way", "loss", "bytes", "relay", …}`` with ``{"bps", "cpu_s"}`` of bytes from the server to the
   client, processor seconds of both agents. ``relay``: what differs from the rig's session, or null.
+- the same with ``windows``: most bytes of a host's socket; ``disk``: GridFTP's files are on the
+  disk; ``tls``: streams between relays are encrypted.
+- ``{"setups": n}`` with ``{"seconds": […]}`` from connecting to the first byte of an answer, over
+  the relay, and ``{"setups": n, "relay": null}`` without.
 - ``{"idle": n}`` with ``{"before", "after"}``: bytes of memory of the larger agent, without and
   with so many idle connections.
 """
@@ -33,7 +37,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "component"))
-from relay_rig import CLIENT, GATES, SERVER, SESSION, relays, within
+from authority import Authority
+from relay_rig import AGENTS, CLIENT, GATES, SERVER, SESSION, relays, within
 from waiting import until
 
 from adon.machine import box
@@ -46,6 +51,7 @@ from tests.bench.streams_inside import gridftp_bps
 LINK = {"delay_s": 0.0265, "rate_bps": 500e6, "limit_bytes": 3_000_000, "loss": 0.0}
 WINDOWS = "4096 65536 262144"
 HOST = {"net.ipv4.tcp_rmem": WINDOWS, "net.ipv4.tcp_wmem": WINDOWS}
+HOST_WINDOWS = tuple(HOST)
 HOST |= {"net.ipv4.tcp_no_metrics_save": "1"}
 GATE = "10.8.0.1"  # of the network's middle, to the hosts
 WEB = f"{SERVER}:8080"
@@ -95,6 +101,10 @@ class Hosts:
     def __init__(self, tools: dict[str, str], disk: Path, memory: Path, undo: ExitStack) -> None:
         self.disk, self.memory, self._undo = disk, memory, undo
         self.rig = undo.enter_context(relays(disk, LINK))
+        authority = Authority(disk)
+        for name in AGENTS:
+            self.rig.start(name, *authority.issue(name), authority.file)
+        self.rig.serve(SESSION)
         self._relayed = True
         for host, address in (("client", CLIENT), ("server", SERVER)):
             netns.sysctl(host, HOST)
@@ -148,12 +158,17 @@ class Hosts:
         if relay is not None:
             # Of a name of its own: listeners keep what they were set up with.
             self.rig.serve(replace(SESSION, id=json.dumps(relay), **relay))
+        if "windows" in asked:
+            for host in ("client", "server"):
+                windows = f"4096 65536 {asked['windows']}"
+                netns.sysctl(host, dict.fromkeys(HOST_WINDOWS, windows))
         before = self._cpu_s()
         size, streams, way = asked["bytes"], asked.get("streams", 1), asked["way"]
         if way == "mptcp":
             bps = self._by_mptcp(size)
         elif way == "gridftp":
-            bps = gridftp_bps(self._gridftp, self.memory, size, streams, asked["buffer_bytes"])
+            folder = self._on_disk(size) if asked.get("disk") else self.memory
+            bps = gridftp_bps(self._gridftp, folder, size, streams, asked["buffer_bytes"])
         elif way == "disk":
             bps = self._to_disk(size)
         else:
@@ -176,13 +191,18 @@ class Hosts:
         assert int(came) == source.stat().st_size, came
         return float(seconds)
 
-    def _to_disk(self, size: int) -> float:
-        """By curl from the disk, until all is on the disk."""
-        source, target = self.disk / "source", self.disk / "target"
+    def _on_disk(self, size: int) -> Path:
+        """The disk's folder, with a source that has to be read from it."""
+        source = self.disk / "source"
         source.write_bytes(os.urandom(size))
         with source.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return self.disk
+
+    def _to_disk(self, size: int) -> float:
+        """By curl from the disk, until all is on the disk."""
+        source, target = self._on_disk(size) / "source", self.disk / "target"
         began = time.monotonic()
         self._fetched(PLACES["http"], source, str(target))
         with target.open("rb") as file:
@@ -218,6 +238,26 @@ class Hosts:
                     opened.enter_context(listener.accept()[0])
             return {"before": before, "after": self._memory()}
 
+    def setups(self, number: int, relayed: bool) -> dict[str, list[float]]:
+        """From connecting to the answer's first byte, of one connection after the other."""
+        until(self.rig.idle, "the last connection to end")
+        if relayed != self._relayed:
+            self._relayed = relayed
+            self.rig.redirect(relayed)
+        found = []
+        with self.rig.listen(9001) as listener:
+            for _ in range(number):
+                began = time.perf_counter()
+                with self.rig.connect(9001) as client:
+                    client.sendall(b"?")
+                    with listener.accept()[0] as server:
+                        server.recv(1)
+                        server.sendall(b"!")
+                        client.recv(1)
+                        found.append(time.perf_counter() - began)
+                until(self.rig.idle, "the connection to end")
+        return {"seconds": found}
+
     def _memory(self) -> int:
         agents = self.rig.agents.values()
         return max(psutil.Process(agent.pid).memory_info().rss for agent in agents)
@@ -231,7 +271,13 @@ def main(disk: Path, memory: Path, tools: dict[str, str]) -> None:
         hosts = Hosts(tools, disk, memory, undo)
         for line in sys.stdin:
             asked = json.loads(line)
-            found = hosts.idle(asked["idle"]) if "idle" in asked else hosts.measure(asked)
+            found: dict[str, Any]
+            if "idle" in asked:
+                found = hosts.idle(asked["idle"])
+            elif "setups" in asked:
+                found = hosts.setups(asked["setups"], asked.get("relay", True) is not None)
+            else:
+                found = hosts.measure(asked)
             print(json.dumps(found), flush=True)
 
 

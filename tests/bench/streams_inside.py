@@ -4,7 +4,9 @@
 
 Two hosts with a link between them. Reads lines of JSON from standard input, ``{"host": {sysctl:
 value}, "link": {rate_bps, loss, limit_bytes}, "streams", "buffer_bytes", "bytes"}``, moves a file
-so, and answers each with ``{"bps": …}``: bytes by the seconds of the server that received it.
+so, and answers each with ``{"bps": …}``: bytes by the seconds of the server that received it. With
+``beside``, so many streams of others fill the link meanwhile; with ``irods`` the file comes from a
+zone, by the transfer plug-in.
 """
 
 from __future__ import annotations
@@ -14,15 +16,24 @@ import os
 import re
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "component"))
+from relay_rig import within
+
 from adon.machine import box
-from examples.testbed import delaylink, netns
+from condor_plugins.irods import results
+from condor_plugins.irods.files import move
+from condor_plugins.irods.transfer import Limits
+from examples.testbed import delaylink, netns, traffic
 from examples.testbed.gridftp import PORT, Endpoint, GridFtp
+from examples.testbed.irods_zone import Zone
 from examples.testbed.layout import dtn_name
 from examples.testbed.procs import Daemon
 
@@ -36,6 +47,8 @@ class Path53:
 
     def __init__(self, programs: Path, folder: Path, undo: ExitStack) -> None:
         self.folder, self._control = folder, folder / "link"
+        self._undo = undo
+        self._zone: Zone | None = None
         # First of all on the processors: a link that waits for its turn has a shorter queue.
         words = ["nice", "-n", "-20", sys.executable, "-m", "examples.testbed.delaylink"]
         words += [f"tap-{end}" for end in ENDS]
@@ -64,9 +77,53 @@ class Path53:
             )
             netns.batch(end, [f"route replace {way}"])
         delaylink.control(self._control, **asked["link"])
+        with ExitStack() as others:
+            for number in range(asked.get("beside", 0)):
+                self._fill(number, others)
+            if asked.get("irods"):
+                return self._irods_bps(asked["bytes"], asked["streams"])
+            return self._gridftp_bps(asked)
+
+    def _gridftp_bps(self, asked: dict[str, Any]) -> float:
         return gridftp_bps(
             self.gridftp, self.folder, asked["bytes"], asked["streams"], asked["buffer_bytes"]
         )
+
+    def _fill(self, number: int, others: ExitStack) -> None:
+        """One stream that never ends."""
+        port, log = 9100 + number, self.folder / f"others-{number}.log"
+        program = [sys.executable, traffic.__file__]
+        sink = [*netns.execute("dst"), *program, "sink", ENDS["dst"], str(port)]
+        server = Daemon(sink, log)
+        others.callback(server.stop)
+        server.wait(lambda: log.exists() and "ready" in log.read_text())
+        send = [*program, "send", ENDS["dst"], str(port), "--bytes", str(10**12)]
+        others.callback(Daemon([*netns.execute("src"), *send], log).stop)
+
+    def _irods_bps(self, size: int, streams: int) -> float:
+        if self._zone is None:
+            self._zone = within("src", Zone(self.folder / "vault", host=ENDS["src"]).__enter__)
+            self._undo.callback(self._zone.__exit__)
+        path = f"{self._zone.home()}/{size}"
+        if path not in self._zone.objects:
+            self._zone.put(path, bytes(size))
+        account = {"irods_host": ENDS["src"], "irods_port": self._zone.port,
+                   "irods_user_name": "rods", "irods_zone_name": self._zone.name,
+                   "irods_password": "secret"}  # fmt: skip
+        os.chdir(self.folder)
+        (self.folder / "irods_environment.json").write_text(json.dumps(account))
+        chunk = -(-size // streams)  # so that each stream has a part
+        limits = Limits(chunk=chunk)
+
+        def timed() -> tuple[dict[str, Any], float]:
+            began = time.monotonic()
+            found = move([(f"irods://{path}", "target")], False, limits, streams)
+            return dict(found[0]), time.monotonic() - began
+
+        results.CHUNK = chunk
+        result, seconds = within("dst", timed)
+        assert result["TransferSuccess"], result
+        return 8 * size / seconds
 
 
 def gridftp_bps(

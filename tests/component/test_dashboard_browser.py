@@ -211,7 +211,7 @@ def test_the_network_now_and_later(page: Page, world: World) -> None:
 
 
 # How many of 70 boxes lie over another once the map has moved them apart.
-CROWDED = """import('./map.js').then(({apart}) => {
+CROWDED = """import('./drawings/map.js').then(({apart}) => {
   const boxes = [...Array(70).keys()].map((n) => (
     {x: 100 * Math.sin(n * n) + 6 * n, y: 90 * Math.cos(5 * n), half: 12 + n % 20, tall: 10}));
   apart(boxes);

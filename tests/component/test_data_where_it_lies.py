@@ -17,7 +17,6 @@ from cryptography import x509
 from file_server import FileServer
 from http_load import broker_process
 from irods.password_obfuscation import encode
-from irods_zone import Zone
 from network_world import star
 from pegasus_world import User, copy_pegasus, make_pegasus_case, pack_workers
 from planner_world import MAPPING, RESULT, SITES
@@ -25,6 +24,7 @@ from waiting import until
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
+from examples.testbed.irods_zone import Zone
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.base.model import ENDED, Transit

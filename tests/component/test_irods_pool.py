@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from irods.password_obfuscation import encode
-from irods_zone import Zone
 from waiting import until
 
 from adon.cli.install_execute import PLUGIN
 from adon.cli.main import main
 from adon.machine.packages import ensure
+from examples.testbed.irods_zone import Zone
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 

@@ -19,11 +19,14 @@ from typing import Any
 import pytest
 from authority import Authority
 from irods.password_obfuscation import encode
-from irods_zone import Fault, Zone
 
 from condor_plugins.irods import files, plugin, results, transfer
 from condor_plugins.irods.results import Result
 from condor_plugins.irods.transfer import Limits
+from examples.testbed.irods_zone import Fault, Zone
+from monitors.workflows.planned.transferlist import SiteUrl, Transfer, dumps
+from pegasus_hooks.planner.plan import transfer_tool
+from pegasus_hooks.prepost.tuning import TOOLS
 
 pytestmark = pytest.mark.component
 
@@ -281,3 +284,34 @@ def test_no_more_files_are_begun_after_one_that_failed(zone: Zone, folder: Path)
     assert many(zone, folder, 50).returncode == 1
     (line,) = (folder / "out").read_text().splitlines()
     assert "rods has no permission there" in line
+
+
+def test_pegasus_transfer_without_icommands(zone: Zone, tmp_path: Path) -> None:
+    (tmp_path / "job/.irodsA").unlink()  # so that it logs in itself
+    account = json.loads(Path("irods_environment.json").read_text())
+    Path("irods_environment.json").unlink()
+    environment = tmp_path / "pegasus.json"
+    environment.write_text(json.dumps({**account, "irods_password": "secret"}, indent=1))
+    environment.chmod(0o600)
+    home, here = f"irods://{zone.home()}", f"file://{tmp_path}"
+    moves = [
+        Transfer("big", (SiteUrl("store", f"{home}/big"),), (SiteUrl("local", f"{here}/got"),)),
+        Transfer("new", (SiteUrl("local", f"{here}/got"),), (SiteUrl("store", f"{home}/a/new"),)),
+    ]
+    for move in moves:
+        done = subprocess.run(
+            [sys.executable, transfer_tool(), "--max-attempts", "1"], input=dumps([move]),
+            env={"PATH": f"{TOOLS}:/usr/bin:/bin", "ADON_PYTHON": sys.executable, "HOME": "/",
+                 "IRODS_ENVIRONMENT_FILE": str(environment)},
+            text=True, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "got").read_bytes() == DATA == zone.data(f"{zone.home()}/a/new")
+    done = subprocess.run(
+        [str(TOOLS / "iget"), f"{zone.home()}/none", "none"],
+        env={"PATH": "/usr/bin:/bin", "ADON_PYTHON": sys.executable, "HOME": "/",
+             "IRODS_ENVIRONMENT_FILE": str(environment)},
+        text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == f"iget: {zone.home()}/none: there is no such file in the zone\n"

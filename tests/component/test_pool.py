@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from planner_world import by_file, make_case
 from waiting import until
 
 from adon.machine.packages import ensure
@@ -22,7 +23,9 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from examples.testbed.procs import alive, marked
 from network_provisioner.base.errors import AdonError, MissingError
-from site_selector.estimates.estimating import DAGMAN_S
+from site_selector.estimates.estimating import DAGMAN_S, estimate_world
+from site_selector.estimates.running import Live
+from site_selector.problem import build_problem
 
 pytestmark = pytest.mark.component
 
@@ -217,11 +220,20 @@ def test_cores_without_memory_for_the_jobs_in_the_queue_are_no_workers(
         settings="NUM_CPUS = 4\nMEMORY = 400\n"
         "SLOT_TYPE_1 = 100%\nSLOT_TYPE_1_PARTITIONABLE = True\n",
     )
+    inputs = make_case(tmp_path / "case", by_file).inputs()
+
+    def mapped(pool: Pool) -> int:
+        """N of the whole-workflow mapping."""
+        world = estimate_world(inputs, now=time.time(), live=Live(read_pool(pool)))
+        problem = build_problem(inputs, world)
+        return problem.workers[problem.places.index("mu")]
+
     with Pool(tmp_path / "pool", condor, {"mu": whole}) as pool:
-        assert workers(read_pool(pool)) == {"mu": 4}
+        assert workers(read_pool(pool)) == {"mu": 4} and mapped(pool) == 4
         submit(pool, tmp_path, 600, 1, memory_mb=150)
         until(lambda: read_pool(pool)["mu"].slots == 2, "400 MB for two jobs of 150 MB")
         until(lambda: read_pool(pool)["mu"].idle_slots == 0, "no memory left for another job")
+        assert mapped(pool) == 1, "two, of which one is busy"
 
 
 def test_startds_report_their_hosts_metrics(pool: Pool) -> None:

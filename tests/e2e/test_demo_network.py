@@ -183,7 +183,8 @@ def test_packets_were_seen_on_the_chosen_paths(
     report: dict[str, Any], given: list[dict[str, Any]]
 ) -> None:
     # Transits of the same two sites share a counter while they overlap, so pairs are compared.
-    for pair in {(t["src"], t["dst"]) for t in given}:
+    for pair in {(t["src"], t["dst"]) for t in given} - {("iplant", "local")}:
+        # Of what iget fetches from there, the connections are known a second after they began.
         own = [t for t in report["transits"] if t["path"] and (t["src"], t["dst"]) == pair]
         if any(t not in given for t in own):
             continue  # what that one moved nobody knows

@@ -229,6 +229,27 @@ def test_a_method_that_is_not_there_and_those_that_are(web: TestClient) -> None:
     assert web.head("/v1/transits/x/release/").status_code == 404
 
 
+def test_null_is_as_if_nothing_were_sent(web: TestClient) -> None:
+    unset = dict.fromkeys(("template", "job", "user", "min_bps", "flows", "retry"))
+    assert web.post("/v1/transits", json={**ASK, **unset}).json()["template"] == "default"
+    where = f"/v1/transits/{ASK['id']}/release"
+    assert web.post(where, json={"bytes": None, "note": None}).status_code == 200
+    assert error(web.post("/v1/transits", json={**ASK, "src": None}))[:2] == (400, "bad_request")
+
+
+def test_kinds_of_json(web: TestClient) -> None:
+    for kind, status in (("application/merge-patch+json", 201), ("text/json", 400)):
+        sent = json.dumps({**ASK, "id": kind})
+        answer = web.post("/v1/transits", content=sent, headers={"content-type": kind})
+        assert answer.status_code == status
+
+
+def test_the_name_of_a_collection_may_end_in_a_slash(unchanged: World) -> None:
+    web, _ = unchanged
+    for name in ("transits", "policies", "templates", "drains", "health"):
+        assert web.get(f"/v1/{name}/").status_code == 200
+
+
 @pytest.mark.parametrize("size", ["1e9", "1000000000.0", "10E8", "1000000000"])
 def test_whole_numbers_as_json_writes_them(web: TestClient, rig: Rig, size: str) -> None:
     body = json.dumps(ASK)[:-1] + f', "size_bytes": {size}, "retry": 1.0, "priority": 0.0}}'

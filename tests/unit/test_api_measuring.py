@@ -144,6 +144,14 @@ def test_an_agent_reports_what_its_connections_send(web: TestClient) -> None:
     assert error(web.post(path, json={"sockets": []}, headers=bearer("tacc")))[0] == 403
 
 
+def test_what_an_agent_cannot_have_sent_is_refused_and_not_heard(web: TestClient) -> None:
+    path, ends = "/v1/agents/mu/sockets", ["10.10.0.1", 50_000, "10.10.0.2", 5001]
+    lie = [*ends, 1.0, 10**12, 1.0, 0.0, 0.0, True, 0]
+    code, kind, *words = error(web.post(path, json={"sockets": [lie]}, headers=bearer("mu")))
+    assert (code, kind) == (400, "bad_request")
+    assert "found 8 Tb/s sent, expected at most the" in str(words)
+
+
 def test_what_the_disks_of_a_host_do_is_archived_by_ten_seconds(
     web: TestClient, coordinator: CoordinatorRig
 ) -> None:

@@ -62,6 +62,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/templates/match"): (EVERYBODY, "/v1/templates/match", {"application": "soykb"}),
     ("get", "/v1/templates/{name}"): (EVERYBODY, "/v1/templates/t0", None),
     ("get", "/v1/templates/{name}/history"): (EVERYBODY, "/v1/templates/t0/history", None),
+    ("post", "/v1/templates/{name}/try"): (EVERYBODY, "/v1/templates/t0/try", None),
     ("put", "/v1/templates/{name}"): ({R, E}, "/v1/templates/new", TEMPLATE),
     ("post", "/v1/templates/{name}/from"): ({R, E}, "/v1/templates/new/from", {"transit": "done"}),
     ("post", "/v1/templates/{name}/restore"): (

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import Bench, Figure, Input, Tell
+import pytest
+
+from tests.bench import Bench, Figure, Input, Tell, paper_runs
 from tests.bench.__main__ import load, run
 from tests.bench.papers import PAPERS, drawn
-from tests.bench.results import save
+from tests.bench.results import ROOT, save
 from tests.bench.tables import rendered
 
 
@@ -46,6 +50,48 @@ def test_plots_of_the_papers_have_a_value_for_each_label() -> None:
         series = plot.read() or {}
         assert {len(values) for values in series.values()} <= {len(plot.labels)}, plot.name
         assert not series or drawn(plot, series).startswith("<svg")
+
+
+def test_what_is_measured_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+    left = 3
+
+    @contextmanager
+    def box() -> Iterator[Callable[[Mapping[str, str]], float]]:
+        def measure(point: Mapping[str, str]) -> float:
+            if len(measured) == left:
+                raise KeyboardInterrupt
+            measured.append(point["of"])
+            return 1.0
+
+        yield measure
+
+    monkeypatch.setattr(paper_runs, "FOLDER", tmp_path)
+    points = {"a": {"of": "a"}, "b": {"of": "b"}}
+    monkeypatch.setattr(paper_runs, "KINDS", {"sos": (lambda: points, box)})
+    monkeypatch.setattr(paper_runs, "TURNS", {"sos": 2})
+    with pytest.raises(KeyboardInterrupt):
+        paper_runs.measure_missing("sos", 60.0)
+    assert not paper_runs.whole("sos")
+    left = 9
+    paper_runs.measure_missing("sos", 60.0)
+    assert measured == ["a", "b", "a", "b"] and paper_runs.whole("sos")
+
+
+def test_bounds_of_95_percent() -> None:
+    mean, half = paper_runs.bounds([1.0, 2.0, 3.0])
+    assert (mean, half) == (2.0, pytest.approx(4.303 / 3**0.5))
+    assert paper_runs.bounds([5.0]) == (5.0, 0.0)
+
+
+def test_files_that_the_page_of_the_papers_names_are_there() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([a-z_]+/[^`]*)`|\]\((papers/[^)]*)\)", page)
+    missing = [f for f, plot in names if f and not (ROOT / f).exists()]
+    missing += [plot for _, plot in names if plot and not (ROOT / "docs" / plot).exists()]
+    assert missing == []
 
 
 def test_a_bench_that_fails_or_cannot_measure_has_no_result() -> None:

@@ -99,6 +99,21 @@ def test_who_waits_long_is_served_before_those_of_higher_priority() -> None:
     assert order(1020) == ["old", "low", "high", "ahead"]  # 5, 3, 2, 1
 
 
+def test_who_waits_long_makes_others_move(tmp_path: Path) -> None:
+    """Only on the wide path there is room for it, where one of the same priority could leave."""
+    patient = {"qspec": {"min_throughput": "10 Mb/s"}, "patience": "1 h"}
+    limits = BrokerLimits(pin_pairs=False)
+    rig = Rig(tmp_path / "s", templates={"default": patient}, limits=limits)
+    rig.ask("a", "mu", "tacc", min_bps=15e6, max_bps=15e6, lease_s=3000)
+    rig.ask("b", "mu", "local", min_bps=10e6, lease_s=3000)
+    assert rig.ask("c", "mu", "tacc", min_bps=170e6).state is TransitState.QUEUED
+    rig.let_pass(50)
+    assert rig.broker.get("c").state is TransitState.QUEUED
+    rig.let_pass(20)
+    assert rig.broker.get("c").state is TransitState.INSTALLED
+    assert (rig.broker.get("a").grant.moves, rig.broker.get("b").grant.moves) == (1, 0)
+
+
 def test_those_behind_in_the_queue_do_not_take_what_it_waits_for(rig: Rig) -> None:
     rig.ask("l2", "mu", "tacc", template="soykb", min_bps=150e6)
     waits = rig.ask("big", "local", "tacc", min_bps=165e6)

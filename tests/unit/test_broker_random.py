@@ -21,9 +21,14 @@ from typing import Any
 import pytest
 from request_sequences import Sequences
 
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.state.network_state import NetworkState
+from network_provisioner.transits import advance, changes, lifecycle, modifications, placement
+from network_provisioner.transits.changes import Change
+from network_provisioner.transits.lifecycle import Lifecycle
 
 SEQUENCES = 240
 MANY = int(os.environ.get("ADON_SEQUENCES", "100500"))
@@ -82,6 +87,66 @@ def test_decisions_change_nothing(world: Sequences, monkeypatch: pytest.MonkeyPa
     for seed in range(40):
         world.run(Random(seed), 8, 1)
     assert {"build", "decide", "readmit", "next_claim"} <= calls.keys()
+
+
+def test_changes_are_values_until_they_are_committed(
+    world: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: dict[str, int] = {}
+
+    def read(arguments: tuple[Any, ...]) -> list[bytes]:
+        return [
+            contents(value) if isinstance(value, NetworkState) else pickle.dumps(value)
+            for value in arguments
+            if isinstance(value, (NetworkState, Transit))
+        ]
+
+    def watch(made: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*args: Any, **more: Any) -> Any:
+            before = read(args)
+            result = made(*args, **more)
+            assert read(args) == before, made.__name__
+            calls[made.__name__] = calls.get(made.__name__, 0) + 1
+            return result
+
+        return make
+
+    for name, made in inspect.getmembers(changes, inspect.isfunction):
+        for user in (advance, lifecycle, modifications, placement):
+            if made.__module__ == changes.__name__ and getattr(user, name, None) is made:
+                monkeypatch.setattr(user, name, watch(made))
+    for seed in range(40):
+        world.run(Random(seed), 8, 1)
+    assert {"granted", "waiting", "modified", "ended", "opened"} <= calls.keys()
+
+
+def test_a_commit_that_is_refused_changes_nothing(
+    world: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, refused = Lifecycle.commit, 0
+
+    def seen(state: NetworkState, about: list[Change]) -> object:
+        known = {t.id: t for t in (*state.active.all.values(), *(c.transit for c in about))}
+        transits = [
+            (t.id, t.state, t.reason, t.request, t.grant.path, t.grant.lease_until)
+            for t in known.values()
+        ]
+        return dict(state.ledger.reservations), set(state.active.all), transits
+
+    def watched_commit(self: Lifecycle, about: list[Change], *args: Any, **more: Any) -> None:
+        nonlocal refused
+        before = seen(self._state, about)
+        try:
+            commit(self, about, *args, **more)
+        except BrokerError:
+            refused += 1
+            assert seen(self._state, about) == before
+            raise
+
+    monkeypatch.setattr(Lifecycle, "commit", watched_commit)
+    for seed in range(80):
+        world.run(Random(seed), 8, 1)
+    assert refused
 
 
 @pytest.mark.long

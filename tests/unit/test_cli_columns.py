@@ -74,6 +74,7 @@ LISTS = {
     "template list": None,
     "template match --min 1Mb/s": 1,
     "template show default": 1,
+    "template try default": None,
     "topology check adon.yml": 1,
     "topology drain": 1,
     "topology show": None,

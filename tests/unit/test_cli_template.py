@@ -103,6 +103,18 @@ def test_the_one_that_fits(service: Rig) -> None:
     assert json.loads(adon("template", "match", "montage", "--json").out)["how"] == "name"
 
 
+def test_what_it_would_have_chosen(service: Rig, tmp_path: Path) -> None:
+    lines("transit", "request", "mu", "tacc", "--id", "run", "--template", "soykb")
+    shown = lines("template", "try", "soykb")
+    assert shown[-1] == "0 of 1 would take another path"
+    other = written(tmp_path, "qspec: {min_throughput: 90 Gb/s}\n")
+    shown = lines("template", "try", "soykb", "--file", other, "--of", "soykb")
+    assert shown[1].split()[-2:] == ["-", "yes"]
+    assert shown[2] == "1 of 1 would take another path"
+    assert shown[3].startswith("run: ") and "90 Gb/s needed" in shown[3]
+    assert lines("template", "try", "soykb", "--of", "none")[-1].startswith("0 of 0")
+
+
 REFUSED = [
     (("match", "--min", "fast"), "min_throughput: found 'fast', expected a number with a unit"),
     (("match", "--max-loss", "2"), "max_loss: found 2.0, expected less than 1"),

@@ -34,6 +34,7 @@ from site_selector.estimates.estimating import (
     DEFAULT_WORKERS,
     estimate_sites,
     estimate_world,
+    subjects,
 )
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
@@ -356,6 +357,32 @@ def test_a_template_selects_sites_cores_and_memory() -> None:
     assert within.configurations.keys() == world_inputs().configurations.keys()
 
 
+def test_a_transfer_gets_no_more_than_its_templates_ceiling() -> None:
+    spec = {"qspec": {"min_throughput": 1e6}, "rspec": {"max_throughput": 150e6}}
+    inputs = world_inputs().within(template_from_dict("w", spec))
+    path = estimate_world(inputs, now=NOW).paths["mu", "tacc"]
+    assert path.gamma_a == EstimatedValue(150e6, "catalog", note="the template's ceiling")
+    world = estimate_world(inputs, now=NOW)
+    problem = build_problem(inputs, world, "local")
+    mu, tacc, local = (problem.places.index(place) for place in ("mu", "tacc", "local"))
+    assert problem.seconds_per_byte[mu, tacc] == pytest.approx(8 / 150e6)
+    assert problem.occupied_per_byte[mu, tacc] == pytest.approx(8 / 200e6)  # room for another
+    assert problem.seconds_per_byte[mu, local] == pytest.approx(8 / DEFAULT_BANDWIDTH_BPS)
+    known = Measurements({("throughput", "mu>tacc"): estimate_of(190e6, at=NOW)})
+    path = estimate_world(inputs, known, now=NOW).paths["mu", "tacc"]
+    assert path.gamma_a.value == 150e6  # measured under another template
+
+
+def test_jobs_that_need_much_memory_have_fewer_workers() -> None:
+    needs = {"pegasus": {"memory": "4000"}}
+    jobs = [job("x", "a", ["f"], **needs), job("y", "a", ["f"], **needs), job("z", "a", ["f"])]
+    inputs = inputs_of(jobs, {"mu": {}}, {"f": ("mu", 1000)}, {"a": ["mu"]}, {"a": 10.0})
+    pool = pool_of(mu=busy("mu", 8, 8, memory_bytes=9000 * 2**20))
+    world = estimate_world(inputs, now=NOW, live=Live(pool))
+    assert world.sites["mu"].workers.note == "of 8: what there is of memory"
+    assert build_problem(inputs, world).workers == (2,)
+
+
 def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     def mu(pool: SitePool, *held: Holding) -> SiteEstimate:
         live = Live(pool_of(mu=pool)).with_held(held)
@@ -526,6 +553,24 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
     shown = {one.job: one.alternatives[0] for one in placed}
     assert (shown["y"].t_q_s, shown["y"].inputs["t_q"]["value"]) == (40.0, 40.0)
     assert (shown["x0"].t_q_s, shown["x0"].inputs["t_q"]["value"]) == (2.0, 2.0)
+
+
+def test_many_jobs_at_once_wait_as_so_many_did() -> None:
+    """Where nobody saw such jobs wait."""
+    jobs = [job(f"x{i}", "a", ["f"]) for i in range(5)] + [job("y", "b", ["f"])]
+    sites: dict[str, dict[str, object]] = {"mu": {"adon.workers": 1, "adon.queue_wait": "1 s"}}
+    inputs = inputs_of(
+        jobs, sites, {"f": ("mu", 1000)}, {"a": ["mu"], "b": ["mu"]}, {"a": 10.0, "b": 5.0}
+    )
+    known = {
+        ("queue_wait", "mu"): estimate_of(2.0),
+        ("queue_wait", "width:8@mu"): estimate_of(40.0),
+    }
+    world = estimate_world(inputs, Measurements(known), now=NOW)
+    waits = [world.wait(name, "mu") for name in ("t::a:1.0", "t::b:1.0")]
+    assert [estimate.value for estimate in waits] == [40.0, 2.0]
+    assert waits[0].note == "+38 s for 5 jobs at once"
+    assert "width:8" in subjects(inputs)[1]
 
 
 def test_a_site_that_a_kind_never_tried_is_not_believed_the_quicker_for_it() -> None:

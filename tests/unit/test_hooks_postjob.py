@@ -164,6 +164,20 @@ def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None
     assert job_files.known_sizes(submit_dir) == outputs
 
 
+def test_before_a_transfer_sizes_are_kept_of_what_its_parents_wrote(submit_dir: Path) -> None:
+    text = f"{keepsizes.RECORD_PREFIX} {json.dumps({'outputs': {'x.bam': 12}})}\n"
+    (submit_dir / "00/00/sort_ID2.out").write_text(text)
+    (dag,) = submit_dir.glob("*.dag")
+    with dag.open("a") as lines:
+        lines.write(f"PARENT sort_ID2 CHILD {JOB}\nPARENT create_dir_x CHILD {JOB}\n")
+    before(submit_dir, FakeBroker())
+    assert job_files.known_sizes(submit_dir) == {}  # Pegasus's POST keeps them
+    with (submit_dir / "braindump.yml").open("a") as lines:
+        lines.write('planner: "adon"\n')
+    before(submit_dir, FakeBroker())
+    assert job_files.known_sizes(submit_dir) == {"x.bam": 12}
+
+
 def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
     (submit_dir / "00/00/sort_ID2.out").write_text(
         "- invocation: True\n  start: 2023-11-14T22:13:22.500+00:00\n  duration: 1.5\n"

@@ -77,6 +77,15 @@ def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) ->
     assert "the disk of tacc" in described(knee) and found.grant.changes[-1].why == described(knee)
 
 
+def test_the_search_does_not_make_the_transfer_slower(world: World) -> None:
+    world.ask("a", "mu", "tacc", template="mosaic")
+    for second in range(40):  # others use the disk for two seconds of each four
+        world.disk_bps = DISK_BPS / 3 if second % 4 < 2 else DISK_BPS
+        world.run(1)
+    moved_bps = world.controller.bytes["a"] * 8 / 40
+    assert moved_bps > 0.9 * (DISK_BPS + DISK_BPS / 3) / 2
+
+
 def test_other_templates_keep_what_they_asked_for(world: World) -> None:
     before = world.ask("a", "mu", "tacc", template="plain")
     world.run(45)

@@ -9,7 +9,7 @@ import pytest
 from irods.password_obfuscation import encode
 
 from condor_plugins.irods import account as module
-from condor_plugins.irods.account import IrodsUrl, account, parsed
+from condor_plugins.irods.account import IrodsUrl, account, keep_password, parsed
 from network_provisioner.base.errors import InputError
 
 URL = IrodsUrl("/iplant/home/ann/reads.fq")
@@ -167,3 +167,18 @@ def test_nobody(home: Path) -> None:
         (home / "job/irods_environment.json").write_text(text)
         with pytest.raises(InputError, match="expected iRODS's settings in JSON"):
             account(URL, nowhere, home / "job")
+
+
+def test_a_password_may_stand_in_the_environment_as_pegasus_has_it(home: Path) -> None:
+    settings(home / "job", irods_host="h", irods_user_name="ann", irods_password="pegasus")
+    found = account(URL, env(home), home / "job")
+    assert found["password"] == "pegasus" and "irods_password" not in found
+    (home / "job/.irodsA").write_text(encode("own"))
+    assert account(URL, env(home), home / "job")["password"] == "own"
+
+
+def test_a_kept_password_is_found_again(home: Path) -> None:
+    file = home / "job/.irodsA"
+    keep_password("tulip", {**env(home), "IRODS_AUTHENTICATION_FILE": str(file)})
+    assert file.stat().st_mode & 0o777 == 0o600 and "tulip" not in file.read_text()
+    assert account(URL, env(home), home / "job")["password"] == "tulip"

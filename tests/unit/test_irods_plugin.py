@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from irods.exception import CAT_NO_ACCESS_PERMISSION, NetworkException
 
-from condor_plugins.irods import messages, plugin
+from condor_plugins.irods import icommands, messages, plugin
 from condor_plugins.irods.account import IrodsUrl
 from condor_plugins.irods.results import CHUNK, MOST, USUAL, streams, text, wanted
 
@@ -96,3 +96,20 @@ def test_streams(ad: dict[str, str | int | float], size: int, count: int) -> Non
 def test_sentences(error: Exception, told: str) -> None:
     settings = {"irods_host": "data.example", "irods_port": 1247, "irods_user_name": "ann"}
     assert messages.sentence(error, IrodsUrl("/z/a"), settings) == f"/z/a: {told}"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        (["iget", "-h"], 0, "Version 4.3", ""),
+        (["iget", "-N", "4", "only-one"], 1, "", "expected 2 paths and no ticket"),
+        (["iput", "-t", "ticket", "a", "b"], 1, "", "expected 2 paths and no ticket"),
+        (["irsync", "a", "b"], 1, "", "irsync"),
+    ],
+)
+def test_icommands_answer_without_a_zone(
+    words: list[str], code: int, out: str, err: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert icommands.main(words) == code
+    said = capsys.readouterr()
+    assert out in said.out and err in said.err

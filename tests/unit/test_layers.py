@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -164,3 +165,19 @@ def test_no_folder_comes_back_to_itself(package: str) -> None:
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_the_root_of_a_package_can_be_taken_in(package: str) -> None:
     assert len(list((ROOT / package).glob("*.py"))) <= MOST_FILES
+
+
+def test_the_modules_of_the_pages_have_rooms() -> None:
+    web = ROOT / "adon" / "dashboard" / "web"
+    rooms: dict[Path, list[Path]] = {}
+    graph = nx.DiGraph()
+    for file in web.rglob("*.js"):
+        rooms.setdefault(file.parent, []).append(file)
+        for other in re.findall(r'from "(\.\.?/[^"]+)";', file.read_text(encoding="utf-8")):
+            imported_file = (file.parent / other).resolve()
+            assert imported_file.exists(), f"{file}: {other}"
+            if imported_file.parent != file.parent:
+                graph.add_edge(file.parent, imported_file.parent)
+    assert len({file.stem for files in rooms.values() for file in files}) > 30
+    assert {room.name: len(files) for room, files in rooms.items() if len(files) > MOST_FILES} == {}
+    assert nx.is_directed_acyclic_graph(graph)

@@ -97,7 +97,7 @@ def test_the_lines_of_the_dag(case: Case) -> None:
     ]
     assert "PARENT split_ID1 CHILD count_ID3" in lines
     assert not [x for x in lines if x.startswith("SCRIPT PRE split")]
-    assert [x for x in lines if x.startswith("SCRIPT POST split")]
+    assert not [x for x in lines if x.startswith("SCRIPT POST split")]
     assert not [x for x in lines if x.startswith("SCRIPT") and "create_dir" in x]
 
 

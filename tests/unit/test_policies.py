@@ -91,7 +91,7 @@ BAD = [
     ({"specs": ["cms"]}, "bad_request", "expected two names"),
     ({"specs": ["cms", "cms"]}, "bad_request", "names 'cms' twice"),
     ({"specs": ["*", "*"]}, "bad_request", "names '\\*' twice"),
-    ({"specs": ["cms", 3]}, "bad_request", "specs.1: found 3, expected a name"),
+    ({"specs": ["cms", 3]}, "bad_request", "specs.1: found 3, expected a name, in quotes"),
     ({"specs": "cms"}, "bad_request", "specs: found 'cms'"),
     ({"time": "now"}, "bad_request", "expected \\[start, end\\]"),
     ({"time": ["tomorrow", None]}, "bad_request", "found 'tomorrow', expected ISO 8601"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from promise_rig import MB, Day
 
-from network_provisioner.base.controller import SwitchStatus
+from network_provisioner.base.controller import LinkCounter, SwitchStatus
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS, UNKNOWN, Sample, judge
@@ -78,7 +78,8 @@ def test_a_broken_promise_is_told_within_ten_seconds_and_that_it_is_kept_again(d
         day.second(12, 9, waiting=True)
         seconds += 1
     assert seconds < 10
-    assert str(day.news[0]).startswith("transit 'a' gets less than it was promised over link s1-s2")
+    assert str(day.news[0]).startswith("transit 'a' gets less than it was promised: ")
+    assert str(day.news[0]).endswith(", on link s1-s2")
     assert (day.kept.state, day.kept.link) == (BROKEN, "s1-s2")
     for _ in range(20):
         day.second(12, 9, waiting=True)
@@ -105,6 +106,30 @@ def test_one_of_many_is_missed_no_later(day: Day) -> None:
         day.seconds(1, 9)
         seconds += 1
     assert seconds < 13 and "transit 'a'" in str(day.news[0])
+
+
+def test_a_link_that_loses_little_is_found_in_time(day: Day) -> None:
+    """TCP slows down where a link gives less, and all switches count about the same."""
+    while not day.news:
+        day.second(9.2, 9, waiting=True)
+    assert str(day.news[0]).endswith("wants more, between mu and tacc") and day.kept.link == ""
+    for _ in range(40):
+        day.second(9.2, 9, waiting=True)
+    assert (day.kept.state, day.kept.link) == (BROKEN, "s1-s2") and len(day.news) == 1
+    assert day.kept.why.endswith("on link s1-s2")
+
+
+def test_a_link_that_is_full_is_named(day: Day) -> None:
+    sent, controller = [0], day.controller
+
+    def counters() -> list[LinkCounter]:  # 200 Mb/s, of which the transit has 9
+        sent[0] += 25_000_000
+        return [LinkCounter("s1", "s2", sent[0], day.rig.clock.now)]
+
+    controller.counters = counters  # type: ignore[method-assign]
+    while not day.news:
+        day.second(9, 9, waiting=True)
+    assert day.kept.link == "s1-s2"
 
 
 def test_who_sends_little_is_not_accused_and_silence_accuses_nobody(day: Day) -> None:
@@ -135,7 +160,7 @@ def test_packets_that_leave_the_path_are_missed(day: Day) -> None:
     for _ in range(9):
         day.second(0, 0, acked=25, waiting=True)
     assert day.kept.state == BROKEN and "went another way" in day.kept.why
-    assert ["link mu-s1" in news.reason for news in day.news] == [True]
+    assert ["on link mu-s1" in news.reason for news in day.news] == [True]
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from promise_rig import MB, Day
 
-from network_provisioner.selection.transit import Metric
+from network_provisioner.selection.transit import Metric, Worsening
 from network_provisioner.topology.graph import Path as NetworkPath
 
 RATE = 15  # Mb/s: as much fits on the other path, too
@@ -80,6 +80,64 @@ def test_loss_that_two_measurements_agree_on_moves_a_transit(tmp_path: Path) -> 
     measured["loss"], clock["at"] = Metric(0.0, "measured"), one.rig.clock.now
     one.rig.let_pass(40)
     assert one.transit.grant.path == L2
+
+
+OTHER = {"delay": Metric(0.06, "measured")}  # of the path over r1
+SCORED = {
+    "qspec": {"min_throughput": "5 Mb/s"},
+    "weights": {"throughput": 1, "delay": 9},
+    "tables": {"delay": [[0, 10], ["500 ms", 1]]},
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "triggers", "moves"),
+    [
+        ("delay", 0.2, {}, True),
+        ("delay", 0.08, {}, False),  # the other path is not better by much
+        ("delay", 0.2, {"delay": {"limit": "150 ms", "for": "10 s"}}, True),
+        ("delay", 0.2, {"delay": {"limit": "300 ms"}}, False),
+        ("delay", 0.2, {"delay": {"action": "ignore"}}, False),
+        ("delay", 0.2, {"delay": {"action": "report"}}, False),
+        ("throughput", 10e6, {}, True),  # of 15 Mb/s that were granted
+        ("throughput", 16e6, {}, False),
+    ],
+)
+def test_an_anomaly_of_the_path_is_a_trigger(
+    tmp_path: Path, metric: str, value: float, triggers: dict[str, Any], moves: bool
+) -> None:
+    first = {"delay": Metric(0.04, "measured")}
+    one = Day(
+        tmp_path / "s",
+        RATE,
+        templates={"default": {**SCORED, "triggers": triggers}},
+        metrics_of=lambda path, user: first if list(path.nodes) == L2 else OTHER,
+    )
+    one.rig.let_pass(20)
+    assert one.transit.grant.path == L2
+    now = one.rig.clock.now
+    first[metric] = Metric(value, "measured", 0.0, Worsening(now - 1200, now, 0.04))
+    one.rig.let_pass(3)
+    assert one.transit.grant.path == (L3 if moves else L2)
+    if moves:
+        assert f"{metric} is" in one.transit.reason
+    reported = [str(news) for news in one.news]
+    assert len(reported) == (triggers.get("delay") == {"action": "report"})
+    one.rig.let_pass(100)
+    assert one.transit.grant.moves == (1 if moves else 0), "it is as bad as before"
+    assert [str(news) for news in one.news] == reported, "once"
+
+
+def test_a_change_that_was_known_before_moves_nobody(tmp_path: Path) -> None:
+    change = Worsening(0.0, 10.0, 0.04)
+    one = Day(
+        tmp_path / "s",
+        RATE,
+        templates={"default": SCORED},
+        metrics_of=lambda path, user: {"delay": Metric(0.2, "measured", 0.0, change)},
+    )
+    one.rig.let_pass(60)
+    assert one.transit.grant.moves == 0 and not one.news
 
 
 def test_what_is_ignored_hides_nothing_else(tmp_path: Path) -> None:

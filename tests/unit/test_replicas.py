@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from irods.password_obfuscation import encode
 from irods.session import iRODSSession
-from irods_zone import Fault, Zone
 from Pegasus.api import ReplicaCatalog
 from Pegasus.transfer import Transfer
 from wsgidav.wsgidav_app import WsgiDAVApp
 
 from condor_plugins.irods.account import parsed
 from condor_plugins.irods.messages import sentence
+from examples.testbed.irods_zone import Fault, Zone
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.urls import site_of_url
 from site_selector.catalogs.documents import read_document
@@ -279,7 +280,7 @@ def test_a_url_without_size_is_written_without_one(web: str) -> None:
     ran = adon("site", "replicas", f"{web}/plain/a", "--site", "mu")
     assert (ran.code, "metadata" in ran.out) == (0, False)
     assert ran.err == (
-        f"adon: {web}/plain/a: its server reports no size for 1 files; they are written without one\n"
+        f"adon: {web}/plain/a: its server reports no size for 1 files; written without one\n"
     )
 
 
@@ -299,9 +300,7 @@ def test_a_url_that_is_refused(web: str, path: str, said: str) -> None:
 def test_an_odd_listing_leads_nowhere_else(web: str) -> None:
     said: list[str] = []
     assert list(read_url(f"{web}/odd/", said.append)) == [SourceFile("a", f"{web}/odd/a")]
-    assert said == [
-        f"{web}/odd/: its server reports no size for 1 files; they are written without one"
-    ]
+    assert said == [f"{web}/odd/: its server reports no size for 1 files; written without one"]
 
 
 @pytest.mark.parametrize(
@@ -517,6 +516,21 @@ def test_what_an_irods_zone_refuses_is_one_line(zone: Zone) -> None:
     assert "the zone does not accept the password of rods" in refused(password="wrong")
     zone.faults.append(Fault("query", "drop", times=99))
     assert "cannot be reached, or broke off" in refused()
+
+
+def test_a_host_that_only_the_account_knows(
+    zone: Zone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = tmp_path / "irods_environment.json"
+    account = {"irods_host": "127.0.0.1", "irods_port": zone.port, "irods_user_name": "rods",
+               "irods_zone_name": "tempZone", "irods_password": "secret"}  # fmt: skip
+    environment.write_text(json.dumps(account))
+    monkeypatch.setenv("IRODS_ENVIRONMENT_FILE", str(environment))
+    ran = adon("site", "replicas", f"irods://{zone.home()}/soy", "--site", "iplant")
+    assert (ran.code, ran.err) == (0, "")
+    (first, *_) = yaml.safe_load(ran.out)["replicas"]
+    # pegasus-transfer takes a host for a resource, and no other form.
+    assert first["pfns"][0]["pfn"] == f"irods://{zone.home()}/soy/{first['lfn']}"
 
 
 def test_the_command_line_knows_who_one_is(

@@ -170,7 +170,7 @@ def test_against_a_slow_ledger(todo: list[tuple[Any, ...]]) -> None:
             if old is None or step[2] <= old.start:
                 continue
             fits = slow.take([replace(old, end=step[2])])
-            refusal = book.move_end(old.id, step[2])
+            refusal = book.exchange([old.id], [replace(old, end=step[2])])
         else:
             _, which, since, hops = step
             old = slow.held.get(f"r{which}")

@@ -122,6 +122,11 @@ def test_without_a_ceiling_there_is_none() -> None:
         ({"when_queued": "sleep"}, "expected one of 'wait', 'defer' or 'best_effort'"),
         ({"small": None}, "found None, expected one of 'best_effort' or 'share'"),
         ({"tuning": {"threads": -1}}, "tuning.threads: found -1, expected 0 or more"),
+        # Triggers that contradict themselves, or the rest.
+        ({"triggers": {"delay": {"action": "reduce"}}}, "'reduce', which is for throughput alone"),
+        ({"triggers": {"loss": {"action": "split"}}}, "'split' with paths 1, expected paths above"),
+        ({"triggers": {"throughput": {"limit": "20 Gb/s"}}}, "it would always be missed"),
+        ({"triggers": {"loss": {"limit": 1.5}}}, "triggers.loss.limit: found 1.5"),
     ],
 )
 def test_bad_templates_are_one_clear_line(change: dict[str, Any], words: str) -> None:

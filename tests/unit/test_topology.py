@@ -164,7 +164,7 @@ def test_rtt_jitter_and_vlan_are_understood() -> None:
     assert topology.link("s2", "s1").vlan == 100
 
 
-def test_sites_that_cannot_be_reached_are_said() -> None:
+def test_what_is_most_likely_a_slip_is_said() -> None:
     assert topology_from_dict(demo()).warnings == []
     data = demo()
     data["nodes"] += [
@@ -172,10 +172,11 @@ def test_sites_that_cannot_be_reached_are_said() -> None:
         {"name": "far", "kind": "site"},
         {"name": "s9", "kind": "switch"},
     ]
-    data["links"].append({"a": "far", "b": "s9", "capacity": 1e9})
+    data["links"].append({"a": "far", "b": "s9", "capacity": 10})
     assert topology_from_dict(data).warnings == [
         "topology: site 'osu' has no link",
         "topology: no path joins 'far' with 'mu'",
+        "topology: link far-s9 carries 10 b/s: a number without a unit is bits per second",
     ]
 
 

@@ -157,7 +157,11 @@ GRAPH = '<graphml xmlns="x"><key id="k" for="node" attr.name="kind"/><graph>{}</
         ("n.json", '{"nodes": []}', "'edges' is None, expected a list"),
         ("n.json", '{"directed": true, "nodes": [], "edges": []}', "expected an undirected one"),
         ("n.json", '{"nodes": [{}], "edges": []}', "node number 1 has no 'id'"),
-        ("n.json", '{"nodes": [{"id": true}], "edges": []}', "id is True, expected a name"),
+        (
+            "n.json",
+            '{"nodes": [{"id": true}], "edges": []}',
+            "id is True, expected a name, in quotes",
+        ),
         (
             "n.json",
             '{"nodes": [{"id": 1, "kind": "site"}, {"id": "1", "kind": "site"}], "edges": []}',

@@ -14,6 +14,13 @@ from network_provisioner.base.errors import InputError
         ("200 Mb/s", 200e6),
         ("200Mbps", 200e6),
         ("10 Gbit/s", 10e9),
+        ("10G", 10e9),
+        ("100GE", 100e9),
+        ("100 GbE", 100e9),
+        ("10 GigE", 10e9),
+        ("9.41 Gbits/sec", 9.41e9),
+        ("10gbit", 10e9),
+        ("5 b/s", 5.0),
         ("1.5 kb/s", 1500.0),
         (64000, 64000.0),
         ("0", 0.0),
@@ -24,7 +31,22 @@ def test_rates(text: object, bps: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["200 MB/s", "fast", "-1 Mb/s", "1 Xb/s", None, True, "nan", "1e999"]
+    "text",
+    [
+        "200 MB/s",
+        "200 MBps",
+        "10 GB",
+        "10E",
+        "10 GiB/s",
+        "OC-192",
+        "fast",
+        "-1 Mb/s",
+        "1 Xb/s",
+        None,
+        True,
+        "nan",
+        "1e999",
+    ],
 )
 def test_bad_rates_name_what_was_found(text: object) -> None:
     with pytest.raises(InputError) as caught:

@@ -14,7 +14,6 @@ from file_server import FileServer
 from hypothesis import given
 from hypothesis import strategies as st
 from irods.password_obfuscation import encode
-from irods_zone import Zone
 from made_transit import made_transit
 from transfers_world import AD, JOB
 
@@ -23,6 +22,7 @@ from condor_plugins.jobs.request_builder import Run, is_url, parsed
 from condor_plugins.urls import sizes, sources, transfer_history
 from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
 from condor_plugins.urls.transfer_history import Moved, UsualRates, slow
+from examples.testbed.irods_zone import Zone
 from network_provisioner.base.model import Service, TransitState
 from network_provisioner.base.urls import host_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig

@@ -21,6 +21,8 @@ from adon.service.wiring import (
     measured_best_effort,
     measured_paths,
 )
+from monitors.alerts.anomalies.service import AnomalyService
+from monitors.alerts.anomalies.settings import watch_from_dict
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.estimate_sources import BelievedBy
 from monitors.archive.knowledge import gamma_a
@@ -202,6 +204,32 @@ def test_best_effort_and_paths_are_looked_up_apart() -> None:
         assert measured(path, "ada").keys() == {"throughput"}  # it was asked a moment ago
         now[0] = 116.0
         assert measured(path, "ada")["delay"] == Metric(3.0, "measured", 7.0)
+
+
+def test_what_is_measured_of_a_path_comes_with_its_anomaly() -> None:
+    topology = topology_from_dict(star("mu", "tacc"))
+    path, start, now = topology.path(["mu", "s1", "tacc"]), 1e9, [1e9]
+    with Archive(":memory:") as archive:
+        watch = watch_from_dict({"rtt": {"learn": "1 h"}})
+        service = AnomalyService(archive, watch, lambda *_: None, lambda: now[0])
+        service.catch_up()
+        measured = measured_paths(archive, topology, lambda: now[0])
+
+        def minutes(first: int, last: int, rtt_s: float) -> Metric:
+            for n in range(first, last):
+                now[0] = start + 60.0 * n
+                seconds = rtt_s * (1 + 0.001 * (n % 3))
+                archive.record(
+                    Measurement(f"r{n}", "rtt", "mu>tacc", seconds, "s", now[0], "agent")
+                )
+                service.read_new()
+            return measured(path, "ada")["delay"]
+
+        assert minutes(0, 120, 0.04).worsening is None
+        worse = minutes(120, 130, 0.2).worsening
+        assert worse is not None and worse.before == pytest.approx(0.04, rel=0.01)
+        assert worse.since == start + 120 * 60 < worse.noticed <= now[0]
+        assert minutes(130, 170, 0.04).worsening is None
 
 
 def test_what_others_claim_of_a_path_moves_nobody() -> None:

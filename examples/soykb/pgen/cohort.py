@@ -71,7 +71,12 @@ class Cohort:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Every file that must be there before the first job: the reference and the raw reads."""
-        return (self.fasta, *(name for sample in self.samples for name in self.reads(sample)))
+        return (self.fasta, *self.raw_reads)
+
+    @property
+    def raw_reads(self) -> tuple[str, ...]:
+        """The FASTQ files of all samples."""
+        return tuple(name for sample in self.samples for name in self.reads(sample))
 
     @property
     def jobs(self) -> int:

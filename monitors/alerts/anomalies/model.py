@@ -196,3 +196,16 @@ def scale_of(metric: str) -> Scale:
 def worse(metric: str, shift: float) -> bool:
     """Whether a shift is for the worse: less of a rate, more of anything else."""
     return shift < 0 if metric in _RATES else shift > 0
+
+
+def worsening(metric: str, recorded: Iterable[Measurement]) -> Anomaly | None:
+    """The newest of the anomalies of a metric, where it is for the worse and lasts."""
+    newest = max(
+        (anomaly for anomaly in together(recorded) if anomaly.metric == metric),
+        key=lambda anomaly: anomaly.noticed,
+        default=None,
+    )
+    if newest is None or newest.until is not None:
+        return None
+    lost = newest.kind == "outage" and metric == "loss"
+    return newest if lost or worse(metric, newest.change) else None

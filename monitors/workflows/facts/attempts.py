@@ -58,6 +58,7 @@ def queue_wait(attempt: Attempt, ready: float, work_s: float | None) -> Measurem
         details={
             "job": attempt.job.name,
             "slot": attempt.slot,
+            "width": attempt.width,
             "submitted_s": max(0.0, attempt.submit - ready),
             "started_s": max(0.0, attempt.start - attempt.submit),
         },

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from monitors.workflows.logs.dagman import message_of
-from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.workflows.logs.events import JobEvent, Kind, is_of_job
 from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.tail import Lines, Tail, without_holes
 
@@ -99,7 +99,9 @@ class DagmanEventTail:
         happened = read_stamp(match, 5, self._events) if match[11] else at
         node = _text(match[2])
         job = (int(match[3]), int(match[4]))
-        return None if happened is None else JobEvent(kind, *job, happened, node=node)
+        if happened is None or not is_of_job(kind, job[1]):
+            return None
+        return JobEvent(kind, *job, happened, node=node)
 
 
 _SAID_LATER = frozenset({Kind.HELD, Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED})

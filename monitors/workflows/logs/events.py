@@ -146,6 +146,8 @@ _LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
 _MOST_LINES = 500  # of one event
 _LARGEST = 1e18
 _NO_REASON = "Reason unspecified"
+_NOOP_PROC = 2**31 - 1  # DAGMan's number of a node that it passes over (NOOP)
+_FIRST_TRANSFER_PROC = -1000  # and below: HTCondor's shadows that send files for several jobs
 
 
 class EventParser:
@@ -175,9 +177,10 @@ class EventParser:
         elif header := _HEADER.search(line):
             # An event that was never finished: its writer was killed. What it says still holds.
             yield from self._close()
-            at = read_stamp(header, 4, self._clock)
-            if (kind := self._kind(int(header[1]))) is not None and at is not None:
-                self._open = kind, int(header[2]), int(header[3]), at
+            at, proc = read_stamp(header, 4, self._clock), int(header[3])
+            kind = self._kind(int(header[1]))
+            if kind is not None and at is not None and is_of_job(kind, proc):
+                self._open = kind, int(header[2]), proc, at
                 self._details = [line[header.end() :]]
         elif self._open is not None:
             if len(self._details) < _MOST_LINES:
@@ -197,6 +200,8 @@ class EventParser:
         at = written and read_stamp(written, 1, self._clock)
         cluster, proc = ad.get("Cluster"), ad.get("Proc", 0)
         if kind is None or at is None or not isinstance(cluster, int) or not isinstance(proc, int):
+            return None
+        if not is_of_job(kind, proc):
             return None
         returned = ad.get("ReturnValue")
         if ad.get("TerminatedNormally") is False:
@@ -246,6 +251,12 @@ class EventParser:
             return known[-1]  # with nothing between, one was written twice
         known.append(replace(event, nth=same))
         return known[-1]
+
+
+def is_of_job(kind: Kind, proc: int) -> bool:
+    """Whether an event of one of the ``JOB_KINDS`` is of a job that runs: those of a NOOP node are
+    made up by DAGMan, and shadows that send common files have some of their own."""
+    return kind not in JOB_KINDS or _FIRST_TRANSFER_PROC < proc < _NOOP_PROC
 
 
 def schedd_of(address: str) -> str:

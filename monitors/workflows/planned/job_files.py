@@ -135,6 +135,12 @@ class PlannedFiles:
         """The text of its submit file; empty where it cannot be read."""
         return submit_text(self.file(".sub"))
 
+    @cached_property
+    def parents(self) -> list[str]:
+        """The jobs that it waits for, where the DAG has a line for each; nothing else does."""
+        line = rb"^PARENT (\S+) CHILD %s$" % re.escape(self.job.encode())
+        return [os.fsdecode(name) for name in re.findall(line, self._dag_text, re.M)]
+
     def defers(self, status: int) -> bool:
         """Whether DAGMan runs its PRE again later where it leaves with ``status``: its line in the
         DAG is ``SCRIPT DEFER <status> <seconds> PRE <job> …``."""

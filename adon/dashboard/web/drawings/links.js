@@ -1,0 +1,64 @@
+// Every direction of a link in a table.
+
+import { el } from "../base/dom.js";
+import { counted, duration, percent, rate, whole } from "../base/format.js";
+import { table } from "../base/parts.js";
+
+const ROWS = 200;
+
+/** `loads`: {link, load, hop}; `shares`: what of a direction is reserved, by hop. What differs from the
+ * broker's answer where another time is `shown`: {bps(one), transits(one), when, granted}. `measured`:
+ * bits per second by hop; `picked`: a hop, where one can be chosen. */
+export function linkTable(loads, shares, shown = {}, measured = new Map(), picked = null) {
+  const { bps = (one) => one.load.reserved_bps, transits = (one) => one.load.transits.length } = shown;
+  const { when = "", granted = true } = shown;
+  const columns = [
+    { name: "direction" },
+    { name: "layer" },
+    { name: "capacity", n: true },
+    { name: "reserved", n: true },
+    { name: "share", n: true },
+    { name: "granted", n: true },
+    ...(measured.size ? [{ name: "measured", n: true }] : []),
+    { name: "delay", n: true },
+    { name: "transits", n: true },
+  ];
+  const count = counted(loads.length / 2, "link");
+  return table(
+    `each direction of ${count}, the fullest first${when && `, ${when}`}`,
+    columns,
+    [...loads]
+      .sort((a, b) => shares.get(b.hop) - shares.get(a.hop))
+      .slice(0, ROWS)
+      .map((one) => ({
+        key: one.hop,
+        cls: one.hop === picked ? "picked" : "",
+        cells: [
+          picked === null ? named(one) : choice(one, picked),
+          one.link.vlan ? `${one.link.layer}, VLAN ${one.link.vlan}` : one.link.layer,
+          rate(one.link.capacity_bps),
+          rate(bps(one)),
+          percent(shares.get(one.hop)),
+          granted ? rate(one.load.granted_bps ?? 0) : "–",
+          ...(measured.size ? [measured.has(one.hop) ? rate(measured.get(one.hop)) : "–"] : []),
+          duration(one.link.delay_s),
+          whole(transits(one)),
+        ],
+      })),
+  );
+}
+
+const named = ({ load }) => `${load.from} → ${load.to}`;
+
+const choice = (one, picked) =>
+  el(
+    "button",
+    {
+      type: "button",
+      class: "plain",
+      "data-act": "pick",
+      "data-hop": one.hop,
+      "aria-pressed": String(one.hop === picked),
+    },
+    named(one),
+  );

@@ -1,0 +1,66 @@
+// Who holds how much of one direction of a link over time, as a drawing.
+
+import { levels, timeAxis, timeScale } from "./chart.js";
+import { el, svg } from "../base/dom.js";
+import { clock, counted, rate } from "../base/format.js";
+import { pieces } from "./holdings.js";
+
+/** Reservations on one direction from `t0` to `t1`, one block for each; `now` where that is between
+ * them, and `at` the time that the load is of. */
+export function blocks({ link, load, hop }, list, { t0, t1, now, at }, width) {
+  const height = 104;
+  const [top, floor] = [8, height - 24];
+  const x = timeScale(t0, t1, width);
+  const high =
+    Math.max(
+      link.capacity_bps,
+      ...pieces(list, t0, t1).map((p) => p.held.reduce((sum, h) => sum + h.bps, 0)),
+    ) * 1.04;
+  const y = (v) => floor - (v / high) * (floor - top);
+  const round = (v) => Math.round(v * 10) / 10;
+  const parts = timeAxis(x, top, floor);
+  for (const v of levels(0, high, 2).at) {
+    parts.push(
+      svg("path", { d: `M${x.left} ${round(y(v))}H${x.end}`, class: "gridline" }),
+      svg(
+        "text",
+        { x: x.left - 6, y: round(y(v)) + 4, "text-anchor": "end", class: "small" },
+        v ? rate(v) : "0",
+      ),
+    );
+  }
+  for (const piece of pieces(list, t0, t1)) {
+    let below = 0;
+    for (const h of piece.held) {
+      parts.push(
+        svg(
+          "rect",
+          {
+            x: round(x(piece.from)),
+            y: round(y(below + h.bps)),
+            width: round(Math.max(1, x(piece.to) - x(piece.from))),
+            height: round(Math.max(1, y(below) - y(below + h.bps))),
+            class: h.past ? "block past t1" : "block t1",
+          },
+          svg("title", {}, `${h.id}: ${rate(h.bps)}, ${clock(h.from, now ?? at)} to ${clock(h.to, now ?? at)}`),
+        ),
+      );
+      below += h.bps;
+    }
+  }
+  parts.push(svg("path", { d: `M${x.left} ${round(y(link.capacity_bps))}H${x.end}`, class: "cut" }));
+  if (now !== undefined) parts.push(svg("path", { d: `M${round(x(now))} ${top}V${floor}`, class: "nowline" }));
+  if (now !== undefined && at !== now) parts.push(svg("path", { d: `M${round(x(at))} ${top}V${floor}`, class: "axis" }));
+  const words = `${load.from} → ${load.to}: ${counted(list.length, "reservation")}, ${now === undefined ? "first" : "now"} ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)}`;
+  return el(
+    "figure",
+    { "data-key": `blocks:${hop}` },
+    el(
+      "figcaption",
+      {},
+      el("strong", {}, `${load.from} → ${load.to}`),
+      ` ${link.layer}, ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)} ${now === undefined ? "at first" : "now"}`,
+    ),
+    svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, parts),
+  );
+}

@@ -1,0 +1,294 @@
+// Who measures what, when next, and how their runs ended.
+
+import { get, post } from "../base/api.js";
+import { el } from "../base/dom.js";
+import { ago, clock, counted, duration, percent, rate, subjectText, whole, words } from "../base/format.js";
+import { addressOf } from "./anomalies.js";
+import { cards, code, empty, heading, meter, state, table } from "../base/parts.js";
+import { timeline } from "../drawings/runs.js";
+
+const COMING = 20;
+const BEFORE_S = 900;
+const AFTER_S = 300; // so far ahead agents are told what to do
+const RUNS = 2000;
+
+export const agents = {
+  title: "Agents",
+  every: 2000,
+
+  begin(c) {
+    c.state = { agents: [], tasks: [], runs: [], schedule: null, told: new Map(), away: new Set() };
+  },
+
+  async load(c) {
+    const s = c.state;
+    const now = c.now();
+    const [list, book, schedule, runs] = await Promise.all([
+      get("/v1/agents", {}, c.signal),
+      get("/v1/tasks", {}, c.signal),
+      get("/v1/schedule", {}, c.signal),
+      get(
+        "/v1/runs",
+        { since: Math.floor(now - BEFORE_S), until: Math.ceil(now + AFTER_S), limit: RUNS },
+        c.signal,
+      ),
+    ]);
+    const away = new Set(list.filter((a) => !a.present).map((a) => a.name));
+    for (const name of away) if (c.loaded && !s.away.has(name)) c.say(`Agent ${name} is away`);
+    Object.assign(s, { agents: list, tasks: book, schedule, runs: runs.runs, away });
+  },
+
+  view(c) {
+    const s = c.state;
+    const now = c.now();
+    if (!s.agents.length && !s.tasks.length) {
+      return [
+        heading("Agents"),
+        empty(
+          "There are no agents. They stand in adon.yml under ",
+          code("monitoring.agents"),
+          ", and what they measure under ",
+          code("monitoring.tasks"),
+          "; ",
+          code("adon agent run --config agent.yml"),
+          " starts one on its host, and ",
+          code("adon measure add"),
+          " adds what is to be measured.",
+        ),
+      ];
+    }
+    const sum = (name) => s.tasks.reduce((all, t) => all + (t.counts?.[name] || 0), 0);
+    return [
+      heading("Agents", "who measures what, and when"),
+      cards({
+        agents: [whole(s.agents.length), s.away.size ? `${s.away.size} away` : "all are here"],
+        tasks: whole(s.tasks.length),
+        "runs done": whole(sum("done")),
+        failed: whole(sum("failed")),
+        missed: whole(sum("missed")),
+        ...(s.schedule?.slots
+          ? {
+              "schedule repeats": [
+                duration(s.schedule.hyperperiod_s),
+                `with ${counted(s.schedule.slots, "run")}`,
+              ],
+            }
+          : {}),
+      }),
+      s.agents.some((a) => !a.last_seen)
+        ? el(
+            "p",
+            { class: "note" },
+            `${s.agents
+              .filter((a) => !a.last_seen)
+              .map((a) => a.name)
+              .join(", ")}: never asked for anything to do. `,
+            code("adon agent run --config agent.yml"),
+            " starts an agent on its host.",
+          )
+        : null,
+      people(s, now),
+      tasks(c, s, now),
+      timeline(
+        s.runs,
+        s.agents.map((a) => a.name),
+        now - BEFORE_S,
+        now + AFTER_S,
+        now,
+        c.width,
+      ),
+      coming(s, now),
+      use(s),
+    ];
+  },
+
+  actions: {
+    async run(c, from) {
+      const { task } = from.dataset;
+      c.state.told.set(task, "asking …");
+      c.redraw();
+      try {
+        const answer = await post(`/v1/tasks/${encodeURIComponent(task)}/run`);
+        c.state.told.set(task, `runs at ${clock(answer.at, c.now())}`);
+      } catch (error) {
+        c.state.told.set(task, error.message);
+      }
+      c.say(`${task}: ${c.state.told.get(task)}`);
+      await c.reload();
+    },
+  },
+};
+
+function people(s, now) {
+  const columns = [
+    { name: "agent" },
+    { name: "state", half: true },
+    { name: "address", half: true },
+    { name: "last asked", n: true },
+    { name: "clock off by", n: true },
+    { name: "to do", n: true },
+    { name: "unsent", n: true },
+    { name: "version" },
+    { name: "last error", full: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "people" },
+    el("h2", {}, "Agents"),
+    table(
+      counted(s.agents.length, "agent"),
+      columns,
+      s.agents.map((a) => ({
+        key: a.name,
+        cells: [
+          [a.name, a.tools ? el("small", {}, a.tools.map(words).join(", ")) : null],
+          state(a.present ? "ok" : "away"),
+          a.address || "–",
+          a.last_seen ? ago(a.last_seen, now) : "never",
+          a.offset_s === null || a.offset_s === undefined
+            ? "–"
+            : [duration(a.offset_s), a.error_s ? el("small", {}, `± ${duration(a.error_s)}`) : null],
+          whole(a.to_do),
+          a.dropped
+            ? [whole(a.unsent), el("small", { class: "bad" }, `${whole(a.dropped)} lost`)]
+            : whole(a.unsent),
+          a.version || "–",
+          a.last_error ? [a.last_error, el("small", {}, ago(a.last_error_at, now))] : "–",
+        ],
+      })),
+      { titled: true },
+    ),
+  );
+}
+
+function tasks(c, s, now) {
+  const columns = [
+    { name: "task" },
+    { name: "of", half: true },
+    { name: "next", half: true },
+    { name: "every", n: true },
+    { name: "takes", n: true },
+    { name: "load", n: true },
+    { name: "done", n: true },
+    { name: "failed", n: true },
+    { name: "missed", n: true },
+    { name: "now", full: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "tasks" },
+    el("h2", {}, "What is measured"),
+    s.tasks.length
+      ? table(
+          counted(s.tasks.length, "task"),
+          columns,
+          s.tasks.map((t) => ({
+            key: t.name,
+            cells: [
+              [t.name, el("small", {}, [words(t.tool), t.by && `by ${t.by}`].filter(Boolean).join(", "))],
+              t.metrics?.length
+                ? el("a", { href: addressOf(t.metrics[0], t.subject) }, subjectText(t.subject))
+                : subjectText(t.subject),
+              t.problem
+                ? el("span", { class: "bad" }, `not: ${t.problem}`)
+                : t.next
+                  ? [ago(t.next, now), el("small", {}, clock(t.next, now))]
+                  : "–",
+              duration(t.every_s),
+              duration(t.for_s),
+              t.load_bps ? rate(t.load_bps) : "–",
+              whole(t.counts?.done || 0),
+              t.counts?.failed ? el("strong", { class: "bad" }, whole(t.counts.failed)) : "0",
+              t.counts?.missed ? el("strong", { class: "warn" }, whole(t.counts.missed)) : "0",
+              [
+                el(
+                  "button",
+                  {
+                    type: "button",
+                    "data-act": "run",
+                    "data-task": t.name,
+                    "aria-label": `Measure now: ${t.name}`,
+                  },
+                  "Measure now",
+                ),
+                el("span", { class: "soft" }, " ", s.told.get(t.name) || ""),
+              ],
+            ],
+          })),
+          { titled: true },
+        )
+      : el("p", { class: "soft" }, "Nothing is measured regularly."),
+  );
+}
+
+/** What is done next, of all agents: both ends of a run are one. */
+function coming(s, now) {
+  const runs = new Map();
+  for (const a of s.agents)
+    for (const run of a.next || [])
+      runs.set(run.run, { ...run, agents: [...(runs.get(run.run)?.agents || []), a.name] });
+  const list = [...runs.values()].sort((a, b) => a.at - b.at).slice(0, COMING);
+  if (!list.length) return null;
+  const columns = [
+    { name: "at" },
+    { name: "what", half: true },
+    { name: "of", half: true },
+    { name: "agents", full: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "coming" },
+    el("h2", {}, "Next"),
+    table(
+      "the next runs",
+      columns,
+      list.map((run) => ({
+        key: run.run,
+        cells: [
+          [clock(run.at, now), el("small", {}, ago(run.at, now))],
+          words(run.tool),
+          subjectText(run.subject),
+          run.agents.join(", "),
+        ],
+      })),
+      { titled: true },
+    ),
+  );
+}
+
+/** How much of the time hosts and links are taken by measurements. */
+function use(s) {
+  const hosts = Object.entries(s.schedule?.hosts || {}).map(([name, share]) => [name, share, "host"]);
+  const links = (s.schedule?.links || []).map((one) => [one.link.join(" – "), one.use, "link"]);
+  const rows = [...hosts, ...links].sort((a, b) => b[1] - a[1]).slice(0, 40);
+  if (!rows.length) return null;
+  const columns = [
+    { name: "what" },
+    { name: "kind", half: true },
+    { name: "taken", half: true },
+    { name: "share of the time", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "use" },
+    el("h2", {}, "How busy measurements keep hosts and links"),
+    table(
+      "the busiest first",
+      columns,
+      rows.map(([name, share, kind]) => ({
+        key: `${kind}:${name}`,
+        cells: [
+          name,
+          kind,
+          meter(
+            { in_queue: share, total: 1, percent_done: 100 * share },
+            false,
+            `${percent(share)} of the time`,
+          ),
+          percent(share),
+        ],
+      })),
+      { titled: true },
+    ),
+  );
+}

@@ -1,0 +1,285 @@
+// Every decision with its reason: paths of transits, sites of jobs, leases and machines of the pool.
+
+import { get, maybe } from "../base/api.js";
+import { el } from "../base/dom.js";
+import {
+  ago,
+  bytes,
+  clock,
+  counted,
+  duration,
+  number,
+  quantity,
+  rate,
+  shortName,
+  stamp,
+  words,
+} from "../base/format.js";
+import { blocked } from "../drawings/holdings.js";
+import { choice, code, empty, facts, heading, table, workflowLink } from "../base/parts.js";
+
+const KINDS = [
+  ["", "all"],
+  ["transit", "paths of transits"],
+  ["placement", "sites of jobs"],
+  ["expansion", "leases of slots"],
+  ["pool", "machines of the pool"],
+];
+const NAMES = { transit: "path", placement: "site", expansion: "lease", pool: "pool" };
+const ROWS = { pool: "reason" };
+const TABLES = { transit: candidates, placement: alternatives, pool: steps };
+const SOME = 50;
+const TYPED_MS = 250; // after the last letter of a search
+const NAMES_MS = 30000; // workflows get no other names; there may be new ones
+
+export const decisions = {
+  title: "Decisions",
+  changes: true,
+  metrics: () => ["placement", "expansion", "pool_decision"],
+  every: 60000,
+
+  begin(c) {
+    c.state = { list: [], limit: SOME, newest: "", names: new Map(), namedAt: -1e9 };
+    chosen(c);
+  },
+  same(c) {
+    chosen(c);
+    c.reload();
+  },
+  found(c) {
+    c.later();
+    return false;
+  },
+
+  async load(c) {
+    const s = c.state;
+    if (performance.now() - s.namedAt > NAMES_MS) {
+      const flows = await maybe("/v1/workflows", { limit: 1000 }, c.signal, []);
+      s.names = new Map(flows.filter((w) => w.name).map((w) => [w.id, w.name]));
+      s.namedAt = performance.now();
+    }
+    const { decisions: list } = await get(
+      "/v1/decisions",
+      { kind: s.kind || null, workflow: s.workflow || null, text: s.text || null, limit: s.limit },
+      c.signal,
+    );
+    const newest = list.length ? `${list[0].kind}:${list[0].id}` : "";
+    if (s.newest && newest !== s.newest) c.say(`New: ${list[0].subject}, ${list[0].outcome}`);
+    Object.assign(s, { list, newest });
+  },
+
+  view(c) {
+    const s = c.state;
+    const now = c.now();
+    const own = s.workflow && workflowLink(s.workflow, s.names.get(s.workflow));
+    return [
+      heading("Decisions", [own ? ["of ", own, ", "] : null, "the newest first, each with its reason"]),
+      el(
+        "div",
+        { class: "filters", role: "search" },
+        choice("kind", "Kind", KINDS, s.kind),
+        el("label", {}, "Search", el("input", { type: "search", "data-act": "text", value: s.text })),
+        s.workflow ? el("button", { type: "button", "data-act": "any" }, "Of all workflows") : null,
+      ),
+      s.list.length
+        ? el(
+            "ol",
+            { class: "plain" },
+            s.list.map((d) => item(d, s.names, now)),
+          )
+        : s.text
+          ? empty("None of them is like this.")
+          : s.kind || s.workflow
+            ? empty("There is none of this kind, or you may not see it.")
+            : empty(
+                "Nothing has been decided yet. ",
+                code("adon transit request"),
+                " asks for a path, as the hooks do for each transfer of a workflow; ",
+                code("adon plan"),
+                " or the planner plug-in puts jobs at sites, which is told when their workflow is followed; ",
+                code("adon pool enlarge"),
+                " asks for slots.",
+              ),
+      s.list.length >= s.limit
+        ? el("p", {}, el("button", { type: "button", "data-act": "more" }, "Older ones"))
+        : null,
+    ];
+  },
+
+  actions: {
+    kind: (c, from) => choose(c, { kind: from.value }),
+    text(c, from) {
+      clearTimeout(c.state.typing);
+      c.state.typing = setTimeout(() => choose(c, { text: from.value.trim() }), TYPED_MS);
+    },
+    any: (c) => choose(c, { workflow: "" }),
+    more(c) {
+      c.state.limit = Math.min(1000, c.state.limit * 2);
+      c.reload();
+    },
+  },
+};
+
+function chosen(c) {
+  for (const name of ["kind", "workflow", "text"]) c.state[name] = c.query.get(name) || "";
+}
+
+function choose(c, changes) {
+  c.choose(changes);
+  chosen(c);
+  Object.assign(c.state, { newest: "", limit: SOME });
+  c.reload();
+}
+
+function item(d, names, now) {
+  const [told, flow] = [d.details.transformation, names.get(d.workflow)];
+  const kind = typeof told === "string" ? shortName(told) : ""; // somebody wrote it down
+  return el(
+    "li",
+    { class: "item", "data-key": `${d.kind}:${d.id}` },
+    el(
+      "div",
+      { class: "head" },
+      el("span", { class: "tag" }, NAMES[d.kind] || d.kind),
+      el("strong", {}, d.subject),
+      kind && !d.subject.includes(kind) ? el("span", {}, kind) : null,
+      el("span", {}, d.outcome),
+      el(
+        "time",
+        { class: "soft", datetime: stamp(d.at), title: clock(d.at, now) },
+        ago(d.at, now),
+      ),
+      flow ? el("span", { class: "soft" }, "for ", workflowLink(d.workflow, flow)) : null,
+    ),
+    el("p", {}, el("span", { class: "soft" }, "Why: "), d.why),
+    el(
+      "details",
+      { "data-key": "more" },
+      el(
+        "summary",
+        { class: "soft" },
+        d.choices.length ? `${counted(d.choices.length, ROWS[d.kind] || "alternative")} and details` : "Details",
+      ),
+      TABLES[d.kind]?.(d),
+      facts(about(d, names, now)),
+    ),
+  );
+}
+
+export function candidates(d) {
+  if (!d.choices.length) return null;
+  const names = [...new Set(d.choices.flatMap((one) => Object.keys(one.scores || {})))];
+  const chosen = (d.details.path || []).join(" ");
+  const columns = [
+    { name: "path" },
+    { name: "layer" },
+    { name: "Q", n: true },
+    { name: "free", n: true },
+    { name: "expected", n: true },
+    ...names.map((n) => ({ name: n, n: true })),
+    { name: "left out because", full: true },
+  ];
+  return table(
+    "candidates, the best first",
+    columns,
+    d.choices.map((one, n) => ({
+      key: String(n),
+      cls: one.path.join(" ") === chosen ? "chosen" : "",
+      cells: [
+        one.path.join(" → "),
+        one.layer,
+        number(one.q),
+        rate(one.free_bps),
+        rate(one.expected_bps),
+        ...names.map((name) => score(name, one.scores?.[name])),
+        one.rejected || "–",
+      ],
+    })),
+  );
+}
+
+function steps(d) {
+  if (!d.choices.length) return null;
+  const columns = [{ name: "flavour, machine or limit" }, { name: "done" }, { name: "why", full: true }];
+  return table(
+    "what was done, and why",
+    columns,
+    d.choices.map((one, n) => ({ key: String(n), cells: [one.what, one.done || "–", one.why || "–"] })),
+  );
+}
+
+const UNITS = { throughput: "bit/s", delay: "s", jitter: "s", loss: "1" };
+
+function score(name, s) {
+  if (!s || s.value === null) return "–";
+  return [
+    `${number(s.score)} × ${number(s.weight)}`,
+    el("small", {}, `${quantity(s.value, UNITS[name], name)}, ${s.source}`),
+  ];
+}
+
+function alternatives(d) {
+  if (!d.choices.length) return null;
+  const columns = [
+    { name: "site" },
+    { name: "T_t, in all", n: true },
+    { name: "T_q, waiting", n: true },
+    { name: "T_c, computing", n: true },
+    { name: "T_n, moving data", n: true },
+  ];
+  const term = (seconds) => (seconds === null ? "never" : duration(seconds));
+  return table(
+    "what the job was expected to take at each site: T_t = T_q + T_c + T_n",
+    columns,
+    d.choices.map((a, n) => ({
+      key: `${a.site} ${n}`,
+      cls: a.site === d.details.site ? "chosen" : "",
+      cells: [a.site, term(a.seconds), term(a.wait_s), term(a.compute_s), term(a.transfer_s)],
+    })),
+  );
+}
+
+function about(d, names, now) {
+  const t = d.details;
+  const common = {
+    id: el("code", {}, d.id),
+    decided: clock(d.at, now),
+    workflow: d.workflow && workflowLink(d.workflow, names.get(d.workflow)),
+    job: d.kind === "placement" ? "" : d.job,
+  };
+  if (d.kind === "transit") {
+    return {
+      ...common,
+      user: t.user,
+      project: t.project,
+      template: t.template,
+      priority: String(t.priority),
+      size: t.size_bytes ? bytes(t.size_bytes) : "",
+      rates: t.requested_bps
+        ? `at least ${rate(t.requested_bps)}, at most ${rate(t.max_bps)}, granted ${rate(t.granted_bps)}`
+        : "",
+      "asked for": t.start || t.end ? wanted(t, now) : "",
+      installed: t.installed_at ? clock(t.installed_at, now) : "",
+      ended: t.released_at ? clock(t.released_at, now) : "",
+      goodput: t.goodput_bps ? rate(t.goodput_bps) : "",
+      "could start": t.earliest ? clock(t.earliest, now) : "",
+      "no room on": blocked(t),
+      "up to the disk": t.knee,
+      relay: t.relay,
+      "given back": t.given_back_bps ? rate(t.given_back_bps) : "",
+      moved: t.moves ? counted(t.moves, "time") : "",
+    };
+  }
+  const other = Object.entries(t).filter(
+    ([name, v]) => !["site", "seconds"].includes(name) && v !== null && typeof v !== "object",
+  );
+  return {
+    ...common,
+    ...Object.fromEntries(
+      other.map(([name, v]) => [words(name), name === "until" ? clock(v, now) : String(v)]),
+    ),
+  };
+}
+
+const wanted = (t, now) =>
+  [t.start && `from ${clock(t.start, now)}`, t.end && `until ${clock(t.end, now)}`].filter(Boolean).join(" ");

@@ -1,0 +1,26 @@
+// Relays: hosts at switches that carry the connections of transfers.
+
+import { get } from "../base/api.js";
+import { whole } from "../base/format.js";
+import { state } from "../base/parts.js";
+import { records } from "../base/records.js";
+
+export const relays = records({
+  title: "Relays",
+  word: "relay",
+  order: "name",
+  filters: [{ name: "ready", label: "State", options: [["yes", "ready"], ["no", "not ready"]] }],
+  columns: [
+    { name: "name", value: (r) => r.name },
+    { name: "state", half: true, value: (r) => (r.unready ? "away" : "ok"), cell: (r) => state(r.unready ? "away" : "ok", r.unready) },
+    { name: "switch", value: (r) => r.switch },
+    { name: "address", value: (r) => r.address },
+    { name: "transfers", n: true, value: (r) => r.transits, cell: (r) => whole(r.transits) },
+    { name: "connections", n: true, value: (r) => r.connections, cell: (r) => whole(r.connections) },
+    { name: "why it is not ready", full: true, value: (r) => r.unready },
+  ],
+  key: (r) => r.name,
+  ask: (c) => get("/v1/relays", {}, c.signal),
+  pick: (r, { ready }) => !ready || (ready === "yes") === !r.unready,
+  nothing: "This network has no relays.",
+});

@@ -1,0 +1,206 @@
+// What became of a workflow's jobs (Figure 15 of the thesis): failures with what they said, times, waits.
+
+import { el } from "../base/dom.js";
+import { clock, counted, duration, number, shortName, whole } from "../base/format.js";
+import { cards, empty, meter, state, table, workflowLink } from "../base/parts.js";
+
+/** Those inside it, with where each stands. */
+export function inside({ inside: list }) {
+  if (!list.length) return null;
+  const columns = [
+    { name: "workflow" },
+    { name: "state", half: true },
+    { name: "progress", half: true },
+    { name: "% done", n: true },
+    { name: "jobs", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "inside" },
+    el("h2", {}, "Workflows inside it"),
+    table(
+      counted(list.length, "workflow"),
+      columns,
+      list.map((w) => ({
+        key: w.id,
+        cells: [
+          workflowLink(w.id, w.name || w.id),
+          state(w.stuck ? "stuck" : w.state),
+          meter(w.status || {}),
+          number(w.percent_done),
+          whole(w.status?.total),
+        ],
+      })),
+      { titled: true },
+    ),
+  );
+}
+
+const codes = (hold) => (hold.code || hold.subcode ? `code ${hold.code}.${hold.subcode}` : "");
+const reasonOf = (hold) => el("pre", { tabindex: "0" }, hold.reason || "HTCondor gives no reason");
+
+/** Jobs that are on hold, and why. */
+export function heldJobs({ held: list = [] }, now) {
+  if (!list.length) return null;
+  return el(
+    "section",
+    { "data-key": "held" },
+    el("h2", {}, `Held (${list.length})`),
+    list.map((h) =>
+      el(
+        "article",
+        { class: "item", "data-key": `held:${h.job}:${h.since}` },
+        el(
+          "div",
+          { class: "head" },
+          el("strong", { class: "bad" }, h.job),
+          el(
+            "span",
+            { class: "soft" },
+            [h.site && `at ${h.site}`, `since ${clock(h.since, now)}`, codes(h)].filter(Boolean).join(", "),
+          ),
+        ),
+        reasonOf(h),
+      ),
+    ),
+  );
+}
+
+/** Each job that failed, with the end of what it said on standard error. */
+export function failures({ analysis, failures: most }, now) {
+  const list = analysis?.failures || [];
+  if (!list.length) return null;
+  return el(
+    "section",
+    { "data-key": "failures" },
+    el("h2", {}, `Failures (${list.length})`),
+    list.slice(0, most).map((f, n) => {
+      const code = f.exitcode === null || f.exitcode === undefined ? f.outcome : `exit code ${f.exitcode}`;
+      return el(
+        "article",
+        { class: "item", "data-key": `failure:${f.job}:${n}` },
+        el(
+          "div",
+          { class: "head" },
+          el("strong", { class: "bad" }, `✗ ${f.job}`),
+          el(
+            "span",
+            { class: "soft" },
+            [
+              shortName(f.transformation || ""),
+              [f.site && `at ${f.site}`, f.host && `on ${f.host}`].filter(Boolean).join(" "),
+              code,
+              f.attempts > 1 && `${f.attempts} attempts`,
+              ...(f.failed_tasks || []).map((t) => `task ${t.task} (${shortName(t.transformation)})`),
+              clock(f.at, now),
+            ]
+              .filter(Boolean)
+              .join(", "),
+          ),
+        ),
+        f.reason && el("p", {}, f.reason),
+        f.hold && [
+          el(
+            "p",
+            {},
+            [`It was on hold for ${duration(f.hold.seconds)} before`, codes(f.hold)].filter(Boolean).join(", "),
+          ),
+          reasonOf(f.hold),
+        ],
+        f.not_found && el("p", { class: "soft" }, `Its output ${f.not_found} is not there.`),
+        f.retried &&
+          el("p", { class: "soft" }, "It was or will be tried again: the workflow does not fail by it."),
+        f.stderr
+          ? el("pre", { tabindex: "0", role: "region", "aria-label": `What ${f.job} said last` }, f.stderr)
+          : el("p", { class: "soft" }, "It said nothing on standard error."),
+      );
+    }),
+    list.length > most
+      ? el(
+          "p",
+          { class: "row" },
+          el("button", { type: "button", "data-act": "failures" }, "More of them"),
+          el("span", { class: "soft" }, `${whole(most)} of ${whole(list.length)} are shown`),
+        )
+      : null,
+  );
+}
+
+/** Times of its jobs by transformation and site, and what they waited. */
+export function analysed({ analysis: a }) {
+  if (!a || !a.attempts)
+    return el(
+      "section",
+      { "data-key": "analysis" },
+      el("h2", {}, "Analysis"),
+      empty("No job of it has ended yet."),
+    );
+  const runtimes = [
+    { name: "transformation" },
+    { name: "site", half: true },
+    { name: "ended well", n: true },
+    { name: "failed", n: true },
+    { name: "min", n: true },
+    { name: "median", n: true },
+    { name: "mean", n: true },
+    { name: "max", n: true },
+    { name: "sum", n: true },
+  ];
+  const waits = [
+    { name: "site" },
+    { name: "jobs", n: true },
+    { name: "min", n: true },
+    { name: "median", n: true },
+    { name: "mean", n: true },
+    { name: "max", n: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "analysis" },
+    el("h2", {}, "Analysis"),
+    cards({
+      makespan: duration(a.makespan_s),
+      "jobs' time": [duration(a.cumulative_s), "all that ended well"],
+      "lost time": [duration(a.lost_s), `attempts that did not; ${duration(a.lost_slot_s)} of slots`],
+      attempts: whole(a.attempts),
+      retries: whole(a.retries),
+      ...Object.fromEntries(Object.entries(a.outcomes || {}).map(([name, n]) => [name, whole(n)])),
+    }),
+    el("h3", {}, "How long jobs ran"),
+    table(
+      "by transformation and site, on a worker; of those that ended well",
+      runtimes,
+      (a.runtimes || []).map((r) => ({
+        key: `${r.transformation}@${r.site}`,
+        cells: [
+          [shortName(r.transformation), el("small", {}, r.kind === "compute" ? r.transformation : r.kind)],
+          r.site,
+          whole(r.count),
+          r.failed ? el("strong", { class: "bad" }, whole(r.failed)) : "0",
+          // Where none ended well there is no time that says something.
+          ...[r.min_s, r.median_s, r.mean_s, r.max_s, r.total_s].map((s) => (r.count ? duration(s) : "–")),
+        ],
+      })),
+    ),
+    (a.waits || []).length
+      ? [
+          el("h3", {}, "How long jobs waited"),
+          table(
+            "from submission to start, by site",
+            waits,
+            a.waits.map((r) => ({
+              key: r.site,
+              cells: [
+                r.site,
+                whole(r.count),
+                duration(r.min_s),
+                duration(r.median_s),
+                duration(r.mean_s),
+                duration(r.max_s),
+              ],
+            })),
+          ),
+        ]
+      : null,
+  );
+}

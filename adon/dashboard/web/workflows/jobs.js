@@ -1,0 +1,155 @@
+// What a workflow moved between sites, and its jobs one by one.
+
+import { el } from "../base/dom.js";
+import { bytes, clock, counted, duration, percent, rate, shortName, whole } from "../base/format.js";
+import { choice, empty, fold, state, table } from "../base/parts.js";
+
+const ROWS = 200;
+
+/** By pair of sites, and one by one to unfold. */
+export function transfers({ analysis, transfers: list }, now) {
+  const pairs = analysis?.transfers || [];
+  if (!pairs.length && !list.length) return null;
+  const columns = [
+    { name: "between" },
+    { name: "transfers", n: true },
+    { name: "moved", n: true },
+    { name: "goodput", n: true },
+    { name: "median", n: true },
+    { name: "retries", n: true },
+    { name: "failed", n: true },
+    { name: "path", full: true },
+  ];
+  const single = [
+    { name: "job" },
+    { name: "between", half: true },
+    { name: "ended", n: true },
+    { name: "moved", n: true },
+    { name: "time", n: true },
+    { name: "goodput", n: true },
+    { name: "retries", n: true },
+    { name: "path", full: true },
+  ];
+  const way = (p) => (p?.length ? p.join(" → ") : "best effort");
+  return el(
+    "section",
+    { "data-key": "transfers" },
+    el("h2", {}, "Transfers"),
+    table(
+      "by pair of sites",
+      columns,
+      pairs.map((t) => ({
+        key: `${t.src}>${t.dst}:${t.tool}`,
+        cells: [
+          [`${t.src} → ${t.dst}`, el("small", {}, t.tool)],
+          whole(t.count),
+          bytes(t.bytes),
+          rate(t.goodput_bps),
+          rate(t.median_bps),
+          whole(t.retries),
+          whole(t.failed),
+          el(
+            "ul",
+            { class: "plain" },
+            (t.paths || []).map((p) => el("li", {}, `${p.count} × ${way(p.path)}`)),
+            t.best_effort ? el("li", {}, `${t.best_effort} × best effort`) : null,
+          ),
+        ],
+      })),
+    ),
+    list.length
+      ? fold(
+          "transfers",
+          `Each transfer (${list.length})`,
+          table(
+            "the newest first",
+            single,
+            list.map((t, n) => ({
+              key: `${t.job}:${t.src}>${t.dst}:${t.ended_at}:${n}`,
+              cells: [
+                t.job,
+                `${t.src} → ${t.dst}`,
+                clock(t.ended_at, now),
+                bytes(t.bytes),
+                duration(t.seconds),
+                rate(t.goodput_bps),
+                whole(t.retries),
+                way(t.path),
+              ],
+            })),
+            { titled: true },
+          ),
+        )
+      : null,
+  );
+}
+
+/** The attempts that ended last, each with why it ran where it did. */
+export function jobs(c, now) {
+  const list = c.state.jobs.slice(0, ROWS);
+  const columns = [
+    { name: "job" },
+    { name: "outcome", half: true },
+    { name: "site", half: true },
+    { name: "ended", n: true },
+    { name: "ran", n: true },
+    { name: "waited", n: true },
+    { name: "cpu", n: true },
+    { name: "why there", full: true },
+  ];
+  return el(
+    "section",
+    { "data-key": "jobs" },
+    el("h2", {}, "Jobs that ended"),
+    el(
+      "div",
+      { class: "filters" },
+      choice(
+        "outcome",
+        "Outcome",
+        [
+          ["", "all"],
+          ["done", "done"],
+          ["failed", "failed"],
+          ["removed", "removed"],
+        ],
+        c.state.outcome,
+      ),
+    ),
+    list.length
+      ? table(
+          list.length < c.state.ended
+            ? `the last ${list.length} of ${counted(c.state.ended, "attempt")}`
+            : counted(list.length, "attempt"),
+          columns,
+          list.map((j) => ({
+            key: `${j.workflow}:${j.job}:${j.attempt}`,
+            cells: [
+              [
+                j.job,
+                el(
+                  "small",
+                  {},
+                  shortName(j.transformation || "") + (j.attempt ? `, attempt ${j.attempt + 1}` : ""),
+                ),
+              ],
+              [state(j.outcome), j.exitcode ? el("small", {}, `exit code ${j.exitcode}`) : null],
+              [j.site, j.host ? el("small", {}, j.host) : null],
+              clock(j.ended_at, now),
+              duration(j.seconds),
+              duration(j.queued_s),
+              j.cpu_s === null || j.cpu_s === undefined
+                ? "–"
+                : [duration(j.cpu_s), j.seconds > 0 ? el("small", {}, percent(j.cpu_s / j.seconds)) : null],
+              j.placement
+                ? [
+                    j.placement.reason,
+                    j.placement.seconds ? el("small", {}, `expected ${duration(j.placement.seconds)}`) : null,
+                  ]
+                : "–",
+            ],
+          })),
+        )
+      : empty("None."),
+  );
+}

@@ -1,0 +1,288 @@
+// One workflow: its most recent status (Figure 14 of the thesis) and its analysis (Figure 15).
+
+import { get, maybe, post } from "../base/api.js";
+import { analysed, failures, heldJobs, inside } from "./analysis.js";
+import { chart } from "../drawings/chart.js";
+import { el } from "../base/dom.js";
+import { ago, clock, counted, number, whole } from "../base/format.js";
+import {
+  cards,
+  check,
+  facts,
+  fold,
+  heading,
+  key,
+  link,
+  meter,
+  meterKey,
+  state,
+  workflowLink,
+} from "../base/parts.js";
+import { jobs, transfers } from "./jobs.js";
+import { EACH, ran } from "./timeline.js";
+import { apply, tell } from "./workflows.js";
+
+const HISTORY = 1000;
+const JOBS = 200;
+const CHILDREN = 50;
+const FAILURES = 20; // shown at once: hundreds of them mostly say the same
+const HEAVY = 5; // all that jobs did is asked for again after so many times what the last answer took
+const FIELDS = [
+  ["unready", "unready"],
+  ["ready", "ready"],
+  ["pre", "pre"],
+  ["in_queue", "in queue"],
+  ["post", "post"],
+  ["done", "done"],
+  ["fail", "failed"],
+];
+const path = (c, rest = "") => `/v1/workflows/${encodeURIComponent(c.id)}${rest}`;
+
+const all = () => el("nav", { "aria-label": "Where this is" }, link("#/workflows", "← all workflows"));
+
+export const workflow = {
+  title: "Workflow",
+  back: all,
+  every: 15000,
+  metrics: () => ["status", "workflow", "held", "job", "job_transfer", "placement"],
+
+  begin(c) {
+    c.state = {
+      w: null,
+      analysis: null,
+      jobs: [],
+      transfers: [],
+      inside: [],
+      outcome: "",
+      told: "",
+      whole: false,
+      each: c.query.get("each") === "yes",
+      failures: FAILURES,
+      asked: "",
+      heavyAt: -1e9,
+      heavyMs: 0,
+    };
+  },
+
+  async load(c) {
+    const s = c.state;
+    const w = await get(path(c), { history: HISTORY }, c.signal);
+    document.title = `${w.name || w.id} – ADON`;
+    tell(c, w);
+    s.w = w;
+    // A workflow of 10,000 jobs has an analysis of seconds: where it stands is shown meanwhile.
+    if (!s.asked) c.early();
+    const asked = `${s.outcome} ${s.whole} ${s.each}`;
+    if (asked === s.asked && performance.now() - s.heavyAt < HEAVY * s.heavyMs) {
+      c.later();
+      return;
+    }
+    const began = performance.now();
+    await heavy(c, w);
+    Object.assign(s, { asked, heavyAt: performance.now(), heavyMs: performance.now() - began });
+  },
+  found(c, list) {
+    const s = c.state;
+    if (!s.w) return false;
+    const own = list.filter(
+      (m) => m.workflow === s.w.id || m.subject === s.w.id || s.w.children?.includes(m.workflow),
+    );
+    for (const m of own) {
+      if (m.metric !== "status" || m.subject !== s.w.id || m.at < (s.w.at || 0)) continue;
+      apply(s.w, m);
+      tell(c, s.w);
+      s.w.history = [...(s.w.history || []), { at: m.at, ...m.details }].slice(-HISTORY);
+    }
+    if (own.length) c.later();
+    return own.length > 0;
+  },
+
+  view(c) {
+    const { w } = c.state;
+    const now = c.now();
+    const title = w.name || w.id;
+    return [
+      w.parent && w.parent !== w.id
+        ? el(
+            "nav",
+            { "aria-label": "Where this is" },
+            link("#/workflows", "← all workflows"),
+            " ",
+            workflowLink(w.parent, "← the workflow around it"),
+          )
+        : all(),
+      heading(title, [state(w.stuck ? "stuck" : w.state), w.at ? ` ${ago(w.at, now)}` : ""]),
+      w.stuck ? el("p", { class: "note" }, `It does not go on: ${w.stuck}`) : null,
+      w.reason ? el("p", { class: "note" }, w.reason) : null,
+      latest(c, w, now),
+      heldJobs(w, now),
+      inside(c.state),
+      w.children.length
+        ? el("div", { class: "filters" }, check("whole", "count those inside it too", c.state.whole))
+        : null,
+      c.state.asked
+        ? [failures(c.state, now), ran(c.state, c.width, now), analysed(c.state), transfers(c.state, now), jobs(c, now)]
+        : el("p", { class: "soft", "data-key": "wait" }, "Its jobs are being looked at …"),
+    ];
+  },
+
+  actions: {
+    async measure(c, from) {
+      from.disabled = true;
+      c.state.told = "asking …";
+      c.redraw();
+      try {
+        const answer = await post(path(c, "/refresh"));
+        c.state.told = answer.refreshed
+          ? "measured just now"
+          : "nobody follows it at the moment; the request stays";
+      } catch (error) {
+        c.state.told = error.message;
+      }
+      from.disabled = false;
+      c.say(c.state.told);
+      await c.reload();
+    },
+    each(c) {
+      c.state.each = !c.state.each;
+      c.choose({ each: c.state.each ? "yes" : "" });
+      c.reload();
+    },
+    failures(c) {
+      c.state.failures *= 5;
+      c.redraw();
+    },
+    whole(c, from) {
+      c.state.whole = from.checked;
+      c.reload();
+    },
+    outcome(c, from) {
+      c.state.outcome = from.value;
+      c.reload();
+    },
+  },
+};
+
+/** What became of its jobs, and of those inside it. */
+async function heavy(c, w) {
+  const s = c.state;
+  const own = await get(path(c, "/analysis"), {}, c.signal);
+  const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
+  const last = { newest: true, limit: JOBS };
+  const [endedJobs, timeline, placed, sent, analysis, within] = await Promise.all([
+    get(path(c, "/jobs"), { ...last, limit: s.each ? EACH : JOBS, outcome: s.outcome || null }, c.signal),
+    get(path(c, "/timeline"), {}, c.signal),
+    get("/v1/measurements", { metric: "placement", workflow: c.id, order: "newest", limit: 1 }, c.signal),
+    get(path(c, "/transfers"), last, c.signal),
+    s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
+    Promise.all(
+      w.children
+        .slice(0, CHILDREN)
+        .map((id) => maybe(`/v1/workflows/${encodeURIComponent(id)}`, {}, c.signal)),
+    ),
+  ]);
+  Object.assign(s, {
+    analysis,
+    ended,
+    jobs: endedJobs,
+    timeline,
+    plan: placed.measurements[0]?.details,
+    transfers: sent,
+    inside: within.filter(Boolean),
+  });
+}
+
+const RUN = /\/run(\d+)\/?$/;
+
+/** When it is expected to end, and why; "" where nobody can say. As its plan says, as long as that is
+ * not over; else as fast as until now. */
+function expected(c, w, now) {
+  const { plan, analysis } = c.state;
+  const began = analysis?.first_at;
+  if (w.state !== "running" || !began) return "";
+  const range = plan?.workflow_range_s;
+  if (typeof plan?.workflow_s === "number" && began + plan.workflow_s > now) {
+    const [first, last] = Array.isArray(range) ? range.map((s) => clock(began + s, now, false)) : [];
+    return [clock(began + plan.workflow_s, now, false), first ? `by its plan, ${first} to ${last} with 90 % probability` : "by its plan"];
+  }
+  const share = (w.percent_done || 0) / 100;
+  if (share < 0.1) return "";
+  const late = plan?.workflow_s ? "later than planned; " : "";
+  return [clock(began + (now - began) / share, now, false), `${late}as fast as until now`];
+}
+
+function latest(c, w, now) {
+  const s = w.status || {};
+  const points = (w.history || [])
+    .map((h) => [h.at, h.percent_done ?? (h.total ? (100 * h.done) / h.total : null)])
+    .filter(([, v]) => v !== null);
+  const failed = (w.history || [])
+    .filter((h) => h.fail)
+    .map((h) => [h.at, h.total ? (100 * h.fail) / h.total : 0]);
+  const figures = Object.fromEntries(FIELDS.map(([name, words]) => [words, whole(s[name] || 0)]));
+  if (s.futile) figures.futile = [whole(s.futile), "wait for failed ones"];
+  const sums =
+    w.totals && w.totals.total !== s.total ? [`${number(w.totals.percent_done)} % with those inside`] : [];
+  return el(
+    "section",
+    { "aria-label": "Status", "data-key": "status" },
+    cards({
+      ...(RUN.test(w.submit_dir) && { run: Number(w.submit_dir.match(RUN)[1]) }),
+      ...figures,
+      ...(expected(c, w, now) && { "expected end": expected(c, w, now) }),
+      "done of all": [`${number(w.percent_done)} %`, sums[0] || `of ${counted(s.total || 0, "job")}`],
+    }),
+    meter(s, true),
+    meterKey(),
+    el(
+      "div",
+      { class: "row" },
+      el("button", { type: "button", "data-act": "measure" }, "Measure it now"),
+      link(
+        `#/decisions?${new URLSearchParams({ workflow: w.id })}`,
+        "Why its jobs and transfers are where they are",
+      ),
+      el("span", { class: "soft" }, c.state.told),
+    ),
+    (w.history || []).length === HISTORY
+      ? el("p", { class: "soft" }, `The last ${whole(HISTORY)} changes are shown.`)
+      : null,
+    points.length > 1
+      ? chart({
+          key: "progress",
+          title: "Jobs done over time",
+          width: c.width,
+          height: 190,
+          unit: "%",
+          step: true,
+          floor: 0,
+          top: 100,
+          now,
+          t1: w.state === "running" ? now : undefined,
+          series: [
+            { name: "done", cls: "t3", points, area: true, to: w.state === "running" ? now : undefined },
+            ...(failed.length ? [{ name: "failed", cls: "t5 dash1", points: failed }] : []),
+          ],
+        })
+      : null,
+    failed.length > 0 && points.length > 1
+      ? key([
+          ["line t3", "done"],
+          ["line t5 dash1", "failed"],
+        ])
+      : null,
+    fold(
+      "about",
+      "About this workflow",
+      facts({
+        id: el("code", {}, w.id),
+        user: w.user,
+        "submit directory": w.submit_dir && el("code", {}, w.submit_dir),
+        "submit host": w.host,
+        planned: w.planned_at ? clock(w.planned_at, now) : "",
+        "last change": w.at ? clock(w.at, now) : "",
+        "told by": w.source,
+      }),
+    ),
+  );
+}
