@@ -1,4 +1,4 @@
-"""``python -m adon`` is ``adon``: for whoever knows the interpreter and not where commands are."""
+"""``python -m adon`` is ``adon``: for systems where the command is not on PATH."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """Asking a running HTCondor what every site of its pool has to offer now.
 
-Reading collector and schedds is an effect and stands behind :class:`PoolState`; what the ads say
+Reading collector and schedds is an effect and is behind :class:`PoolState`; what the ads say
 is counted by :mod:`condor_plugins.pool.sitepool`.
 """
 
@@ -55,7 +55,7 @@ class PoolState(Protocol):
         ...
 
     def priorities(self) -> Mapping[str, float]:
-        """The effective priority of each submitter, none where nobody tells."""
+        """The effective priority of each submitter, none if unknown."""
         ...
 
     def claim_s(self) -> float:
@@ -114,7 +114,7 @@ class HTCondorPool:
 
     def priorities(self) -> Mapping[str, float]:
         """The effective priority of each submitter (``condor_userprio``), without the domain; none
-        where the negotiator does not tell."""
+        where the negotiator does not say."""
         try:
             where = self._open().locate(htcondor2.DaemonType.Negotiator)
             ads = defined(htcondor2.Negotiator(where).getPriorities())
@@ -149,10 +149,10 @@ def read(pool: PoolState, now: float | None = None, user: str = "") -> dict[str,
     return summarise(slots, jobs, at, ended, user, priority, pool.claim_s())
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """``python -m condor_plugins.collector [HOST:PORT]``: the pool of CONDOR_CONFIG or of that
     collector, as JSON by site. One line on standard error and exit 1 where it does not answer."""
-    given = sys.argv[1:] if words is None else list(words)
+    given = sys.argv[1:] if argv is None else list(argv)
     try:
         pool = read(HTCondorPool(*given[:1]), user=getpass.getuser())
     except AdonError as error:

@@ -1,6 +1,6 @@
 """DAGs into the pool and out of it: submit, follow to the end, remove.
 
-HTCondor's own tools do the work, run by whoever may submit: a :class:`PoolClient` is handed in,
+HTCondor's own tools do the work, run by a user who may submit: a :class:`PoolClient` is handed in,
 since clients of a pool can need another user or environment than this process has.
 """
 
@@ -96,7 +96,7 @@ def submit_dag(
 ) -> int:
     """Submit a DAG from its own directory, as Pegasus does, and return its cluster id.
 
-    :param env: variables that PRE and POST scripts (and DAGMan) shall have, beside ``ADON_*``,
+    :param env: variables that PRE and POST scripts (and DAGMan) shall have, besides ``ADON_*``,
         ``PEGASUS_*``, HOME and PATH of the runner's environment.
     :param force: start afresh, without what an earlier submission of the same DAG left.
     :raises InputError: when there is no such file, or for a value that HTCondor would drop.

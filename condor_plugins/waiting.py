@@ -1,7 +1,7 @@
 """Jobs that wait for what will not come by itself: no slot fits them, or they are on hold.
 
 HTCondor lets such a job wait without a word, and DAGMan waits with it. ``condor_q -better-analyze``
-would tell, for who knows that it has to be asked; this tells the same facts as values, which
+would tell, for who knows that it must be asked; this tells the same facts as values, which
 ``adon pool waiting`` prints.
 """
 
@@ -25,7 +25,8 @@ _MOST_JOBS = 1000  # looked at in one go; those of a larger crowd are alike
 
 @dataclass(frozen=True, slots=True)
 class StuckJob:
-    """A job that waits in vain since ``since`` (Unix seconds). ``why`` continues after its name."""
+    """A job that waits without a match since ``since`` (Unix seconds). ``why`` continues after its
+    name."""
 
     job: str
     why: str
@@ -145,7 +146,7 @@ def _with_values(job: classad2.ClassAd, clause: str) -> str:
 
 
 def _busy(slot: Mapping[str, Any]) -> bool:
-    """Whether its own requirements say nothing now: while it is claimed it takes nobody else."""
+    """Whether its own requirements say nothing now: while it is claimed it takes no other job."""
     return slot.get("State") not in ("Unclaimed", "Owner")
 
 

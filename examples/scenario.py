@@ -130,7 +130,7 @@ def at_rates(template: Mapping[str, Any], times: float) -> dict[str, Any]:
 
 
 def both_ways(others: Sequence[Host], rate_bps: float) -> tuple[Traffic, ...]:
-    """What others send between all places of theirs, a tenth by UDP, all else by as many streams of
+    """What others send between all of their places, a tenth by UDP, all else by as many streams of
     TCP as one GridFTP transfer has."""
     return tuple(
         stream

@@ -24,11 +24,11 @@ def done(hook: str, argv: list[str]) -> int | None:
             folder = file.read().partition(b'"watch": "')[2].partition(b'"')[0]
         if folder.startswith(b"~/"):
             folder = posix.environ[b"HOME"] + folder[1:]
-        words = "\0".join([hook, posix.getcwd(), *argv]).encode("utf-8", "surrogateescape")
+        message = "\0".join([hook, posix.getcwd(), *argv]).encode("utf-8", "surrogateescape")
         server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         server.settimeout(_SILENCE_S)
         server.connect(folder + b"/hooks.socket")
-        server.sendall(words + b"\n")
+        server.sendall(message + b"\n")
         answer = b""
         while not answer.endswith(b"\n"):
             if not (some := server.recv(64)):

@@ -62,10 +62,10 @@ def message(jobs: int, problem: str) -> str:
 def mapped(offered: Sequence[bytes]) -> dict[str, str]:
     """The site of each job of the workflow that the planner was started with."""
     planner = Path(f"/proc/{os.getppid()}")
-    words = os.fsdecode((planner / "cmdline").read_bytes()).split("\0")[:-1]
+    arguments = os.fsdecode((planner / "cmdline").read_bytes()).split("\0")[:-1]
     pairs = os.fsdecode((planner / "environ").read_bytes()).split("\0")
     env = {**dict(p.split("=", 1) for p in pairs if "=" in p), **os.environ}
-    workflow, options, known = planned(words, env)
+    workflow, options, known = planned(arguments, env)
     limit = float(env.get("ADON_CALLOUT_TIMEOUT") or LIMIT_S)
     most = float(known.get("pegasus.selector.site.timeout") or 2 * limit)
     names = ",".join(map(os.fsdecode, offered))

@@ -6,7 +6,7 @@
     cost.py                         T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a)
     mapping/estimator.py                                  when a whole mapping would end
     mapping/policies.py, search.py ──► mapper.py          candidates, the best of them, improved
-    explain/                        why, in words; mapping/hinted.py tells Pegasus
+    explain/                        why, as text; mapping/hinted.py tells Pegasus
     evaluation/                     how good mappings are, on traces
 
 The functions most callers need::

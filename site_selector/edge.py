@@ -234,8 +234,8 @@ def _give_way(
 ) -> tuple[Holding, ...]:
     """Applications in layer 2 of lower priority without which ``needs`` would fit.
 
-    The least important are asked first, and none is asked in vain: each is taken back if the others
-    are enough.
+    The least important are asked first, and none is asked needlessly: each is taken back if the
+    others are enough.
     """
     lower = sorted(
         (h for h in running if h.layer == L2 and h.priority < needs.priority),
@@ -284,7 +284,7 @@ def edge_of(
     """Every way to run the workflow at one of the sites ``local`` and ``remote``.
 
     With a ``topology`` each layer that leads to a site is a way of its own, and the resources are
-    its links; without, each path is a resource of its own, with what is believed to be available.
+    its links; without, each path is a resource of its own, with what is assumed to be available.
     """
     problem = build_problem(inputs, world, output_site)
     place = {name: i for i, name in enumerate(problem.places)}
@@ -302,10 +302,12 @@ def edge_of(
         worker_s = float(
             np.where(problem.compute_s < NEVER_S, problem.compute_s, np.inf)[:, s].sum()
         )
-        belief = world.sites[site]
-        maker.total[workers_of(site)] = max(0.0, math.floor(belief.workers.value))
+        site_estimate = world.sites[site]
+        maker.total[workers_of(site)] = max(0.0, math.floor(site_estimate.workers.value))
         for layer, legs in maker.legs(_moves(problem, s)):
-            ways.append(SiteOption(site, near, layer, belief.queue_wait.value, worker_s, legs))
+            ways.append(
+                SiteOption(site, near, layer, site_estimate.queue_wait.value, worker_s, legs)
+            )
     counts = np.bincount(np.asarray(problem.level, dtype=np.int64))
     return Edge(tuple(ways), maker.total, cannot, int(counts.max()))
 
@@ -339,7 +341,7 @@ class _Maker:
 
     def legs(self, moves: dict[tuple[str, str], float]) -> Iterable[tuple[str, tuple[Leg, ...]]]:
         """One entry per layer that all the moves can take; a path that has no choice takes what
-        there is. One entry with layer "" if nothing moves or no topology tells."""
+        there is. One entry with layer "" if nothing moves or there is no topology."""
         if not moves:
             return [("", ())]
         by_layer = {ends: self._by_layer(*ends) for ends in moves}
@@ -366,12 +368,12 @@ class _Maker:
         return out or {"lan": None}
 
     def _leg(self, src: str, dst: str, size: float, path: Path | None) -> Leg:
-        belief = self.world.paths[src, dst]
+        path_estimate = self.world.paths[src, dst]
         name = f"{src}>{dst}"
         if path is None:
             resource = bandwidth_of(src, dst)
-            self.total[resource] = belief.gamma_a.value
-            return Leg(name, (resource,), size, belief.gamma_t.value)
+            self.total[resource] = path_estimate.gamma_a.value
+            return Leg(name, (resource,), size, path_estimate.gamma_t.value)
         resources = []
         for a, b in path.hops:
             resource = bandwidth_of(a, b)
@@ -380,7 +382,11 @@ class _Maker:
                 self.total[resource] = self.topology.link(a, b).capacity_bps
         gamma = float(
             tuned_throughput(
-                path.capacity_bps, path.rtt_s, belief.streams, belief.buffer_bytes, path.loss
+                path.capacity_bps,
+                path.rtt_s,
+                path_estimate.streams,
+                path_estimate.buffer_bytes,
+                path.loss,
             )
         )
         return Leg(name, tuple(resources), size, gamma)

@@ -1,7 +1,7 @@
 """Workflow and catalogs together, checked against each other.
 
 After :func:`load_inputs` every job has at least one site that can run it, and every input of the
-workflow has a size and a place. What is left to estimate is what nobody can know beforehand.
+workflow has a size and a place. What is left to estimate is what cannot be known beforehand.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FETCHING = {"nonsharedfs": "nonsharedfs", "condorio": "condorio", "condor": "co
 CLEANS = ("inplace", "constraint")
 """Pegasus's clean-up that removes files while the workflow runs; the others are leaf and none."""
 COMPUTE_SITE = "compute"
-"""The one site of jobs, where a catalog has it and nobody says another (Pegasus 5.1)."""
+"""The one site of jobs, where a catalog has it and no other is set (Pegasus 5.1)."""
 PROGRAM_DIRECTORY = "transformations"  # in the working directory, of stageable programs
 DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
 OTHERS = "the median of the others"
@@ -62,8 +62,8 @@ class Inputs:
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
     ``configurations``: Pegasus's data configuration of each job at each of its candidates.
-    ``estimated``: inputs whose size nobody tells, and how it was estimated. ``notes``: what a user
-    should know of the files, a line each. ``by_level``: jobs start in Pegasus's own order, for no
+    ``estimated``: inputs of unknown size, and how it was estimated. ``notes``: what a user
+    should know of the files, one line each. ``by_level``: jobs start in Pegasus's own order, for no
     priority can be handed over. ``for_all_jobs``: the priority that properties give jobs without
     one. ``cleanup`` is Pegasus's. ``rspec``: what the workflow's template allows of compute.
     """
@@ -93,10 +93,12 @@ class Inputs:
         }
         if not allowed or candidates == self.candidates:
             return replace(self, rspec=template.rspec)
-        elsewhere = sum(set(sites).isdisjoint(allowed) for sites in candidates.values())
+        other_sites = sum(set(sites).isdisjoint(allowed) for sites in candidates.values())
         note = f"template {template.name!r} has jobs run at {', '.join(allowed)} alone"
-        if elsewhere:
-            note += f"; {elsewhere} of {len(candidates)} cannot run there, and stay where they can"
+        if other_sites:
+            note += (
+                f"; {other_sites} of {len(candidates)} cannot run there and keep their other sites"
+            )
         configurations = {
             job: tuple([self.configuration(job, site) for site in sites])
             for job, sites in candidates.items()
@@ -219,7 +221,7 @@ def read_inputs(
 
 
 def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
-    """What is known of the inputs of a workflow. Raises InputError with file and line."""
+    """What is known about the inputs of a workflow. Raises InputError with file and line."""
     file = sources.catalog("replica")
     inside = None
     if flow.document.root.get(REPLICA_CATALOG) is not None:
@@ -348,7 +350,7 @@ def _as_sites_are_spelt(
 def _usual_sites(
     sites: Mapping[str, Site], transformations: Collection[Transformation]
 ) -> Sequence[str]:
-    """Where jobs may run where nobody says so: as pegasus-plan has it, but not at sites that only
+    """Where jobs may run by default: as pegasus-plan has it, but not at sites that only
     store files, where no job of Pegasus could run."""
     if COMPUTE_SITE in sites:
         return [COMPUTE_SITE]

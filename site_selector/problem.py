@@ -1,4 +1,4 @@
-"""Inputs and beliefs as arrays: what every mapping policy and the estimator work on.
+"""Inputs and estimates as arrays: what every mapping policy and the estimator work on.
 
 Indices run over jobs in topological order, files, and places. Places are the candidate sites first
 (``n_sites`` of them), then whatever else holds or receives data.
@@ -19,7 +19,7 @@ from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.estimating import FINAL_RATIO, INTERMEDIATE_RATIO
 from site_selector.estimates.rates import NOMINAL_BYTES, amount_of
-from site_selector.estimates.world import Belief, ComputeBelief, PathBelief, World
+from site_selector.estimates.world import ComputeEstimate, EstimatedValue, PathEstimate, World
 from site_selector.inputs import CLEANS, Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
@@ -37,14 +37,14 @@ class Problem:
     ``compute_s[j, s]`` S_c/Γ_c on one worker; ``queue_s[s]`` T_q, ``queue_s[j, s]``
     where kinds of jobs wait otherwise; ``workers[s]`` N;
     ``seconds_per_byte[a, b]`` of a transfer from place a to b, ``occupied_per_byte[a, b]`` how long
-    it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes, ``file_s[a, b]``
-    what each further file of it does (None: nothing); ``allowed[j]``
+    it keeps others off the path, ``setup_s[a, b]`` what it takes besides its bytes, ``file_s[a,
+    b]`` what each further file of it does (None: nothing); ``allowed[j]``
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
 
     A file moves once to each site that needs it. At the sites in ``fetches[j]`` the job moves its
     own inputs that do not lie there, each time anew (empty: no job does). ``overhead_s`` is
-    what the whole takes beside its jobs. ``own_priority`` is what the user gave each job, None
+    what the whole takes besides its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
     over. ``planned`` are the workers that other workflows will take and give back, by time: seconds
     from the start, site, and how many more (fewer: negative) there are from then on.
@@ -78,7 +78,7 @@ class Problem:
     occupied_per_byte: Array
     setup_s: Array
     output: int
-    compute: tuple[tuple[ComputeBelief | None, ...], ...]
+    compute: tuple[tuple[ComputeEstimate | None, ...], ...]
     fetches: tuple[tuple[int, ...], ...] = ()
     overhead_s: float = 0.0
     file_s: Array | None = None
@@ -92,9 +92,9 @@ class Problem:
 
 @uncollected()
 def build_problem(inputs: Inputs, world: World, output_site: str | None = None) -> Problem:
-    """Arrays from files and beliefs.
+    """Arrays from files and estimates.
 
-    Raises InputError if the output site is known to neither the catalog nor the beliefs.
+    Raises InputError if the output site is known to neither the catalog nor the estimates.
     """
     flow = inputs.workflow
     used = {site for candidates in set(inputs.candidates.values()) for site in candidates}
@@ -155,7 +155,7 @@ def _space(sites: Sequence[str], world: World) -> tuple[float, ...]:
     known = [world.sites[site].space for site in sites]
     if not any(known):
         return ()
-    return tuple(np.inf if belief is None else belief.value for belief in known)
+    return tuple(np.inf if estimate is None else estimate.value for estimate in known)
 
 
 def _planned(sites: Sequence[str], world: World) -> tuple[tuple[float, int, int], ...]:
@@ -265,34 +265,38 @@ def file_sizes(inputs: Inputs, world: World) -> tuple[dict[str, float], frozense
 
 def _compute_estimates(
     jobs: Iterable[Job], inputs: Inputs, world: World, sites: list[str]
-) -> tuple[tuple[ComputeBelief | None, ...], ...]:
-    """Γ_c of each job at each site; jobs of which the same is believed share one tuple."""
-    known: dict[tuple[object, ...], tuple[ComputeBelief | None, ...]] = {}
+) -> tuple[tuple[ComputeEstimate | None, ...], ...]:
+    """Γ_c of each job at each site; jobs of which the same is assumed share one tuple."""
+    known: dict[tuple[object, ...], tuple[ComputeEstimate | None, ...]] = {}
     rows = []
     for job in jobs:
         allowed = inputs.candidates[job.id]
         key = (job.transformation, job.runtime_s, allowed)
         row = known.get(key)
         if row is None:
-            row = known[key] = tuple(_belief(job, s, allowed, world) for s in sites)
+            row = known[key] = tuple(_compute_estimate(job, s, allowed, world) for s in sites)
         rows.append(row)
     return tuple(rows)
 
 
-def _belief(job: Job, site: str, allowed: tuple[str, ...], world: World) -> ComputeBelief | None:
+def _compute_estimate(
+    job: Job, site: str, allowed: tuple[str, ...], world: World
+) -> ComputeEstimate | None:
     """Its own ``pegasus: runtime`` beats its transformation's."""
-    belief = world.compute.get((job.transformation, site)) if site in allowed else None
-    if belief is not None and job.runtime_s is not None:
-        weak = belief.belief.source == "default" or belief.belief.note == "pegasus: runtime"
+    estimate = world.compute.get((job.transformation, site)) if site in allowed else None
+    if estimate is not None and job.runtime_s is not None:
+        weak = (
+            estimate.estimated.source == "default" or estimate.estimated.note == "pegasus: runtime"
+        )
         if weak:
-            return ComputeBelief(
-                "runtime", Belief(job.runtime_s, "catalog", note="pegasus: runtime")
+            return ComputeEstimate(
+                "runtime", EstimatedValue(job.runtime_s, "catalog", note="pegasus: runtime")
             )
-    return belief
+    return estimate
 
 
 def _compute_seconds(
-    compute: tuple[tuple[ComputeBelief | None, ...], ...], input_bytes: Array
+    compute: tuple[tuple[ComputeEstimate | None, ...], ...], input_bytes: Array
 ) -> Array:
     rows: dict[int, int] = {}  # by identity: few are different
     which = [rows.setdefault(id(row), len(rows)) for row in compute]
@@ -300,13 +304,13 @@ def _compute_seconds(
     value = np.ones((len(rows), len(compute[0])))
     rate, runtime, guessed = (np.zeros(value.shape, dtype=bool) for _ in range(3))
     for number, row in enumerate(different.values()):
-        for s, belief in enumerate(row):
-            if belief is not None:
-                value[number, s] = belief.belief.value
-                (rate if belief.kind == "rate" else runtime)[number, s] = True
-            if belief is not None and belief.belief.source == "default":
+        for s, estimate in enumerate(row):
+            if estimate is not None:
+                value[number, s] = estimate.estimated.value
+                (rate if estimate.kind == "rate" else runtime)[number, s] = True
+            if estimate is not None and estimate.estimated.source == "default":
                 guessed[number, s] = True
-    # Of what nobody knows, a small file of parameters says no more than none.
+    # Among unknown sizes, a small file of parameters says no more than none.
     least = np.minimum(1.0, input_bytes / NOMINAL_BYTES)[:, None]
     gamma_c = np.zeros((len(compute), value.shape[1]))
     np.divide(input_bytes[:, None], value[which], out=gamma_c, where=runtime[which])
@@ -344,7 +348,7 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
     return per_byte, occupied, setup, further
 
 
-def _of_path(path: PathBelief) -> tuple[float, ...]:
+def _of_path(path: PathEstimate) -> tuple[float, ...]:
     seconds = network_time(1.0, path.gamma_t.value, path.gamma_a.value)
     per_byte = occupied = min(float(seconds), NEVER_S)
     if path.room_bps is not None:

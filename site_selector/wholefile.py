@@ -27,7 +27,7 @@ def write_whole(path: str | Path, write: Callable[[TextIO], object], what: str) 
             with part.open("w", encoding="utf-8") as stream:
                 write(stream)
             part.replace(target)
-        except BaseException:  # also where somebody stops us in the middle
+        except BaseException:  # also at an interrupt in the middle
             part.unlink(missing_ok=True)
             raise
     except OSError as error:

@@ -26,7 +26,7 @@ from network_provisioner.base.model import (
 )
 from network_provisioner.base.model import TransitState as State
 from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations, reserved_in_advance
-from pegasus_hooks.advance.job_estimates import Beliefs
+from pegasus_hooks.advance.job_estimates import JobEstimates
 from pegasus_hooks.advance.listening import AdvanceReservations
 from pegasus_hooks.advance.predict import Pair
 
@@ -105,7 +105,7 @@ class VirtualRun:
         self,
         rig: Rig,
         dag: PlannedDag,
-        beliefs: Beliefs,
+        estimates: JobEstimates,
         truth: Truth,
         reserve: Literal["always", "once", "never"] = "always",
         rules: CorrectionRules | None = None,
@@ -122,7 +122,7 @@ class VirtualRun:
         self.planned: dict[str, bool] = {}  # of each transfer: whether its path had been reserved
         booking = WorkflowReservations(dag.workflow, self.client, self.requests_of)
         self.ahead = AdvanceReservations(
-            dag, booking, lambda _: beliefs, rules or CorrectionRules(), lambda: rig.clock.now
+            dag, booking, lambda _: estimates, rules or CorrectionRules(), lambda: rig.clock.now
         )
         self.reserve = reserve
         self.events: list[AnyEvent] = []

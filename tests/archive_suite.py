@@ -456,7 +456,7 @@ class ArchiveSuite:
     def test_an_hour_with_very_many_goes_in_short_steps_and_counts_once_meanwhile(
         self, world: Callable[[], World]
     ) -> None:
-        """Whoever ends between two steps, another one goes on, and readers notice nothing."""
+        """If a process ends between two steps, another continues, and readers notice nothing."""
         subjects = [f"h{n}" for n in range(ROWS + 50)]
         sent = [
             measured(f"{name}:{n}", float(n), 100.0 + n, name) for name in subjects for n in (1, 2)

@@ -57,7 +57,7 @@ class Machine:
         self._pid, self.root = pid, root
 
     def run(self, *words: str, check: bool = True) -> str:
-        """What a command prints, on both its outputs. Raises AssertionError where it fails."""
+        """What a command prints, on both its outputs. Raises AssertionError if it fails."""
         done = subprocess.run(
             ["nsenter", "-t", str(self._pid), "-a", "--", *words], check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,

@@ -45,7 +45,7 @@ class Esmond:
         self.points.setdefault((key, event_type), {}).update(points)
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Any:
-        """JSON of a GET; None where there is nothing."""
+        """JSON of a GET; None if there is nothing."""
         limit = int(query.get("limit", ["1000"])[0])
         offset = int(query.get("offset", ["0"])[0])
         first = int(query.get("time-start", ["0"])[0])

@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider: whoever comes to its login page is ada, and led back at once."""
+"""A small OpenID Connect provider: every visitor of its login page is ada, and led back at once."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ exec "$@"
 def as_ordinary_user(needed: Sequence[Path]) -> list[str]:
     """The words before a command so that an ordinary user runs it, who can read ``needed``.
 
-    None where this is one already. Skips the test where it cannot be arranged.
+    None if this is one already. Skips the test where it cannot be arranged.
     """
     if os.geteuid() != 0:
         return []
@@ -71,7 +71,7 @@ def as_ordinary_user(needed: Sequence[Path]) -> list[str]:
 
 
 def _show(needed: Sequence[Path]) -> list[str]:
-    """The words before a command that may then reach ``needed``, whoever runs it."""
+    """The words before a command that may then reach ``needed``, for any user."""
     hidden = {str(path): above for path in needed if (above := closed(path))}
     return ["sh", "-c", _SHOW, "sh", *hidden, "--", *sorted(set(hidden.values())), "--"]
 

@@ -38,7 +38,7 @@ _LOG = re.compile(r"(?m)^[^\[\n]*?(?:\[(WARNING|INFO)\])?\s+(ADON: .*)")
 
 @dataclass
 class SceneJob:
-    """A job; ``reads`` and ``writes`` map names to bytes, None where none are declared."""
+    """A job; ``reads`` and ``writes`` map names to bytes, None if none are declared."""
 
     id: str
     program: str = "run"

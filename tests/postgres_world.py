@@ -48,13 +48,13 @@ def new_place(server: Postgres) -> str:
 
 
 def expire(url: str) -> None:
-    """End the lease of whoever leads there."""
+    """End the lease of the leader there."""
     with psycopg.connect(url) as db:
         db.execute("UPDATE adon_meta SET until = 0")
 
 
 def leading_store(url: str) -> PostgresStore:
-    """A store that leads there, whoever did before."""
+    """A store that leads there, whichever did before."""
     store = PostgresStore(url, lambda: 1000.5)
     expire(url)
     store.elect()

@@ -39,7 +39,7 @@ def transit(**changes: Any) -> Transit:
     return made_transit(**(data | changes))
 
 
-def belief(value: float | None, source: str = "catalog", **more: Any) -> dict[str, Any]:
+def estimate(value: float | None, source: str = "catalog", **more: Any) -> dict[str, Any]:
     """A believed value, as site selection writes it."""
     return {"value": value, "source": source, "age_s": 0.0, **more}
 
@@ -57,11 +57,11 @@ def alternative(site: str, seconds: float = 6.0, **changes: Any) -> dict[str, An
         "s_c_bytes": 12_000_000.0,
         "s_t_bytes": 12_000_000.0,
         "inputs": {
-            "t_q": belief(seconds / 6, "archive", age_s=96.0, note="measured at mu"),
-            "n": belief(4.0, "collector", used=1.0),
-            "gamma_c": belief(5.8e6, "archive", age_s=130.5),
-            "gamma_a": belief(1.1e7, "archive", age_s=139.6),
-            "gamma_t": belief(None, "topology", note="4 streams"),
+            "t_q": estimate(seconds / 6, "archive", age_s=96.0, note="measured at mu"),
+            "n": estimate(4.0, "collector", used=1.0),
+            "gamma_c": estimate(5.8e6, "archive", age_s=130.5),
+            "gamma_a": estimate(1.1e7, "archive", age_s=139.6),
+            "gamma_t": estimate(None, "topology", note="4 streams"),
         },
     }
     return data | changes
@@ -159,8 +159,8 @@ def taught(moved: int = 2, beliefs: int = 5) -> dict[str, Any]:
             {
                 "what": ("Γ_a iplant>mu", "T_q mu", "N mu", "Γ_c soykb::sort:1.0@mu")[n % 4],
                 "kind": ("rate", "seconds", "count", "bytes_rate")[n % 4],
-                "before": belief((2e8, 60.0, 2.0, 2e6)[n % 4]),
-                "after": belief(None if n == 4 else 3.0 + n, "archive", age_s=22.0),
+                "before": estimate((2e8, 60.0, 2.0, 2e6)[n % 4]),
+                "after": estimate(None if n == 4 else 3.0 + n, "archive", age_s=22.0),
             }
             for n in range(beliefs)
         ],

@@ -355,7 +355,7 @@ class OneSequence:
         self.answered(self.broker.request(request))
 
     def answered(self, transit: Transit) -> None:
-        """Whoever is asked about it next, it is known to."""
+        """Every broker that is asked about it next knows it."""
         assert transit.id in self.rows, transit
 
     def ask_together(self) -> None:
@@ -469,7 +469,7 @@ class OneSequence:
             self.judge_view(broker._repository.find, problem)
 
     def judge_view(self, look: Callable[[str], Transit | None], problem: bool) -> None:
-        """What must hold in the eyes of one who is told of transits by ``look``."""
+        """What must hold in the eyes of one who learns of transits by ``look``."""
         now = self.clock.now
         live: list[Transit] = []
         self.standing()  # one of each pair at most
@@ -501,7 +501,7 @@ class OneSequence:
                     assert self.controller.told[transit.id].min_bps >= transit.request.min_bps
 
     def known(self) -> dict[str, None]:
-        """All ids that were asked for, and those that nobody was told of: they were refused since
+        """All ids that were asked for, and those that nobody learned of: they were refused since
         nobody could tell that the store had taken them."""
         return dict.fromkeys((*self.asked, *self.rows))
 

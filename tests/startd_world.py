@@ -75,7 +75,7 @@ def at_work(pool: Pool, command: Sequence[str], folder: Path) -> Iterator[subpro
 
 
 def none_left(pool: Pool, config: Path) -> bool:
-    """Neither machines nor slots of theirs."""
+    """Neither machines nor their slots."""
     there = json.loads(pool.run([*adon(config, "show"), "--json"]))["machines"]
     slots = pool.run(["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "Name"])
     return not there and not slots

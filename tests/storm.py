@@ -80,7 +80,7 @@ def without_backfilling() -> Iterator[None]:
 
 @contextmanager
 def first_fit() -> Iterator[None]:
-    """Whoever fits begins, whoever waits before it."""
+    """What fits begins, whatever waits before it."""
 
     def claims(wait: Wait) -> dict[Hop, Claim]:
         return dict.fromkeys(sorted(wait.links), replace(wait.claim, rate_bps=0.0))

@@ -74,7 +74,7 @@ def main() -> None:
         print("ready", flush=True)
         while True:
             link, _ = server.accept()
-            with link, contextlib.suppress(OSError):  # whoever asked may be gone
+            with link, contextlib.suppress(OSError):  # the caller may be gone
                 line = link.makefile().readline()
                 circuits = json.loads(line or "{}").get("apply", circuits)
                 link.sendall(json.dumps(circuits).encode() + b"\n")

@@ -201,8 +201,8 @@ def _bridges(config: Config) -> Iterator[CheckResult]:
     if config.controller.driver == "simulated":
         return
     dpids = {node.dpid for node in topology_from_dict(config.topology).nodes.values() if node.dpid}
-    for words in bridge_warnings(CommandRunner(config.controller.exec), dpids):
-        yield CheckResult("the switches", f"warning: {words}", False, False)
+    for warning in bridge_warnings(CommandRunner(config.controller.exec), dpids):
+        yield CheckResult("the switches", f"warning: {warning}", False, False)
 
 
 def _kept(config: Config, file: Path, key: str) -> CheckResult:
@@ -230,7 +230,7 @@ def _leader(config: Config) -> Iterator[CheckResult]:
 
     if not is_database_url(config.broker.state):
         return
-    with contextlib.suppress(AdonError):  # told already
+    with contextlib.suppress(AdonError):  # reported already
         if address := leader_address(str(config.broker.state)):
             problem = reach(address, trust_of(config.security.tls))
             yield CheckResult(
@@ -249,7 +249,7 @@ def _followed(config: Config) -> Iterator[CheckResult]:
     try:
         with _as_owner(Path(config.broker.archive)) as user:
             closed = unread_homes()
-    except (OSError, KeyError):  # told already; or its user is not of this machine
+    except (OSError, KeyError):  # reported already; or its user is not of this machine
         return
     yield CheckResult(
         f"workflows of all users, for {user}",
@@ -314,14 +314,14 @@ def _slow(config: Config) -> Iterator[CheckResult]:
     from network_provisioner.topology.data import topology_from_dict
 
     problems: list[str] = []
-    with contextlib.suppress(AdonError):  # told already
+    with contextlib.suppress(AdonError):  # reported already
         most_bps = topology_from_dict(config.topology).largest_bps
         templates = templates_from_dict(config.templates).values()
         problems += filter(None, (small_ceiling(template, most_bps) for template in templates))
         live = (t for t in _broker(config).list() if t.state in LIVE)
-        problems += [words for t in live for words in t.grant.warnings]
-    for words in islice(dict.fromkeys(problems), _MOST_WARNINGS):
-        yield CheckResult("transfers as fast as the network", f"warning: {words}", False, False)
+        problems += [warning for t in live for warning in t.grant.warnings]
+    for warning in islice(dict.fromkeys(problems), _MOST_WARNINGS):
+        yield CheckResult("transfers as fast as the network", f"warning: {warning}", False, False)
 
 
 def _database(url: str) -> tuple[str, bool]:
@@ -339,9 +339,9 @@ def _database(url: str) -> tuple[str, bool]:
     finally:
         link.close()
     if abs(ahead_s) > MOST_SKEW_S:
-        words = "ahead of" if ahead_s > 0 else "behind"
+        direction = "ahead of" if ahead_s > 0 else "behind"
         return (
-            f"{link.shown}: this machine's clock is {abs(ahead_s):.1f} s {words} its clock",
+            f"{link.shown}: this machine's clock is {abs(ahead_s):.1f} s {direction} its clock",
             False,
         )
     return f"{link.shown} answers: PostgreSQL {version}", True
@@ -386,7 +386,7 @@ def _fix(file: Path) -> None:
     from adon.config.adon_yml import load_config
     from adon.config.repairs import repair
 
-    with contextlib.suppress(AdonError):  # told as a finding
+    with contextlib.suppress(AdonError):  # reported as a finding
         for line in repair(load_config(file)):
             note(line)
 

@@ -126,7 +126,7 @@ def _search(args: argparse.Namespace) -> int:
     from adon.machine.parallel import each
     from site_selector.evaluation import adversary
 
-    # One after the other, a search is a number of steps; they are told apart by their seeds.
+    # One after the other, a search is a number of steps; they are distinguished by their seeds.
     seeds = [args.seed * 10_000 + number for number in range(args.platforms)]
     with progress(len(seeds), "searches") as done:
         work = [(seed, args.adversary, args.staging) for seed in seeds]

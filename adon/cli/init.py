@@ -110,8 +110,8 @@ def _run(args: argparse.Namespace) -> int:
     parsed = parse_config(yaml.safe_load(text), str(file))
     network = topology_from_dict(parsed.topology)
     make_controller(parsed.controller, network)
-    for words in differences(network, facts.network):
-        note(words)
+    for difference in differences(network, facts.network):
+        note(difference)
     edits = [*secrets, *config_edits(file, text)]
     if file.parent == _SERVICE[0]:
         edits += unit_edits(bool(choices.devices) and not choices.execute)
@@ -310,9 +310,9 @@ def _devices(network: Discovered, execute: Sequence[str]) -> frozenset[str]:
     """Those ports of the switches that ``tc`` reaches as devices."""
 
     def reached(device: str) -> bool:
-        words = [*execute, "tc", "qdisc", "show", "dev", device]
+        command = [*execute, "tc", "qdisc", "show", "dev", device]
         try:
-            done = subprocess.run(words, capture_output=True, check=False, timeout=_TC_S)
+            done = subprocess.run(command, capture_output=True, check=False, timeout=_TC_S)
         except (OSError, subprocess.TimeoutExpired):
             return False
         return done.returncode == 0

@@ -91,7 +91,7 @@ def value_of(name: str) -> str:
 
 
 def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
-    """Show the diff, and ask where nobody said yes. Raises InputError if nobody can be asked."""
+    """Show the diff, and ask unless --yes is given. Raises InputError without a terminal."""
     print("".join(change.diff() for change in needed), end="")
     if args.dry_run:
         print("dry run: nothing was changed")

@@ -131,7 +131,7 @@ def condor(args: argparse.Namespace) -> int:
         print("installed: paths for the files that HTCondor moves")
         for line in _notes(args):
             print(f"note: {line}")
-    print("HTCondor goes by it after: condor_reconfig")
+    print("to apply it: condor_reconfig")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``adon install condor --execute``: what an execute machine tells in its slot ads."""
+"""``adon install condor --execute``: what an execute machine advertises."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _plugin(path: Path) -> bytes:
     others = set(value_of(PLUGINS).replace(",", " ").split()) - {str(path)}
     if served := sorted(filter(_moves_irods, others)):
         raise InputError(f"{served[0]} moves files of irods:// already, expected none to do so")
-    words = [str(this_python()), "-I", plugin.__file__]
-    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode()
+    command = [str(this_python()), "-I", plugin.__file__]
+    return f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'.encode()
 
 
 def to_undo(folder: Path) -> list[FileEdit]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pegasus_hooks.install.edits import FileEdit
 
 NAME, DAEMON = "99-adon-expander", "ADON_EXPANDER"
-MARK = "# Written by 'adon install condor --expander', taken out by its '--undo'."
+MARK = "# Written by 'adon install condor --expander', removed by its '--undo'."
 LOG = "$(LOG)/AdonExpanderLog"
 # Where adon.yml is bad the daemon ends at once: it is started again after 2, 3, 5, 9, … s, and at
 # least every this many.

@@ -51,7 +51,7 @@ def _watched(args: argparse.Namespace, run: Run) -> int:
 def draw_again(draw: Callable[[], str], every: str, option: str) -> int:
     """Show what ``draw`` makes again and again, on a screen of its own where there is one; exit
     code 0 at Ctrl-C. What fails after the first time is shown too, and tried again. Raises
-    InputError for a period that is none, AdonError if the first time fails."""
+    InputError for an invalid period, AdonError if the first time fails."""
     every_s = above_0(parse_duration, every, option)
     assert every_s is not None
     text = draw()

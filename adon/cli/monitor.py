@@ -47,7 +47,8 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
     ),
     option(
         "--notify", "send notices about workflows that finish, fail or are stuck, as configured in "
-        "'monitoring.notices' of this adon.yml (a broker does this without the option)", "FILE", Path,
+        "'monitoring.notices' of this adon.yml (a broker does this without the option)", "FILE",
+        Path,
     ),
     option(
         "--give-up-after", "stop waiting for workflows whose logs have not grown for this long, "

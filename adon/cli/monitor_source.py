@@ -73,7 +73,7 @@ def there_is(place: str | Path) -> bool:
 
 
 def there(place: str | Path) -> None:
-    """An archive that is a file has to be there. Raises InputError, which says what makes one."""
+    """An archive that is a file must be there. Raises InputError, which says what makes one."""
     if there_is(place):
         return
     demos = f"; the demo's is --archive {_DEMOS}" if _DEMOS.exists() else ""
@@ -84,7 +84,7 @@ def there(place: str | Path) -> None:
 
 
 def find(source: WorkflowSource, wanted: str) -> str:
-    """The id of the workflow that somebody means: by its id, the beginning of it, its submit
+    """The id of the workflow that a user means: by its id, the beginning of it, its submit
     directory, or its name where that is of one alone. Raises InputError."""
     known = source.workflows(limit=10_000)
     ids = [row["id"] for row in known]
@@ -135,7 +135,7 @@ def _instead(wanted: str, known: Rows) -> str:
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """A workflow that nobody follows any more does not run for ever: not where its directory, on
+    """A workflow that is no longer followed does not run for ever: not where its directory, on
     this machine, is gone."""
     here = row["host"].split(".")[0] in ("", socket.gethostname().split(".")[0])
     if here and row["state"] in ("planned", "running") and row["submit_dir"]:
@@ -149,7 +149,7 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class ArchiveSource:
-    """Reads an archive, as whoever may read it."""
+    """Reads an archive, as the user who may read it."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -212,7 +212,7 @@ class ArchiveSource:
 
 
 class BrokerSource:
-    """Asks a broker. Raises InputError for a URL or token that is none; every question raises
+    """Asks a broker. Raises InputError for an invalid URL or token; every question raises
     BrokerError."""
 
     def __init__(self, url: str, token_file: Path | None = None) -> None:

@@ -59,7 +59,7 @@ def list_text(rows: Sequence[Row], now: float) -> str:
 
 
 def _beginnings(ids: Sequence[str]) -> list[str]:
-    """UUIDs as short as they may be typed: their beginnings, as long as they tell them apart."""
+    """UUIDs as short as they may be typed: their beginnings, as long as they distinguish them."""
     for length in range(_SHORT_ID, 36, 4):
         short = [uuid[:length] if _UUID.fullmatch(uuid) else uuid for uuid in ids]
         if len(set(short)) == len(set(ids)):
@@ -113,7 +113,7 @@ def status_text(
 
 
 def analysis_text(workflow: Row, analysis: Row, inner: Sequence[Row] = (), now: float = 0.0) -> str:
-    """Everything that is known of how a workflow went, with those inside it."""
+    """Everything that is known about how a workflow went, with those inside it."""
     names = {row["id"]: row["name"] for row in inner}
     head = [*map(wrapped, _summary(workflow, analysis))]
     if workflow.get("reason"):

@@ -134,8 +134,8 @@ def answered(args: argparse.Namespace, what: str, value: Any, text: Callable[[],
     :func:`adon.cli.output.print_fields`; exit code 0. Raises InputError, and BrokerError if the
     answer is no ``what``."""
     with bad_answer(args, what):
-        words = fields_rendered(args, value, text)
-    print_paged([words])
+        rendered_text = fields_rendered(args, value, text)
+    print_paged([rendered_text])
     return 0
 
 
@@ -149,8 +149,8 @@ def answered_records(
     """Print records that a broker answered, see :func:`adon.cli.output.rendered`; exit code 0.
     Raises InputError, and BrokerError if the answer is no ``what``."""
     with bad_answer(args, what):
-        words = rendered(args, columns, records, **around)
-    print_paged([words])
+        rendered_text = rendered(args, columns, records, **around)
+    print_paged([rendered_text])
     return 0
 
 
@@ -165,7 +165,7 @@ def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflo
 
 
 def estimated_world(args: argparse.Namespace) -> World:
-    """What is believed of the sites of a workflow, which is not mapped, or of a site catalog alone.
+    """What is assumed of the sites of a workflow, which is not mapped, or of a site catalog alone.
 
     Raises InputError, also where the options name neither.
     """

@@ -287,7 +287,7 @@ def print_json(data: Any, indent: int | None = 2) -> None:
 
 
 def note(message: str) -> None:
-    """One line on standard error, whatever stands in the message: it may quote a foreign server."""
+    """One line on standard error, whatever is in the message: it may quote a foreign server."""
     print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)
 
 
@@ -303,7 +303,7 @@ def fitted(
     label: Callable[..., str],
     named: Sequence[int],
 ) -> str:
-    """A table of plain text. Where it is too wide, a line above each row has what stands in the
+    """A table of plain text. Where it is too wide, a line above each row has what is in the
     columns ``named``, of whose cells ``label`` makes it."""
     head = [column.heading for column in columns]
     rows = [[column.text(record) for column in columns] for record in records]
@@ -351,7 +351,7 @@ def _lines(
             lines_shown = done * _LINES // total
             spent = clock() - began
             left = f"about {duration(spent / done * (total - done))} left"
-            words = left if done < total else duration(spent)
-            print(f"{done} of {total} {things}, {words}", file=stream, flush=True)
+            time_text = left if done < total else duration(spent)
+            print(f"{done} of {total} {things}, {time_text}", file=stream, flush=True)
 
     return show

@@ -49,8 +49,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            words = [str(choice) for choice in action.choices]
-            hint = meant(value, words, f"expected one of {', '.join(words)}")
+            choices = [str(choice) for choice in action.choices]
+            hint = meant(value, choices, f"expected one of {', '.join(choices)}")
             raise argparse.ArgumentError(action, f"found {value!r}, {hint}")
 
     def error(self, message: str) -> NoReturn:
@@ -334,7 +334,7 @@ _INPUTS = (
         "--order", "which waiting job starts first: by the priorities of ADON, or by those of "
         "Pegasus", default="rank", choices=("rank", "pegasus"),
     ),
-    # Whom to ask beside the catalogs.
+    # Whom to ask besides the catalogs.
     option(
         "--archive", "measurements of earlier runs (default: that of --config, else none)",
         "FILE_OR_URL",

@@ -283,7 +283,7 @@ def _archived(where: str, last: int) -> list[dict[str, Any]]:
     from monitors.archive.archive import Selection
 
     if "://" not in where and not Path(where).exists():
-        return []  # nobody has recorded anything
+        return []  # nothing is recorded
     with open_archive(where) as archive:
         page = archive.page(Selection(("pool_decision",)), newest=True, limit=last)
     return [asdict(of_pool_decision(measurement)) for _, measurement in page]

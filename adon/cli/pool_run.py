@@ -68,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
                     expander, every_s = new.enter_context(_opened(settings, args.config, say))
                     held.close()
                     held.push(new.pop_all())
-                say("adon.yml is read anew")
+                say("adon.yml was read again")
             except AdonError as error:
-                say(f"goes on as before: {error}")
+                say(f"the previous adon.yml stays in use: {error}")
         if not args.dry_run:
             with contextlib.suppress(AdonError):  # they end by themselves
                 expander.end()
@@ -125,7 +125,7 @@ def _go_on(
         except AdonError as error:
             problem = str(error)
         if problem != reported:
-            say(f"nothing is done: {problem}" if problem else "goes on")
+            say(f"nothing is done: {problem}" if problem else "works again")
             reported = problem
         number = signals.wait(began + every_s - time.monotonic())
         if number is not None:
@@ -167,7 +167,7 @@ def _opened(
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Raises InputError if somebody else is at work."""
+    """Raises InputError if another process is at work."""
     from adon.config.expansion import LOCK
 
     try:
@@ -178,7 +178,7 @@ def _alone(directory: Path) -> Iterator[None]:
             f"{directory}: {error.strerror}, expected a directory to write in"
         ) from None
     with held:
-        # Who only looks whether somebody is at work holds it for a moment.
+        # Who only looks whether another is at work holds it for a moment.
         until = time.monotonic() + _LOOKED_S
         while True:
             try:

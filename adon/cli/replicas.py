@@ -120,7 +120,7 @@ def _prefixes(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _paths(args: argparse.Namespace) -> Paths:
-    """What is believed of the paths between the sites of the catalog."""
+    """What is assumed of the paths between the sites of the catalog."""
     from adon.planning.placement import PlacementInputs, estimate_files
     from site_selector.inputs import known_site
 

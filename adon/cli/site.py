@@ -198,7 +198,7 @@ def _edge(args: argparse.Namespace) -> int:
     from site_selector.edge import decide, edge_of
     from site_selector.estimates.estimating import estimate_world, subjects
     from site_selector.estimates.input_sizes import with_history
-    from site_selector.explain.edgewords import decision_dict, decision_text
+    from site_selector.explain.edge_text import decision_dict, decision_text
     from site_selector.inputs import size_note
 
     inputs = placement_inputs(args).inputs(note)

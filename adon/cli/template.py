@@ -232,7 +232,7 @@ def _print_one(args: argparse.Namespace, template: dict[str, Any]) -> int:
 
 
 def described(entry: Mapping[str, Any]) -> str:
-    """All figures of a template, a line each, and what was lowered for the site's policy."""
+    """All figures of a template, one line each, and what was lowered for the site's policy."""
     figures = grid(("", ""), [(key, value) for key, value in _figures(entry) if value])
     return "\n".join((figures.lstrip("\n "), *entry["lowered"]))
 

@@ -66,8 +66,8 @@ class Grid:
         """The lines of some rows."""
         for row in rows:
             yield self._line(row, lambda cell: _COLOURS.get(cell, ""))
-            words = (f"{self._names[i]} {row[i]}" for i in self._below if row[i] != "-")
-            if text := printable("  ".join(words)):
+            cells_below = (f"{self._names[i]} {row[i]}" for i in self._below if row[i] != "-")
+            if text := printable("  ".join(cells_below)):
                 yield wrapped(text, "  ")
 
     def _fits(self) -> bool:
@@ -145,8 +145,8 @@ def print_paged(parts: Iterable[str]) -> None:
 
 def _pager() -> list[str]:
     """``$PAGER``, else less; nothing where no person reads or there is no such program."""
-    words = shlex.split(os.environ.get("PAGER", "less"))
-    return words if words and sys.stdout.isatty() and shutil.which(words[0]) else []
+    command = shlex.split(os.environ.get("PAGER", "less"))
+    return command if command and sys.stdout.isatty() and shutil.which(command[0]) else []
 
 
 def _page(pager: Sequence[str], parts: Iterable[str]) -> None:

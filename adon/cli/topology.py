@@ -59,9 +59,9 @@ Examples:
 _DRAIN = """Take a link or switch out of service for maintenance, without an interruption.
 
 One minute before the start, transits move to other paths; those that find no room wait for it, or
-go on as best effort. Advance reservations move at once; the answer names those that cannot move. Best
-effort takes other links where there are any. While a drain lasts, failures of the link or switch
-are not reported. Without ELEMENT, the drains are listed.
+go on as best effort. Advance reservations move at once; the answer names those that cannot move.
+Best effort takes other links where there are any. While a drain lasts, failures of the link or
+switch are not reported. Without ELEMENT, the drains are listed.
 """
 _DRAIN_MORE = """
 Examples:
@@ -161,9 +161,9 @@ def _show(args: argparse.Namespace) -> int:
 def _discovered(args: argparse.Namespace) -> int:
     data = client(args).discovered()
     with bad_answer(args, "network that was found"):
-        differences = [str(words) for words in data["differences"]]
+        differences = [str(difference) for difference in data["differences"]]
         summary = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
-    records = [{"difference": words} for words in differences]
+    records = [{"difference": difference} for difference in differences]
     same = f"the network is as described: {summary}"
     print_fields(args, records, lambda: "\n".join(differences) or same, data)
     return 1 if differences else 0
@@ -260,7 +260,7 @@ def _loads(args: argparse.Namespace, data: dict[str, Any]) -> str:
 
 
 def _with_warnings(data: dict[str, Any], shown: str) -> str:
-    warnings = [str(words) for words in data.get("warnings", ())]
+    warnings = [str(warning) for warning in data.get("warnings", ())]
     if data["problem"]:
         warnings.append(f"degraded: {data['problem']}")
     ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
@@ -310,8 +310,8 @@ def _check(args: argparse.Namespace) -> int:
             raise InputError(f"{args.file}: {error}") from None
     kinds = Counter(node.kind for node in network.nodes.values() if node.kind != LINK)
     counts = {**kinds, "link": len(network.whole_links)}
-    words = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-    lines = [f"{args.file}: the broker accepts it: {words}", *network.warnings]
+    counts_text = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+    lines = [f"{args.file}: the broker accepts it: {counts_text}", *network.warnings]
     record = {"counts": counts, "warnings": network.warnings}
     return print_fields(args, record, lambda: "\n".join(lines))
 
@@ -328,8 +328,8 @@ def _export(args: argparse.Namespace) -> int:
         args.output.write_text(text, encoding="utf-8")
     else:
         print(text, end="")
-    for words in (*differences, *topology.warnings):
-        print(f"adon: {words}", file=sys.stderr)
+    for message in (*differences, *topology.warnings):
+        print(f"adon: {message}", file=sys.stderr)
     return 0
 
 

@@ -192,9 +192,9 @@ def _compare(args: argparse.Namespace) -> int:
     """
     import shlex
 
-    words = shlex.split(args.command)
+    command = shlex.split(args.command)
     size = None if args.size is None else parse_size(args.size, "--size")
-    if not words or size == 0:
+    if not command or size == 0:
         raise InputError(
             f"found --command {args.command!r} and --size {args.size!r}, expected more"
         )
@@ -203,7 +203,7 @@ def _compare(args: argparse.Namespace) -> int:
     failures: list[dict[str, Any]] = []
     for number, kind in enumerate(rounds(args.times), 1):
         try:
-            seconds = _with_path(args, size, words, broker) if kind == WITH else _timed(words)
+            seconds = _with_path(args, size, command, broker) if kind == WITH else _timed(command)
         except _FailedError as error:
             failures.append({"run": number, "kind": kind, "why": str(error)})
             note(f"run {number}, {kind} a path: {error}")

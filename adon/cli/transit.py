@@ -212,9 +212,9 @@ def _release(args: argparse.Namespace) -> int:
     Example:
       adon transit release my-transfer --moved '25 GB' --took '10 min'
     """
-    moved = 0 if args.moved is None else parse_size(args.moved, "--moved")
+    moved_bytes = 0 if args.moved is None else parse_size(args.moved, "--moved")
     took = 0.0 if args.took is None else parse_duration(args.took, "--took")
-    return _print_one(args, client(args).release(args.id, moved, took, args.outcome))
+    return _print_one(args, client(args).release(args.id, moved_bytes, took, args.outcome))
 
 
 def _print_one(args: argparse.Namespace, transit: Transit) -> int:
@@ -346,8 +346,8 @@ def _reasons(transits: list[Transit]) -> list[str]:
 
 
 def explained(transit: Transit) -> str:
-    """Everything that is known of why a transit is as it is. Raises KeyError, TypeError, ValueError
-    for what is no answer of a broker."""
+    """Everything that is known about why a transit is as it is. Raises KeyError, TypeError,
+    ValueError for what is no answer of a broker."""
     blocks = [
         "\n".join(_summary(transit)),
         *_waiting(transit),
@@ -406,13 +406,13 @@ def _summary(t: Transit) -> list[str]:
 
 
 def _warnings(t: Transit) -> list[str]:
-    return [f"warning: {words}" for words in t.grant.warnings]
+    return [f"warning: {warning}" for warning in t.grant.warnings]
 
 
 def _waiting(t: Transit) -> list[str]:
     lines = [table(_BLOCKING, t.grant.blocking)] if t.grant.blocking else []
     if t.grant.earliest:
-        lines.append(f"  earliest start, as far as is known: {_when(t.grant.earliest)}")
+        lines.append(f"  earliest known start: {_when(t.grant.earliest)}")
     return ["\n".join(lines)] if lines else []
 
 
@@ -437,7 +437,7 @@ def _packets(t: Transit) -> str:
 
 
 def _tuned(tuning: TuningSettings) -> str:
-    """How a transfer is to be tuned; of a 0 its tool decides."""
+    """How to tune a transfer; for 0 its tool decides."""
     from network_provisioner.base.units import format_size
 
     buffer = tuning.buffer_bytes and format_size(tuning.buffer_bytes)

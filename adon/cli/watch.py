@@ -19,7 +19,8 @@ def _run(args: argparse.Namespace) -> int:
     """Release what hooks could not: follow running workflows until they have ended.
 
     The hooks start a watcher if none runs, and it ends with the last workflow. This command runs
-    one in the foreground, as a service. It waits while another watcher runs. The configuration's 'watch' names the folder of workflows.
+    one in the foreground, as a service. It waits while another watcher runs. The configuration's
+    'watch' names the folder of workflows.
 
     Examples:
       adon watch

@@ -239,24 +239,24 @@ def _reserve(args: argparse.Namespace) -> int:
     rules = CorrectionRules(horizon_s=start - now + parse_duration(args.horizon, "--horizon"))
     ahead = _ahead(args, needs_hooks=not args.dry_run)
     booking = ahead.booking
-    beliefs = ahead.beliefs_of(now)
-    prediction = predict(ahead.dag, beliefs, {}, start)
+    estimates = ahead.estimates_at(now)
+    prediction = predict(ahead.dag, estimates, {}, start)
     if not args.dry_run:
         booking.observe()
         # What is kept for each is known once it was asked for, and how long that takes.
         for _ in range(2):
             booking.fit(prediction.windows, (), now, rules)
-    document = _reserved_json(booking, prediction, start, beliefs.note, not args.dry_run)
-    moved = document["demand"]
+    document = _reserved_json(booking, prediction, start, estimates.note, not args.dry_run)
+    demand = document["demand"]
 
     def after(at: float) -> str:
         return f"+{duration(at - start)}"
 
     def text(shown: str) -> str:
-        lines = [beliefs.note] if beliefs.note else []
-        lines.append(shown if moved else "nothing moves between sites")
+        lines = [estimates.note] if estimates.note else []
+        lines.append(shown if demand else "nothing moves between sites")
         lines.append(f"expected to end after {duration(max(0.0, prediction.end - start))}")
-        if moved and not args.dry_run:
+        if demand and not args.dry_run:
             lines += ["", table([Column("job"), *between, size, became], document["transfers"])]
         return "\n".join(lines)
 
@@ -270,7 +270,7 @@ def _reserve(args: argparse.Namespace) -> int:
         size,
         Column("bps", "rate>"),
     )
-    print_records(args, columns, moved, document=document, text=text)
+    print_records(args, columns, demand, document=document, text=text)
     return 1 if any(held.waits for held in booking.held.values()) else 0
 
 
@@ -335,7 +335,7 @@ def _planned_hooks(folder: Path) -> Path | None:
 def _reserved_json(
     booking: WorkflowReservations, prediction: Prediction, start: float, note: str, reserved: bool
 ) -> dict[str, Any]:
-    """The demand and, where it was reserved, what became of each transfer."""
+    """The demand and, where it was reserved, the result of each transfer."""
     from pegasus_hooks.advance.predict import demand
 
     def became(window: Window) -> str:

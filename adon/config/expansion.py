@@ -146,7 +146,7 @@ def _tool(words: Sequence[str]) -> str:
 
 
 def adon_is_at_work(directory: str) -> bool | None:
-    """Whether somebody on this machine starts and deletes machines; None if nobody ever did."""
+    """Whether a process on this machine starts and deletes machines; None if none ever did."""
     try:
         with (Path(directory) / LOCK).open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

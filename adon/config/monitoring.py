@@ -37,8 +37,8 @@ def check_monitoring(settings: MonitoringConfig, topology: Topology) -> None:
 
 
 def agents_of(settings: MonitoringConfig) -> dict[str, RegisteredAgent]:
-    """The agents, by name. Raises InputError for one that is there twice, an address that is none,
-    and ports that are none."""
+    """The agents, by name. Raises InputError for one that is there twice, an invalid address,
+    and invalid ports."""
     agents: dict[str, RegisteredAgent] = {}
     for number, agent in enumerate(settings.agents):
         where = f"monitoring.agents.{number}"

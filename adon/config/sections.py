@@ -140,7 +140,7 @@ class ControllerConfig(Schema):
 
 
 class BrokerConfig(Schema):
-    """Where the broker listens (loopback unless told otherwise), keeps its state and what was
+    """Where the broker listens (loopback by default), keeps its state and what was
     measured: each in an SQLite file, or in ``postgresql://USER@HOST/DATABASE`` where others share
     it (docs/state.md, docs/archive.md). ``names`` are more host names by which clients may call a
     broker that has no tokens. ``address`` is where other brokers on its database reach it (default:
@@ -199,9 +199,9 @@ class LimitsConfig(Schema):
 
     ``reservable``     the part of each link that may be reserved
     ``max_lease``      no lease is longer
-    ``unsized_lease``  the lease of a transfer whose size nobody knows
+    ``unsized_lease``  the lease of a transfer of unknown size
     ``max_paths``      how many candidate paths are looked at
-    ``aging``          what waits so long counts as one priority higher, so that nobody starves
+    ``aging``          what waits so long counts as one priority higher, so that no transit starves
     ``quotas``         what each user or project of a name may hold, ``"*"`` for everybody else
     """
 
@@ -328,7 +328,7 @@ class ExpansionConfig(Schema):
 
 
 class AgentConfig(Schema):
-    """An agent that the broker knows. Its token stands in ``security.tokens`` under the same name,
+    """An agent that the broker knows. Its token is in ``security.tokens`` under the same name,
     with the role ``agent``.
 
     ``name``     the site, or ``SITE/HOST`` where a site has several
@@ -351,7 +351,7 @@ class MonitoringConfig(Schema):
     ``agreement``    how much load measurements may put on links and domains
     ``access``       who may start what between which sites, and see which results
     ``anomalies``    what is watched how closely (:mod:`monitors.alerts.anomalies.settings`)
-    ``notices``      who is told of what, and how (:mod:`monitors.alerts.notices.targets`)
+    ``notices``      who is notified of what, and how (:mod:`monitors.alerts.notices.targets`)
     ``stuck_after``  a workflow in which nothing changes for so long is stuck
     ``retention``    how long measurements are kept whole, and how long as roll-ups
     ``workflows``    whose workflows the broker itself follows: ``user``, ``all``, or directories

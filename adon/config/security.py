@@ -212,7 +212,7 @@ def trust_of(tls: TlsConfig | None) -> Trust:
 
 
 def described(config: Config, keyring: Keyring) -> str:
-    """How the service is protected, in words."""
+    """How the service is protected, as text."""
     tls = config.security.tls
     line = "no TLS" if tls is None else "TLS, clients by certificate" if tls.clients else "TLS"
     if keyring:

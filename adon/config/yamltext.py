@@ -1,6 +1,6 @@
 """Changes of a YAML file's text: what is not meant stays as it is, comments and layout too. Pure.
 
-PyYAML says where each value stands. (ruamel.yaml keeps comments, but lays the rest out anew.)
+PyYAML reports the position of each value. (ruamel.yaml keeps comments, but lays the rest out anew.)
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class LoginBody(Body):
 
 
 def login_router(logins: Callable[[], BrowserLogins | None]) -> APIRouter:
-    """The routes, for whom nobody knows yet. ``logins`` are those of adon.yml as it is now."""
+    """The routes, for callers without a token. ``logins`` are those of adon.yml as it is now."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get(PATH)

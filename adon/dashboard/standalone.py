@@ -1,5 +1,5 @@
 """A page that stands alone: the dashboard's modules that draw, and the values that they draw, in
-one HTML file. It loads nothing and speaks with nobody. Plots are SVG: panels with bars, curves,
+one HTML file. It loads nothing and contacts no host. Plots are SVG: panels with bars, curves,
 boxes and dots."""
 
 from __future__ import annotations

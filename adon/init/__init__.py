@@ -1,1 +1,1 @@
-"""``adon init``: what is there is looked for, the rest is asked, and one adon.yml is made of it."""
+"""``adon init``: finds what exists, the rest is asked, and one adon.yml is made of it."""

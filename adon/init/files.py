@@ -95,12 +95,20 @@ def new_certificate(host: str) -> tuple[bytes, bytes]:
         kind = f"DNS:{host}"
     with tempfile.TemporaryDirectory() as folder:
         pem, key = Path(folder) / CERTIFICATE, Path(folder) / KEY
-        words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        words += ["-nodes", "-days", _DAYS, "-subj", "/CN=adon broker"]
-        words += ["-addext", f"subjectAltName={kind}", "-out", str(pem), "-keyout", str(key)]
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+        ]
+        command += ["-nodes", "-days", _DAYS, "-subj", "/CN=adon broker"]
+        command += ["-addext", f"subjectAltName={kind}", "-out", str(pem), "-keyout", str(key)]
         try:
             done = subprocess.run(
-                words, capture_output=True, text=True, check=False, timeout=_OPENSSL_S
+                command, capture_output=True, text=True, check=False, timeout=_OPENSSL_S
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InputError(f"openssl: {error}, expected it for the certificate") from None

@@ -83,7 +83,7 @@ def named_switches(section: Mapping[str, Any]) -> dict[int, str]:
 
 
 def topology_section(facts: Facts, choices: Choices) -> tuple[dict[str, Any], list[str]]:
-    """Nodes and links as ``topology`` in adon.yml has them, and in words what was assumed."""
+    """Nodes and links as ``topology`` in adon.yml has them, and as text what was assumed."""
     ports = facts.network.ports
     network = {
         "switches": [
@@ -212,26 +212,24 @@ def rendered(facts: Facts, choices: Choices) -> str:
         lines.append(f"    - {flow(node)}" + ("" if rtt_s is None else f"   # {_rtt(rtt_s)}"))
     lines += [
         "  links:",
-        "    # capacity: as ports report it, in each direction; half of it where others share.",
+        "    # capacity: as ports report it, in each direction; half of it on shared links.",
         "    # delay: one way, as measured.",
     ]
     lines += [f"    - {flow(link)}" for link in section["links"]]
-    lines += [f"    # {words}" for words in notes]
+    lines += [f"    # {note}" for note in notes]
     lines += ["", "controller:", "  driver: openflow"]
     lines.append(f"  listen: {flow(choices.switches_listen)}   # where the switches connect")
     if choices.execute:
         lines.append(f"  exec: {flow(list(choices.execute))}   # put before tc")
     if not choices.devices:
-        lines.append(
-            "  # No port is a device of this machine: rates are kept by meters, if at all."
-        )
+        lines.append("  # No port is a device of this machine, so only meters can limit rates.")
         lines.append("  bandwidth: auto")
     lines += ["", "broker:", f"  listen: {flow(choices.broker_listen)}"]
     lines.append("  # Relative paths count from the folder of this file.")
     for key, name in (("state", "adon-broker.sqlite"), ("archive", "adon-archive.sqlite")):
         lines.append(f"  {key}: {flow(str(PurePath(choices.folder, name)))}")
     if choices.secure:
-        lines += ["", "# Who may ask: docs/security.md. Each token is in the file of its name."]
+        lines += ["", "# Tokens and TLS: docs/security.md. Each token is in the file of its name."]
         lines += ["security:", f"  tls: {flow(tls())}", "  tokens:"]
         lines += [f"    - {flow(dict(entry))}" for entry in choices.tokens]
         lines += ["", "# Each site's agent measures: 'adon agent run' with the folder agents/SITE."]
@@ -257,7 +255,7 @@ def agent_file(site: str, url: str) -> str:
         f"# The agent of site {site} (docs/agents.md): copy this folder to its machine, and run\n"
         "# 'adon agent run --config agent.yml' there.\n"
         + yaml.safe_dump({**settings, "state": "state"}, sort_keys=False)
-        + "# What each connection sends, and what the disks do.\nsockets: true\ndisks: true\n"
+        + "# Report connections and disks.\nsockets: true\ndisks: true\n"
     )
 
 

@@ -171,7 +171,7 @@ def neighbours() -> dict[str, str]:
 def read_neighbours(text: str) -> dict[str, str]:
     """What ``ip neigh`` prints: MAC by IPv4 address."""
     macs = {}
-    for words in map(str.split, text.splitlines()):
+    for fields in map(str.split, text.splitlines()):
         with suppress(ValueError, IndexError):
-            macs[str(IPv4Address(words[0]))] = words[words.index("lladdr") + 1]
+            macs[str(IPv4Address(fields[0]))] = fields[fields.index("lladdr") + 1]
     return macs

@@ -64,9 +64,9 @@ def _try(file: Path, used: Path, config: Config) -> Transit:
 @contextmanager
 def _broker(file: Path, client: BrokerClient) -> Iterator[None]:
     """Runs while its switches and it are there."""
-    words = [sys.executable, "-m", "adon.service.serve", "--config", str(file)]
+    command = [sys.executable, "-m", "adon.service.serve", "--config", str(file)]
     process = subprocess.Popen(
-        [*words, "--tied-to", str(getpid())],
+        [*command, "--tied-to", str(getpid())],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

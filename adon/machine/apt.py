@@ -202,7 +202,9 @@ class PrivateApt:
         self._run("apt-get", "-qq", "download", *wanted, cwd=into)
         archives = [match for d in debs for match in sorted(into.glob(f"{d.name}_*.deb"))[:1]]
         if len(archives) != len(debs):
-            raise MissingError(f"apt-get download: {len(archives)} of {len(debs)} packages came")
+            raise MissingError(
+                f"apt-get download: {len(archives)} of {len(debs)} packages were downloaded"
+            )
         return archives
 
     def extract(self, deb: Path, into: Path) -> None:

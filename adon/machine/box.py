@@ -269,14 +269,14 @@ def _pid_namespace() -> str:
 
 def main() -> int:
     """``python -m adon.machine.box [--tied] -- COMMAND …``"""
-    words = sys.argv[1:]
-    tied = words[:1] == ["--tied"]
-    words = words[1:] if tied else words
-    if words[:1] != ["--"] or len(words) < 2:
+    arguments = sys.argv[1:]
+    tied = arguments[:1] == ["--tied"]
+    arguments = arguments[1:] if tied else arguments
+    if arguments[:1] != ["--"] or len(arguments) < 2:
         print("usage: python -m adon.machine.box [--tied] -- COMMAND …", file=sys.stderr)
         return 2
     try:
-        return run(words[1:], tied=tied)
+        return run(arguments[1:], tied=tied)
     except MissingError as err:
         print(err, file=sys.stderr)
         return 2

@@ -76,7 +76,7 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _locked(path: Path, title: str, progress: Progress) -> Iterator[None]:
-    """One builder at a time; the kernel gives the lock back whatever becomes of its holder."""
+    """One builder at a time; the kernel gives the lock back when its holder ends."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -34,7 +34,7 @@ LAYOUT = 1
 _SKIP = re.compile(
     r"lib.*-perl\Z|lib(llvm|perl|python|js-|pam|systemd-shared|semanage|sepol|cryptsetup|devmapper)"
 )
-# Of the machine's own release, its own C library has to be used: it belongs to its loader.
+# Of the machine's own release, its own C library must be used: it belongs to its loader.
 _C_LIBRARY = re.compile(r"(libc6|libc-bin|libcrypt1|libgcc-s1|libstdc\+\+6|libgconv)\b|libc-")
 _LIBRARY = re.compile(r"(lib(?!.*(?:-dev|-bin|-modules)\Z)|zlib1g)")
 

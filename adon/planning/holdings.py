@@ -11,8 +11,8 @@ waiting:                            # the scheduler's queue
 - {application: montage, priority: 3}
 
 HTCondor is asked what its pool runs now, the broker what its network carries. Site selection is
-better off with the answers and works without them. Whoever does not answer is named in one line,
-and the catalogs and the archive are used instead.
+better off with the answers and works without them. A source that does not answer is named in one
+line, and the catalogs and the archive are used instead.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def ask(
     """Ask the collector ``pool`` (``host:port``, "" for that of CONDOR_CONFIG, None for nobody) and
     the ``broker`` (None for nobody).
 
-    ``topology`` is what is believed of the network where the broker does not answer, about which
+    ``topology`` is what is assumed of the network where the broker does not answer, about which
     nothing is said where it ``broker_may_rest``.
     """
     tell = say or (lambda _: None)
@@ -228,7 +228,7 @@ def ask_pool(collector: str) -> dict[str, SitePool]:
     like for a collector that does not answer.
     """
     where = f"HTCondor at {collector}" if collector else "HTCondor"
-    words = [
+    warnings = [
         sys.executable,
         "-P",
         "-m",
@@ -237,7 +237,7 @@ def ask_pool(collector: str) -> dict[str, SitePool]:
     ]
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=_POOL_TIMEOUT_S, check=False
+            warnings, capture_output=True, text=True, timeout=_POOL_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise AdonError(f"{where} did not answer within {_POOL_TIMEOUT_S:g} s") from None

@@ -1,5 +1,5 @@
 """Why the planner plug-in's jobs are where they are: a file in the submit directory, written by a
-process of its own, for nobody who plans is to wait for it."""
+process of its own, so that no planner waits for it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def placement_reasons(
 
 
 def leave(submit_dir: Path, tell: Callable[[], Mapping]) -> None:
-    """Have ``tell`` asked, and what it says written into ``submit_dir``, by a process that outlives
-    this one and belongs to nobody. Nothing where the directory is not there."""
+    """Ask ``tell``, and write its answer into ``submit_dir``, by a process that outlives
+    this one and has no parent. Nothing where the directory is not there."""
 
     def write() -> None:
         signal.setitimer(signal.ITIMER_REAL, _LONGEST_S)
@@ -57,5 +57,5 @@ def leave(submit_dir: Path, tell: Callable[[], Mapping]) -> None:
         write_placements(submit_dir, tell(), time.time())
 
     if submit_dir.is_dir():
-        with suppress(OSError):  # too many processes: then nobody is told why
+        with suppress(OSError):  # too many processes: then the reasons are not recorded
             detached(write)

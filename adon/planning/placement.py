@@ -79,7 +79,7 @@ def place(
     ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows.
 
     ``pool``: worker slots per site, ``idle``: those of them that would take a job at once, for
-    which nobody waits; ``live`` tells all that and more, and comes before both. What a job waits at
+    which no job waits; ``live`` tells all that and more, and comes before both. What a job waits at
     an idle site is little and not nothing: ``idle`` counts where waits of this pool were measured.
     """
     at = time.time() if now is None else now
@@ -95,7 +95,7 @@ def place(
 
 
 def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
-    """Slots per site as a pool of which no more is known than that nobody waits for ``idle``."""
+    """Slots per site as a pool of which only is known that no job waits for ``idle``."""
     return {
         site: SitePool(
             site, at, slots, idle_slots=idle.get(site, 0), ahead=0.0 if idle.get(site) else None
@@ -208,7 +208,7 @@ def place_files(
 
 
 def estimate_files(files: PlacementInputs, say: Say | None = None) -> World:
-    """What is believed for a workflow, without mapping it; without a workflow: of the site catalog
+    """What is assumed for a workflow, without mapping it; without a workflow: of the site catalog
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:
         inputs = files.inputs(say)
@@ -239,7 +239,7 @@ def sources(
     holdings: Path | None = None,
     say: Say | None = None,
 ) -> tuple[AskedEstimates, Live]:
-    """Everyone is asked beside the catalogs: measurements of these sites, the paths between them
+    """Everyone is asked besides the catalogs: measurements of these sites, the paths between them
     and transformations, and what runs now.
 
     ``archive`` is read itself, ``pool`` is a collector (``host:port``, "" for that of
@@ -276,7 +276,7 @@ def sources(
         if not archive.exists():
             raise InputError(f"{archive}: found no such file, expected an archive of measurements")
         return AskedEstimates(of_archive(archive, sites, transformations, now)), live
-    answers = live.use and archive is None  # whoever told of no network is not asked again
+    answers = live.use and archive is None  # a source without a network is not asked again
     known = estimates(
         patient if answers else None, archive or fallback, sites, transformations, now
     )
@@ -287,7 +287,7 @@ def sources(
 
 def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
     """Leave what a workflow that was planned into ``submit_dir`` will take. Raises InputError for a
-    configuration that is none."""
+    invalid configuration."""
     problem = build_problem(placed.inputs, placed.world, placed.mapping.output_site)
     place = {name: number for number, name in enumerate(problem.places)}
     sites = [place[placed.mapping.sites[job]] for job in problem.jobs]

@@ -93,7 +93,7 @@ class Plans:
 
 
 def plans_of(config: Path | None, name: str = "") -> Plans:
-    """Where the plans of a campus are. Raises InputError for a configuration that is none."""
+    """Where the plans of a campus are. Raises InputError for an invalid configuration."""
     if config is None:
         return Plans(None, None, name)
     loaded = load_config(config)

@@ -96,25 +96,25 @@ def _cell(value: float | None, below: Sequence[str]) -> str:
 
 def _input(name: str, inputs: Mapping[str, Any]) -> str:
     symbol, kind = _INPUTS[name]
-    belief = inputs.get(name)
-    if belief is None:
+    estimate = inputs.get(name)
+    if estimate is None:
         return ""
-    words = f"{symbol} {quantity(kind, belief['value'])}"
-    used = belief.get("used")
+    text = f"{symbol} {quantity(kind, estimate['value'])}"
+    used = estimate.get("used")
     if used is not None:
-        words += f", of which {used:.2g} for this job"
-    return markup.text(f"{words} [{source_text(belief)}]")
+        text += f", of which {used:.2g} for this job"
+    return markup.text(f"{text} [{source_text(estimate)}]")
 
 
-def _sourced(belief: Mapping[str, Any] | None) -> str:
-    return "" if belief is None else markup.text(f"[{source_text(belief)}]")
+def _sourced(estimate: Mapping[str, Any] | None) -> str:
+    return "" if estimate is None else markup.text(f"[{source_text(estimate)}]")
 
 
 def _of(names: Sequence[str], inputs: Mapping[str, Any], bound: str = "") -> list[str]:
     out = []
     for name in names:
-        words = _input(name, inputs)
-        out.append(f"{words} ← bounds" if words and _INPUTS[name][0] == bound else words)
+        text = _input(name, inputs)
+        out.append(f"{text} ← bounds" if text and _INPUTS[name][0] == bound else text)
     return out
 
 
@@ -138,9 +138,9 @@ def _short_job(placement: Mapping[str, Any]) -> str:
             a["site"],
             *(term_text(a[term]) for term in ("t_q_s", "t_c_s", "t_n_s", "t_t_s")),
         ]
-        moved = [_way(a).removeprefix("S_t "), markup.text(a.get("gamma", ""))]
+        move_cells = [_way(a).removeprefix("S_t "), markup.text(a.get("gamma", ""))]
         cls = "chosen" if a["site"] == placement["site"] else ""
-        rows.append(markup.row([*map(markup.text, cells), *moved], _MANY_NUMBERS, cls))
+        rows.append(markup.row([*map(markup.text, cells), *move_cells], _MANY_NUMBERS, cls))
     reason = markup.text(placement.get("reason", ""))
     width = 1 + len(_MANY_HEAD)
     rows.append(f'<tr><td colspan="{width}"><small>{reason}</small></td></tr>')
@@ -152,10 +152,10 @@ def _inputs(name: str, jobs: Sequence[Mapping[str, Any]]) -> str:
     uses: dict[tuple[str, str, str, str], int] = {}
     for placement in jobs:
         for a in placement["alternatives"]:
-            for key, belief in a.get("inputs", {}).items():
+            for key, estimate in a.get("inputs", {}).items():
                 symbol, kind = _INPUTS[key]
                 where = a.get("path", "").replace(">", " → ") if kind == "rate" else a["site"]
-                entry = (symbol, where, quantity(kind, belief["value"]), source_text(belief))
+                entry = (symbol, where, quantity(kind, estimate["value"]), source_text(estimate))
                 uses[entry] = uses.get(entry, 0) + 1
     rows = [
         markup.row([*map(markup.text, entry), str(times)], frozenset({2, 4}))

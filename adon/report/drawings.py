@@ -171,17 +171,17 @@ def _kind_bars(
         spans = [(bar.start, bar.end or facts.ended) for bar in same]
         start, end = min(a for a, _ in spans), max(b for _, b in spans)
         failed = sum(bool(bar.end) and not bar.ok for bar in same)
-        words = f"{kind} × {len(same)}" + (f", {failed} ✗ failed" if failed else "")
+        label = f"{kind} × {len(same)}" + (f", {failed} ✗ failed" if failed else "")
         busy = sum(b - a for a, b in spans)
         waited = sum(bar.start - bar.submit for bar in same) / len(same)
         first, last = start - facts.started, end - facts.started
         tip = (
-            f"{words}: from {first:.1f} to {last:.1f} s, {busy / max(end - start, 1e-9):.1f} at a "
+            f"{label}: from {first:.1f} to {last:.1f} s, {busy / max(end - start, 1e-9):.1f} at a "
             f"time; on average each waited {waited:.1f} s and ran {busy / len(same):.1f} s"
         )
         out.append(
             {
-                "submit": first, "start": first, "end": last, "label": words, "tip": tip,
+                "submit": first, "start": first, "end": last, "label": label, "tip": tip,
                 "cls": _class(same[0], classes), "held": [],
             }
         )  # fmt: skip

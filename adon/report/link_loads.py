@@ -30,7 +30,7 @@ class Rate:
 @dataclass(frozen=True, slots=True)
 class Load:
     """One direction of a link during a run. ``counted`` is False if no switch counts it,
-    None if nobody read counters; ``capacity_bps`` is 0 if nobody knows it."""
+    None without counters; ``capacity_bps`` is 0 if unknown."""
 
     hop: Hop
     layer: str
@@ -107,18 +107,18 @@ def moved_by_hop(
     transits: Iterable[Transit], at_least_s: float = 0.0
 ) -> dict[Hop, tuple[Rate, ...]]:
     """What transfers moved over each directed link by their own reports, each at its mean rate;
-    between two sites where nobody knows the path. Intervals shorter than ``at_least_s`` are put
+    between two sites with an unknown path. Intervals shorter than ``at_least_s`` are put
     together."""
     spans: dict[Hop, list[tuple[float, float, float]]] = {}
     for t in transits:
         if t.grant.released_at and t.usage.seconds > 0 and t.usage.bytes:
-            moved = (
+            moved_bits = (
                 t.grant.released_at - t.usage.seconds,
                 t.grant.released_at,
                 bits(t.usage.bytes) / t.usage.seconds,
             )
             for hop in set(pairwise(t.grant.path)) or {(t.request.src, t.request.dst)}:
-                spans.setdefault(hop, []).append(moved)
+                spans.setdefault(hop, []).append(moved_bits)
     return {
         hop: tuple(_together([Rate(a, b, bps) for (a, bps), (b, _) in pairwise(steps)], at_least_s))
         for hop, of_hop in spans.items()
@@ -132,8 +132,8 @@ def _together(rates: Iterable[Rate], at_least_s: float) -> list[Rate]:
     for rate in rates:
         last = out[-1] if out else rate
         if out and rate.end - last.start <= at_least_s:
-            moved = last.bps * (last.end - last.start) + rate.bps * (rate.end - rate.start)
-            out[-1] = Rate(last.start, rate.end, moved / (rate.end - last.start))
+            moved_bits = last.bps * (last.end - last.start) + rate.bps * (rate.end - rate.start)
+            out[-1] = Rate(last.start, rate.end, moved_bits / (rate.end - last.start))
         else:
             out.append(rate)
     return out
@@ -143,7 +143,7 @@ def measured_rates(samples: Sequence[LinkSample], hop: Hop, at_least_s: float = 
     """Mean rates on a directed link between readings of the switch's counters.
 
     Readings nearer than ``at_least_s`` to the last are passed over: the counter has their bytes.
-    A counter that went back was reset; nothing is known of that interval.
+    A counter that went back was reset; nothing is known about that interval.
     """
     own = sorted((s for s in samples if (s.a, s.b) == hop), key=lambda s: s.at)
     kept = own[:1]
@@ -162,7 +162,7 @@ def measured_rates(samples: Sequence[LinkSample], hop: Hop, at_least_s: float = 
 def loads_of(facts: RunFacts) -> list[Load]:
     """Both directions of every link, in the order of the topology, wide-area links first.
 
-    Rates are by the switches' counters, or where nobody read those by the reports of transfers,
+    Rates are by the switches' counters, or without those by the reports of transfers,
     which may have gone over links that the topology does not have, or no longer.
     """
     samples: dict[Hop, list[LinkSample]] = {}
@@ -170,20 +170,20 @@ def loads_of(facts: RunFacts) -> list[Load]:
         samples.setdefault((sample.a, sample.b), []).append(sample)
     at_least_s = facts.makespan_s * FINEST
     held = held_by_hop(facts.transits)
-    moved = {} if samples else moved_by_hop(facts.transits, at_least_s)
+    moved_bits = {} if samples else moved_by_hop(facts.transits, at_least_s)
     links: dict[Hop, Mapping[str, Any]] = {
         hop: link
         for link in facts.links
         for hop in ((link["a"], link["b"]), (link["b"], link["a"]))
     }
-    links |= {hop: {} for hop in (*held, *moved) if hop not in links}
+    links |= {hop: {} for hop in (*held, *moved_bits) if hop not in links}
     loads = [
         Load(
             hop,
             link.get("layer", ""),
             float(link.get("capacity_bps", 0.0)),
             tuple(held.get(hop, ())),
-            moved.get(hop) or tuple(measured_rates(samples.get(hop, ()), hop, at_least_s)),
+            moved_bits.get(hop) or tuple(measured_rates(samples.get(hop, ()), hop, at_least_s)),
             hop in samples if samples else None,
         )
         for hop, link in links.items()

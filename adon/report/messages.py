@@ -1,4 +1,4 @@
-"""Values of the report in words: the same on the page, in the summary and in tooltips."""
+"""Values of the report as text: the same on the page, in the summary and in tooltips."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from network_provisioner.base.units import format_rate, format_size
 from site_selector.mapping.reasons import seconds
 
 INFINITE = "∞"
-# What the first word of a belief's name stands for, for readers who have not read the papers.
+# What the first word of an estimate's name means, for readers who have not read the papers.
 _PLAIN = {"N": "workers at", "T_q": "queue wait at", "Γ_a": "bandwidth", "Γ_c": "speed of"}
 
 
@@ -32,7 +32,7 @@ def clock_text(at: float) -> str:
 
 
 def quantity(kind: str, value: float | None) -> str:
-    """A belief's value; ``kind`` is count, seconds, rate (bit/s) or bytes_rate (byte/s)."""
+    """An estimate's value; ``kind`` is count, seconds, rate (bit/s) or bytes_rate (byte/s)."""
     if value is None or not math.isfinite(value):
         return "no bound" if kind in ("rate", "bytes_rate") else INFINITE
     if kind == "rate":
@@ -42,23 +42,23 @@ def quantity(kind: str, value: float | None) -> str:
     return seconds(value) if kind == "seconds" else f"{value:g}"
 
 
-def source_text(belief: Mapping[str, Any]) -> str:
+def source_text(estimate: Mapping[str, Any]) -> str:
     """Where a value comes from, and how old it is where it was measured."""
-    age, note = belief.get("age_s"), belief.get("note")
-    text = str(belief.get("source", "unknown"))
+    age, note = estimate.get("age_s"), estimate.get("note")
+    text = str(estimate.get("source", "unknown"))
     if age:
         text += f", {seconds(age)} old"
     return f"{text}; {note}" if note else text
 
 
-def belief_name(what: str, kind: str) -> str:
+def estimate_name(what: str, kind: str) -> str:
     """``Γ_a iplant>mu`` in plain words."""
     symbol, _, subject = what.partition(" ")
-    words = "run time of" if symbol == "Γ_c" and kind == "seconds" else _PLAIN.get(symbol, symbol)
+    name = "run time of" if symbol == "Γ_c" and kind == "seconds" else _PLAIN.get(symbol, symbol)
     if symbol == "Γ_c":
         transformation, _, site = subject.rpartition("@")
-        return f"{words} {short_name(transformation)} at {site}"
-    return f"{words} {subject.replace('>', ' → ')}"
+        return f"{name} {short_name(transformation)} at {site}"
+    return f"{name} {subject.replace('>', ' → ')}"
 
 
 def failure_words(failure: Failure) -> str:

@@ -24,8 +24,8 @@ is waiting in the queue, computing, and moving data, in seconds. N is the site's
 speed of one of them, Γ_a the bandwidth that is free on the way and Γ_t what TCP can reach on it.
 Sites are chosen for the whole workflow, so the chosen site need not have the least T_t of its row;
 the reason says why.</p>"""
-_SOURCES = """<p>Each value is followed by where it comes from: measured (archive), reported by the pool
-(collector), configured (topology, catalog), or a default.</p>"""
+_SOURCES = """<p>Each value is followed by where it comes from: measured (archive), reported by the
+pool (collector), configured (topology, catalog), or a default.</p>"""
 _LINKS = (
     "Area: reserved, as high as the rates that were kept. Line: mean rate, {}. Dashed: capacity. "
     "A triangle marks a reservation that is too short to see."
@@ -122,8 +122,8 @@ def _workflow(facts: RunFacts, classes: dict[str, str]) -> str:
     key = markup.key(
         {f"{site}: {counted(counts[site], 'job')}": cls for site, cls in classes.items()}
     )
-    words = "From top to bottom: each job needs the results of those above that it is joined to."
-    return markup.note(words) + key + markup.drawing("The workflow's jobs", "dag")
+    caption = "From top to bottom: each job needs the results of those above that it is joined to."
+    return markup.note(caption) + key + markup.drawing("The workflow's jobs", "dag")
 
 
 def _time(facts: RunFacts, classes: dict[str, str]) -> str:
@@ -133,7 +133,7 @@ def _time(facts: RunFacts, classes: dict[str, str]) -> str:
 
 
 def _portfolio(facts: RunFacts) -> str:
-    """What each policy would reach under the same beliefs, beside what the run took."""
+    """What each policy would reach under the same estimates, beside what the run took."""
     mapping = facts.mapping
     chosen = mapping["policy"].removesuffix("+search")
     numbers = frozenset({1})
@@ -152,11 +152,11 @@ def _portfolio(facts: RunFacts) -> str:
     low_high = [term_text(end) for end in facts.expected_range_s or ()]
     between = f", with 90 % probability after {' to '.join(low_high)}" if low_high else ""
     takes = "has run for" if facts.state == "running" else "took"
-    words = (
+    caption = (
         f"Policy {mapping['policy']} was expected to end after {term_text(facts.expected_s)}"
         f"{between}; the run {takes} {facts.makespan_s:.1f} s."
     )
     if not rows:
-        return f"<p>{markup.text(words)}</p>"
+        return f"<p>{markup.text(caption)}</p>"
     table = markup.table("Policies", ("policy", "expected makespan"), rows, numbers)
-    return f"<p>{markup.text(words)}</p>" + markup.details("All policies compared", table)
+    return f"<p>{markup.text(caption)}</p>" + markup.details("All policies compared", table)

@@ -64,8 +64,9 @@ class RunFacts:
 
     ``planner`` is "none" for a run that ended before it was planned. ``network`` is "" if nobody
     says what switches there are. ``stopped`` is the sentence of what cut it short, ``waiting`` has
-    one for each reason for which jobs waited in vain at the end, ``reason`` says why a workflow did
-    not succeed. ``measured`` are measurements of the paths that it used, during the run.
+    one for each reason for which jobs waited without a match at the end, ``reason`` says why a
+    workflow did not succeed. ``measured`` are measurements of the paths that it used, during the
+    run.
     """
 
     planner: str

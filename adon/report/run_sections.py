@@ -14,7 +14,7 @@ from monitors.workflows.report import Failure
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate, format_size
 
-# Less than this share of a link's capacity at its busiest moment is told in words, not drawn.
+# Less than this share of a link's capacity at its busiest moment is written, not drawn.
 _QUIET = 0.05
 _MOST_FAILURES = 50
 _MOST_TRANSITS = 300
@@ -38,7 +38,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One of the figures at the top; a ``bad`` one stands out."""
+    """One of the figures at the top; a ``bad`` one is highlighted."""
 
     name: str
     value: str
@@ -65,7 +65,7 @@ def cards(facts: RunFacts, more: Sequence[Card] = ()) -> str:
 
 
 def transits(facts: RunFacts) -> str:
-    """Every request for a path, in the order of asking, with what became of it; of very many those
+    """Every request for a path, in the order of asking, with its result; of very many those
     that moved most."""
     if not facts.transits:
         return "<p>No data moved between sites.</p>"
@@ -122,10 +122,14 @@ def links(facts: RunFacts, loads: Sequence[Load]) -> str:
         charts = "".join(_chart(loads[number], number, facts) for number in access)
         out += markup.details(title, charts, opened=not wide)
     quiet = [load for load in loads if (load.counted or load.peak) and not _busy(load)]
-    words = [f"{load.hop[0]} → {load.hop[1]}: {load_words(load, facts.started)}" for load in quiet]
-    if words:
-        title = f"{counted(len(words), 'quiet direction')}: none reserved, below {_QUIET:.0%} used"
-        out += markup.details(title, markup.bullets(words))
+    sentences = [
+        f"{load.hop[0]} → {load.hop[1]}: {load_words(load, facts.started)}" for load in quiet
+    ]
+    if sentences:
+        title = (
+            f"{counted(len(sentences), 'quiet direction')}: none reserved, below {_QUIET:.0%} used"
+        )
+        out += markup.details(title, markup.bullets(sentences))
     paths = measured_paths(facts)
     if paths:
         charts = "".join(
@@ -150,12 +154,13 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
     if load.capacity_bps:
         title += f" ({load.layer.upper()}, {format_rate(load.capacity_bps)})"
     drawn = markup.drawing(f"Load of {title}", "chart", number)
-    words = load_words(load, facts.started)
-    return f"<h3>{markup.text(title)}</h3>{drawn}{markup.note(words[0].upper() + words[1:] + '.')}"
+    sentence = load_words(load, facts.started)
+    caption = markup.note(f"{sentence[0].upper()}{sentence[1:]}.")
+    return f"<h3>{markup.text(title)}</h3>{drawn}{caption}"
 
 
 def what_failed(facts: RunFacts) -> str:
-    """The section's content; nothing where nothing failed and no job waits in vain."""
+    """The section's content; nothing where nothing failed and no job waits without a match."""
     if not (facts.went_wrong or facts.failures or facts.waiting):
         return ""
     out = markup.bullets(

@@ -169,13 +169,13 @@ def path_measurements(
 ) -> list[Measurement]:
     """What was measured during the run of the paths between sites that moved most. ``query`` takes
     a metric, and a ``subject``, ``since`` and ``until`` (Unix seconds)."""
-    moved: dict[str, int] = {}
+    moved_bytes: dict[str, int] = {}
     for transit in facts.transits:
         subject = f"{transit.request.src}>{transit.request.dst}"
-        moved[subject] = moved.get(subject, 0) + transit.usage.bytes
+        moved_bytes[subject] = moved_bytes.get(subject, 0) + transit.usage.bytes
     series = (
         query(metric, subject=subject, since=facts.started, until=facts.ended)
-        for subject in sorted(moved, key=lambda name: -moved[name])[:_MOST_PATHS]
+        for subject in sorted(moved_bytes, key=lambda name: -moved_bytes[name])[:_MOST_PATHS]
         for metric in PATH_METRICS
     )
     return [m for values in series for m in values[:: 1 + len(values) // _MOST_VALUES]]

@@ -222,7 +222,7 @@ def measuring_file(state: str, folder: Path) -> Path:
 
 
 def take_over(path: Path) -> bool:
-    """Give the file of an earlier version, which stands beside it, the name ``path``: whether it
+    """Give the file of an earlier version, which is beside it, the name ``path``: whether it
     was done. The first broker that is started anew has it. Raises InputError while one of the
     earlier version runs, OSError, sqlite3.Error."""
     earlier = path.with_name(EARLIER)

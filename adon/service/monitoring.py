@@ -67,7 +67,7 @@ class Monitoring:
         while self._started:
             try:
                 self._started.pop().stop()
-            except Exception:  # the others are to be stopped all the same
+            except Exception:  # the others must be stopped all the same
                 _log.exception("a part of monitoring did not stop as it should")
 
 

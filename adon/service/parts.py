@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 Silent = Callable[[], Mapping[str, tuple[float, str]]]
-"""What is silent, by its name: since when (Unix seconds), and why that is known, in words."""
+"""What is silent, by its name: since when (Unix seconds), and why that is known, as text."""
 
 
 class BackgroundService(Protocol):

@@ -42,11 +42,11 @@ class SampledPool(Protocol):
     """Where the size comes from."""
 
     def ask(self) -> Mapping[str, SitePool]:
-        """Every site now. Raises AdonError if nobody answers."""
+        """Every site now. Raises AdonError if there is no answer."""
         ...
 
     def close(self) -> None:
-        """Ask no more, and let whoever asks now go. Harmless where it never began."""
+        """Stop asking, and release a waiting caller. Harmless where it never began."""
         ...
 
 
@@ -69,7 +69,7 @@ def size_of(sites: Mapping[str, SitePool]) -> dict[tuple[str, str], float]:
 
 
 class PoolChanges:
-    """Remembers what was recorded, and says what is to be recorded now."""
+    """Remembers what was recorded, and says what must be recorded now."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], tuple[float, float]] = {}
@@ -111,7 +111,7 @@ class PoolSize:
         self._thread.stop()
 
     def sample(self) -> bool:
-        """Ask once and record; False if nobody answered."""
+        """Ask once and record; False without an answer."""
         try:
             size = size_of(self._pool.ask())
             self._outbox.record_many(self._changes.of(size, self._clock()))
@@ -144,7 +144,7 @@ class ResidentPool:
 
     def __init__(self, collector: str = "") -> None:
         self._collector = collector
-        self._asking = threading.Lock()  # while somebody reads, nobody else closes what is read
+        self._asking = threading.Lock()  # nothing is closed while it is read
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
@@ -165,7 +165,7 @@ class ResidentPool:
         with self._lock:
             self._closed = True
             if self._process is not None:
-                self._process.kill()  # whoever reads finds its end
+                self._process.kill()  # its reader sees the end
         with self._asking:
             self._end()
 

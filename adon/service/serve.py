@@ -85,7 +85,7 @@ def listening_socket(address: str) -> socket.socket:
 
 
 def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
-    """Remove everything of ours from the switches; ``say`` is told what became of each.
+    """Remove everything of ours from the switches; ``say`` is told the result of each.
 
     Returns an exit code: 1 where switches were not reached. Raises AdonError.
     """
@@ -129,12 +129,12 @@ def serve(
     SIGHUP has it read ``config_file`` again. Returns an exit code. Raises AdonError.
     """
     while _serve(config_file, say):
-        say("broker: another one leads in its place; begins anew and follows")
+        say("broker: another broker leads; restarting as a follower")
     return 0
 
 
 def _reloading(config_file: Path, end: Callable[[], None]) -> Callable[[], bool]:
-    """Have SIGHUP ``end`` the service where ``config_file`` can be used; tells whether it did. On a
+    """Let SIGHUP ``end`` the service where ``config_file`` can be used; tells whether it did. On a
     terminal the signal says that this one is closed, and ends the process."""
     reloads: list[bool] = []
 
@@ -184,8 +184,8 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
     archive = Archive(config.broker.archive)
     outbox = Outbox(archive)
     broker, books = make_broker(config, outbox)
-    for words in broker.topology.warnings:
-        say(f"broker: {words}")
+    for warning in broker.topology.warnings:
+        say(f"broker: {warning}")
     if config.controller.driver == "openflow":
         say(
             f"broker: waits up to {SWITCHES_CONNECT_S:g} s for the switches to connect to "
@@ -229,8 +229,8 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         )
         if broker.follows and broker.leader is not None:
             say(f"broker: follows {broker.leader.address}, which leads on the same database")
-        for words in used_files(config, config_file):
-            say(f"broker: {words}")
+        for warning in used_files(config, config_file):
+            say(f"broker: {warning}")
         _notify("READY=1")
         kept = sock.dup()  # uvicorn closes the other one
         web.run(sockets=[sock])

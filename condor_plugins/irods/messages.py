@@ -1,4 +1,4 @@
-"""What went wrong in a zone, for somebody who does not know iRODS."""
+"""What went wrong in a zone, for readers who do not know iRODS."""
 
 from __future__ import annotations
 

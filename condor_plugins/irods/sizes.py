@@ -1,6 +1,6 @@
 """How large data objects are: ``python -I -m condor_plugins.irods.sizes FOLDER URL…``.
 
-A line of JSON for each that its zone tells, as soon as it does: URL and bytes. ``FOLDER`` is the
+A line of JSON for each that its zone reports, as soon as it does: URL and bytes. ``FOLDER`` is the
 job's, see :mod:`condor_plugins.irods.account`.
 """
 
@@ -17,9 +17,9 @@ from irods.session import iRODSSession
 from condor_plugins.irods import account
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """See the module's text. What cannot be asked for has no line."""
-    folder, *urls = sys.argv[1:] if words is None else words
+    folder, *urls = sys.argv[1:] if argv is None else argv
     sessions: dict[account.IrodsUrl, iRODSSession] = {}
     for url in urls:
         try:

@@ -119,8 +119,8 @@ class Sessions:
 
 @dataclass(slots=True)
 class Way:
-    """How files are moved: by this many ``streams`` for one of this many bytes. Of those with several
-    one moves at a time, whose ``turn`` it is."""
+    """How files are moved: by this many ``streams`` for one of this many bytes. Of those with
+    several one moves at a time, whose ``turn`` it is."""
 
     sessions: Sessions
     streams: Callable[[int], int]

@@ -111,12 +111,12 @@ def no_transfer(ad: JobAd) -> str:
 
 
 def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
-    """Bytes that an access point sends to a slot before a job runs, None if nobody knows.
+    """Bytes that an access point sends to a slot before a job runs, None if unknown.
 
     Asked are the files themselves, as the job's owner and right before they are sent. What HTCondor
-    noted when the job was submitted (whole MiB) stands in where they do not tell: too many of them,
-    or not to be seen from here. ``size`` gives the bytes of a file or folder by its absolute path
-    and raises OSError.
+    noted when the job was submitted (whole MiB) replaces them if they are unknown: too many of
+    them, or not to be seen from here. ``size`` gives the bytes of a file or folder by its absolute
+    path and raises OSError.
     """
     import os  # noqa: PLC0415 - jobs whose files nobody moves never get here
 

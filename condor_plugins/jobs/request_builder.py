@@ -58,7 +58,7 @@ class Run:
 
 
 def job_name(global_job_id: str) -> str:
-    """A GlobalJobId as it stands in ids: printable, without spaces."""
+    """A GlobalJobId in the form that ids have: printable, without spaces."""
     return "".join(c if "!" <= c <= "~" else "_" for c in global_job_id.replace("#", "-"))
 
 
@@ -114,7 +114,7 @@ def ends(ad: JobAd, home: str, direction: Direction) -> tuple[str, str]:
 
 
 def unmarked(ad: JobAd, home: str) -> str:
-    """Why there is no pair of sites to ask for, in words; empty if there is one."""
+    """Why there is no pair of sites to ask for, as text; empty if there is one."""
     slot = site_of_match(ad)
     if not slot:
         where = text(ad, "RemoteHost") or "the slot"

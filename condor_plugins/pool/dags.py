@@ -1,10 +1,10 @@
 """What the DAGs in the queue will ask of the pool.
 
-    DAGMan's jobs and their jobs in the queue ─► DAGs with where they stand ─► forecast()
+    DAGMan's jobs and their jobs in the queue ─► DAGs with their state ─► forecast()
     their submit directories and nodes.log    ─┘
 
-The schedd tells what is queued, runs or is held; the DAG's log, read after the queue, what is done
-and what failed. A sub-workflow is the DAG of a DAGMan of its own.
+The schedd reports what is queued, runs or is held; the DAG's log, read after the queue, what is
+done and what failed. A sub-workflow is the DAG of a DAGMan of its own.
 
 Only what DAGMan will run is counted on. A job that it could have submitted ten minutes ago, and has
 not (its PRE script failed or waits, a limit of DAGMan's own holds it back), is not, until it is in
@@ -54,9 +54,9 @@ JOB_ATTRIBUTES = (
     "ClusterId", "JobUniverse", "JobStatus", "Iwd", "Arguments", "DAGManJobId", "DAGNodeName",
     "QDate", "JobCurrentStartDate", "EnteredCurrentStatus", *run_times.JOB_ATTRIBUTES,
 )  # fmt: skip
-"""What is read of every job in the queue, beside ``ScheddName``."""
+"""What is read of every job in the queue, besides ``ScheddName``."""
 
-PRIOR = 3.0  # jobs that count as much as what was believed of a transformation beforehand
+PRIOR = 3.0  # jobs that count as much as what was estimated of a transformation beforehand
 OVERDUE_S = 600.0  # after which a job that could have been submitted is not counted on
 _LOG_S = 60.0  # for so long a job that only the log names counts as queued
 _AGAIN_S = 300.0  # how soon a directory that could not be read is tried again
@@ -104,7 +104,7 @@ class FollowedDags:
         self._warnings: list[str] = []
 
     def observe(self, jobs: Sequence[Ad], now: float) -> list[FollowedDag]:
-        """Where the DAGs stand at the Unix second ``now``. ``jobs`` is the whole queue as it was
+        """The state of the DAGs at the Unix second ``now``. ``jobs`` is the whole queue as it was
         just before, with :data:`JOB_ATTRIBUTES` and ``ScheddName``. A DAG that cannot be read is
         left out, with a warning."""
         dagmans: dict[_Dagman, Ad] = {}
@@ -133,7 +133,8 @@ class FollowedDags:
         return list(followed_dags.values())[::-1]
 
     def take_warnings(self) -> list[str]:
-        """What went wrong since it was last called, a line each; what continues is told once."""
+        """What went wrong since it was last called, one line each; what continues is reported
+        once."""
         taken, self._warnings = self._warnings, []
         return taken
 
@@ -159,7 +160,7 @@ class FollowedDags:
 
 
 class _Dag:
-    """One DAG as its files tell. Raises InputError, or as they do, where they cannot be read."""
+    """One DAG as its files say. Raises InputError, or as they do, where they cannot be read."""
 
     def __init__(self, place: SubmitDir, ad: Ad, run_times: RunTimes) -> None:
         self._run_times = run_times
@@ -187,17 +188,19 @@ class _Dag:
         planned = read_dag(place, moves=False)
         nodes, alike = {}, dict[object, classad2.ClassAd]()
         for name, node in planned.nodes.items():
-            words = place.words(name)
-            takes = bool(words) and words.get("universe", _ON_WORKERS[0]).lower() in _ON_WORKERS
+            macros = place.words(name)
+            takes = bool(macros) and macros.get("universe", _ON_WORKERS[0]).lower() in _ON_WORKERS
             if takes:
-                words["executable"] = str(_program(place.path, words))
-                ad = _request({k: v for k, v in words.items() if _asked(k)}, user, alike)
+                macros["executable"] = str(_program(place.path, macros))
+                ad = _request({k: v for k, v in macros.items() if _asked(k)}, user, alike)
                 self.requests[name] = ad
                 if (cores := ad.eval("RequestCpus")) != 1 and isinstance(cores, int):
                     self._cores[name] = cores
             tasks = sorted(Counter(task.transformation for task in node.tasks).items())
             inside = " ".join(f"{count} {what}" for what, count in tasks)
-            program = inside or node.transformation or words.get("executable", "") or str(node.kind)
+            program = (
+                inside or node.transformation or macros.get("executable", "") or str(node.kind)
+            )
             self._kinds[name] = f"{program}@{node.site if takes else ''}"
             nodes[name] = replace(node, kind=_kind(node, takes))
         place.forget()
@@ -226,7 +229,7 @@ class _Dag:
                 self._ended[kind] = count + 1, seconds + attempt.end - attempt.start
 
     def state(self, queue: Mapping[str, Ad], inside: Mapping[str, float], now: float) -> DagState:
-        """Where it stands. ``inside``: in how many seconds sub-workflows that run will end."""
+        """Its state. ``inside``: in how many seconds sub-workflows that run will end."""
         queued: dict[str, float] = {}
         since: dict[str, float] = {}
         never: set[str] = set()
@@ -260,7 +263,7 @@ class _Dag:
         return DagState(self.dag, run_s, queued, ends, frozenset(done), never, self._cores)
 
     def _is_over(self, node: Node, tries: Sequence[Attempt]) -> bool:
-        """Whether DAGMan will not run a job again that is not in the queue, or nobody knows."""
+        """Whether DAGMan will not run a job again that is not in the queue, or that is unknown."""
         if node.name in self._aside:
             return True
         if not tries:

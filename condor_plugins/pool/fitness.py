@@ -31,9 +31,9 @@ _BY_PEOPLE = (1, 15, 16)  # HoldReasonCode: condor_hold, submitted on hold, spoo
 
 
 class Run(NamedTuple):
-    """What became of one start of a job: at which place (a machine of ours, a slot of others), when
-    it began (Unix seconds of its access point), and whether it did well: ended well, or ran for
-    longer than a minute. ``kind`` is what jobs alike have in common."""
+    """The result of one start of a job: at which place (a machine of ours, a slot of others), when
+    it began (Unix seconds of its access point), and whether it succeeded: ended without error, or
+    ran for longer than a minute. ``kind`` is what jobs alike have in common."""
 
     place: str
     kind: tuple[str, str]
@@ -51,7 +51,7 @@ def run_of(job: Mapping[str, Any], place: str) -> Run | None:
     lasted_s = number(job, "ServerTime" if status == RUNNING else "EnteredCurrentStatus") - began
     failed = {
         RUNNING: False,
-        # That it died: one that ended well runs again only because it is asked to.
+        # That it died: one that succeeded runs again only because it is asked to.
         IDLE: job.get("ExitCode") != 0,
         HELD: job.get("HoldReasonCode") not in _BY_PEOPLE,
         _COMPLETED: job.get("ExitCode") != 0,
@@ -92,10 +92,12 @@ def black_holes(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     for place, there in runs.items():
         last = there[-DEATHS:]
         kinds = {run.kind for run in last}
-        elsewhere = any(run.kind in kinds for p, rs in runs.items() if p != place for run in rs)
+        dies_on_others = any(
+            run.kind in kinds for p, rs in runs.items() if p != place for run in rs
+        )
         if len(last) < DEATHS or any(run.good for run in last):
             continue
-        if kinds & well or not elsewhere:
+        if kinds & well or not dies_on_others:
             reasons[place] = f"the last {DEATHS} jobs died there within {SOON_S:.0f} s"
     return reasons
 
@@ -116,7 +118,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """``machines`` are supply, with the cores that nobody can use taken. ``unfit`` are none, by
+    """``machines`` are supply, with without the cores that no job can use. ``unfit`` are none, by
     name with why, those that drain already among them; ``partly`` are those of which some cores are
     none."""
 

@@ -1,6 +1,6 @@
 """Leases: who wants how many jobs to run at once, and for how long. Pure.
 
-A lease is a measurement of the archive (metric ``expansion``), so that whoever asks needs neither
+A lease is a measurement of the archive (metric ``expansion``), so that the caller needs neither
 HTCondor nor a cloud. Of each name the newest counts; 0 slots let go. Leases of different names add
 up.
 """
@@ -22,11 +22,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Room for ``slots`` jobs of ``cores`` and ``memory_mb`` each (0: any) for whoever goes by
+    """Room for ``slots`` jobs of ``cores`` and ``memory_mb`` each (0: any) for the holder of the
+    name
     ``name``, until the Unix time ``until``. ``bytes`` is what they read, 0 for unknown; ``reason``
     is for people.
 
-    Raises InputError for a name that is none, or figures below what they mean.
+    Raises InputError for an invalid name, or figures below what they mean.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """What jobs ask of the pool, and which machines would take them: functions of ClassAds.
 
 A job is matched with a slot as the negotiator does it, by HTCondor's own library: Requirements of
-both sides, memory and all. What a flavour's machines will advertise stands in an ad of its own, as
+both sides, memory and all. What a flavour's machines will advertise is in an ad of its own, as
 HTCondor keeps it for machines that sleep: ``Offline``, so that the negotiator looks at it too, and
 never gives it a job.
 """
@@ -125,8 +125,8 @@ def amount(ad: classad2.ClassAd, name: str, default: int) -> int:
 
 def asks_alike(job: Mapping[str, Any]) -> object:
     """The same for jobs that the schedd takes for alike (``AutoClusterId``) and whose words are."""
-    words = ("Requirements", "RequestCpus", "RequestMemory", "RequestDisk")
-    return (job.get(SCHEDD), job.get("AutoClusterId"), *(str(job.get(w)) for w in words))
+    attributes = ("Requirements", "RequestCpus", "RequestMemory", "RequestDisk")
+    return (job.get(SCHEDD), job.get("AutoClusterId"), *(str(job.get(w)) for w in attributes))
 
 
 def waits_for_a_slot(job: Mapping[str, Any]) -> bool:

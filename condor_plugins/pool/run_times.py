@@ -71,7 +71,8 @@ class RunTimes:
         return self._programs.get(_program(ad), self._default_s)
 
     def take_warnings(self) -> list[str]:
-        """What went wrong since it was last called, a line each; what continues is told once."""
+        """What went wrong since it was last called, one line each; what continues is reported
+        once."""
         taken, self._warnings = self._warnings, []
         return taken
 

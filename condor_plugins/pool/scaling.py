@@ -30,7 +30,7 @@ from condor_plugins.pool.schedule import Job, Played, Supply, play
 GIVEN_UP = 4.0  # spreads beyond the mean boot time, after which a machine is given up
 EARLY = 0.05  # of the machines may be up before the job that they are started for is ready
 _EARLY_Z = NormalDist().inv_cdf(EARLY)
-SOONER = 0.9  # of the believed time that jobs may take, and a new machine is still of use
+SOONER = 0.9  # of the estimated time that jobs may take, and a new machine is still of use
 FEW = 4  # submissions, from which on more of them are expected
 # An idle machine is kept for a job that is expected within this part of a boot, and a minute at
 # least: jobs come later than expected rather than sooner.
@@ -45,7 +45,7 @@ _PROBES, _ROUGH = 6, 32  # how long a number is searched for, and how exactly, w
 class MachineState(Enum):
     """What a machine does. One that is DRAINING takes no new job, and can be taken back. ENDED: it
     is off, or about to be gone, or all but a rest of it is; what has ENDED or is in ERROR comes
-    back by itself never, and is to be deleted: a decision knows none of these."""
+    back by itself never, and must be deleted: a decision knows none of these."""
 
     BOOTING = "booting"
     RUNNING = "running"
@@ -141,7 +141,7 @@ class ScalingPlan:
 def expected_arrivals(
     past: Iterable[JobDemand], now: float, window_s: float, until: float
 ) -> list[JobDemand]:
-    """Jobs that nobody has announced, if they continue coming as they did in the last ``window_s``:
+    """Jobs that no DAG announces, if they continue coming as they did in the last ``window_s``:
     ``past`` are those submitted by then, of which no DAG tells. Who submits many at once has not
     announced as many more: it is submissions that are counted, each of the median size."""
     recent = sorted((d for d in past if d.ready_at > now - window_s), key=lambda d: d.ready_at)
@@ -352,7 +352,7 @@ class _Planner:
         self, flavour: int, shapes: Sequence[int], supply: Sequence[Supply], count: int
     ) -> int:
         """How many of ``count`` machines, and of those that boot, will run a job, also if jobs end
-        sooner than is believed."""
+        sooner than is assumed."""
         boot_s = self.flavours[flavour].boot_s
         jobs = [
             job._replace(run_s=job.run_s * SOONER)
@@ -487,7 +487,7 @@ class _Planner:
                 coming = "none is in sight" if next_s == math.inf else f"the next in {next_s:.0f} s"
                 last = f"its last job ends in {empty_s:.0f} s" if machine.jobs else "no job runs"
                 self.why[machine.name] = f"{last}, {coming}, and a boot takes {boot_s:.0f} s"
-        # As many more as are of use may boot: some will fail, and beliefs may be wrong.
+        # As many more as are of use may boot: some will fail, and estimates may be wrong.
         give_up = idle[booting - len(idle) :]
         self.why |= dict.fromkeys(give_up, "nothing is left for it to do")
         return drain, keep, give_up

@@ -26,8 +26,8 @@ class Job(NamedTuple):
 
 
 class Supply(NamedTuple):
-    """A machine of a flavour (by its number) that is up in this many seconds; ``busy`` has the cores
-    that are taken, for how long, and by a job of which shape (-1: of none that is known)."""
+    """A machine of a flavour (by its number) that is up in this many seconds; ``busy`` has the
+    cores that are taken, for how long, and by a job of which shape (-1: of none that is known)."""
 
     flavour: int
     cores: int

@@ -1,7 +1,7 @@
 """One site's share of an HTCondor pool, counted from ClassAds: slots, speed, and jobs that wait.
 
 The cost model's N (workers of a site), T_q (how long the jobs ahead will hold the slots) and what
-ended jobs tell of Γ_c (thesis, Algorithm 4). Pure functions of ClassAds, without HTCondor's
+ended jobs report Γ_c (thesis, Algorithm 4). Pure functions of ClassAds, without HTCondor's
 bindings; :mod:`condor_plugins.collector` reads the ads.
 """
 
@@ -37,11 +37,11 @@ class SitePool:
     waited for. ``mips`` is the median speed of its cores, None if none reports it. ``ahead``
     counts idle jobs that want these slots: those bound to the site, and of those that may run
     anywhere the site's share of the pool. ``before``: how many of them start before a job of the
-    user who asks, by shares and priorities, None if nobody knows; ``share``: what that user can
+    user who asks, by shares and priorities, None if unknown; ``share``: what that user can
     have of the slots while others want them, at most a half. ``claim_s``: how long a user who has
     jobs keeps a slot, at least. ``run_s`` is how long a job holds a
     slot on average, from jobs that ended, else from those that run; ``start_s`` what jobs waited
-    that had nobody ahead (lower quartile); None if no job tells. ``runtimes`` has by
+    that had no job ahead (lower quartile); None if no job tells. ``runtimes`` has by
     transformation the median seconds on a slot and the number of jobs behind it.
     """
 
@@ -271,7 +271,7 @@ def _lower_quartile(values: Sequence[float]) -> float | None:
 
 
 def _stalled(ad: Ad, at: float) -> float:
-    """Cores of a slot's machine that have waited for disks for minutes, 0 if it does not tell,
+    """Cores of a slot's machine that have waited for disks for minutes, 0 if it does not say,
     or not any more."""
     share, cores = _number(ad, "AdonIoWaitSustainedFraction"), _number(ad, "DetectedCpus")
     fresh = at - (_number(ad, "AdonMetricsAt") or 0.0) <= _STALE_S

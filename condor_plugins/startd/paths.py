@@ -110,7 +110,7 @@ def data_seconds(sites: Iterable[str], site: str, rates: Mapping[str, float], kn
 
 
 def path_attributes(config: Path) -> dict[str, str]:
-    """What the broker tells a slot of the configuration's site. Raises AdonError."""
+    """What the broker reports to a slot of the configuration's site. Raises AdonError."""
     settings = hookconfig.load(config)
     if not settings.site:
         raise InputError(f"{config}: found no key 'site', expected the site of this machine")
@@ -135,15 +135,15 @@ def _measured(answer: Any) -> Known:
     return {(row["metric"], row["subject"]): float(row["value"]) for row in answer["estimates"]}
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Ask and print; where nobody tells, one line on standard error and an empty ad."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ask and print; if unknown, one line on standard error and an empty ad."""
     parser = argparse.ArgumentParser(prog="python -m condor_plugins.startd.paths")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument(
         "--spread", type=float, default=0.0, metavar="SECONDS",
         help="wait for so long at most, by chance, so that not all machines ask at once",
     )  # fmt: skip
-    options = parser.parse_args(words)
+    options = parser.parse_args(argv)
     time.sleep(random.uniform(0, options.spread))
     attributes: dict[str, str] = {}
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from condor_plugins.transfers.setup import quoted
 from network_provisioner.base.errors import InputError
 
-MARK = "# Written by 'adon install condor --execute', taken out by its '--undo'."
+MARK = "# Written by 'adon install condor --execute', removed by its '--undo'."
 HOST, PATHS = "ADON_HOST", "ADON_PATHS"
 _NAMED = "# What asks the broker goes by: "
 _MOVES = "# What moves files of irods:// is: "

@@ -1,9 +1,10 @@
-"""What the runs of an access point hold: it gives back what they need no more, and asks for the
+"""What the runs of an access point hold: it gives back what they need no longer, and asks for the
 path of their output.
 
-A hook asks for the path of a run's input and ends. Everything after that is done here: whoever is
-killed, and whenever, a run's paths are given back within seconds of the end of what they were for.
-What the broker holds is asked of the broker, so a watcher that was killed continues where it stopped.
+A hook asks for the path of a run's input and ends. Everything after that is done here: a process
+that is killed, and whenever, a run's paths are given back within seconds of the end of what they
+were for. What the broker holds is asked of the broker, so a watcher that was killed continues where
+it stopped.
 
 The TCP connections of shadows: by their ports the switches know whose packets are whose.
 
@@ -53,9 +54,9 @@ from network_provisioner.client.hookconfig import HookConfig
 log = logging.getLogger(__name__)
 
 SWEEP_S = 3.0  # between two looks while no event comes
-PORTS_S = 0.5  # the same while a transfer runs whose ports nobody has seen
+PORTS_S = 0.5  # the same while a transfer runs whose ports are unknown
 # How long a run is remembered once it is over: a little for those whose last event comes late, and
-# longer while the broker has to be told of it.
+# longer while the broker must be told of it.
 _KEPT_S, _KEPT_UNTOLD_S = 60.0, 900.0
 _KEPT_MARKS_S = 2 * _KEPT_UNTOLD_S
 _MOST_AT_ONCE = 200  # requests in one call
@@ -74,8 +75,8 @@ def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
         with suppress(OSError):  # it has ended
             if (process / "comm").read_text() != f"{_SHADOW}\n":
                 continue
-            words = (process / "cmdline").read_text().split("\0")
-            job = next(((int(m[1]), int(m[2])) for m in map(_JOB.fullmatch, words) if m), None)
+            arguments = (process / "cmdline").read_text().split("\0")
+            job = next(((int(m[1]), int(m[2])) for m in map(_JOB.fullmatch, arguments) if m), None)
             if job is not None and job in jobs:
                 ends[job] = tuple(
                     sorted(connection.ends for connection in tables.connections(process))
@@ -87,7 +88,7 @@ class Events(Protocol):
     """HTCondor's event log."""
 
     def files(self) -> Collection[Path]:
-        """Where it stands."""
+        """Its state."""
         ...
 
     def read(self) -> Iterable[RunEvent]:
@@ -107,7 +108,7 @@ class JobQueue(Protocol):
         ...
 
     def input_history(self, runs: Collection[Run]) -> Mapping[Run, Ad]:
-        """What its history tells of the input of those of these runs that it knows."""
+        """What its history reports about the input of those of these runs that it knows."""
         ...
 
     def disk_waits(self, machine: str, since: float) -> bool:
@@ -188,7 +189,7 @@ class AccessPoint:
         raise Later(SWEEP_S if self._tell_ports(live, broker) else PORTS_S)
 
     def _tell_fetched(self, broker: BrokerClient, now: float) -> None:
-        """What was fetched by URL stands in the schedd's history as the job begins to run."""
+        """What was fetched by URL is in the schedd's history as the job begins to run."""
         recent = {state.run: state for state in fetching(self._runs, now)}
         self._looks = Counter({run: n for run, n in self._looks.items() if run in recent})
         runs = [run for run in recent if self._looks[run] < _MOST_LOOKS]
@@ -234,7 +235,7 @@ class AccessPoint:
         self._learned &= names
 
     def _live(self, broker: BrokerClient) -> tuple[list[Transit], Mapping[str, QueuedJob] | None]:
-        """What the broker holds for runs of this access point, and what became of their jobs."""
+        """What the broker holds for runs of this access point, and the state of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
         transits = {t.id: t for state in states for t in broker.list(state=state)}
         if not any(parsed(name) for name in transits):
@@ -264,8 +265,8 @@ class AccessPoint:
         except BrokerError as error:
             if error.code in AWAY:
                 raise
-            if error.code != "unknown_transit":  # reported was what nobody had asked for
-                self._log_once(action.id, error)  # one that is refused stands in nobody's way
+            if error.code != "unknown_transit":  # the report was not requested
+                self._log_once(action.id, error)  # one that is refused does not block others
 
     def _ask(self, unsent: Sequence[tuple[str, TransitRequest]], broker: BrokerClient) -> None:
         answers = broker.ask([request for _, request in unsent])

@@ -41,10 +41,10 @@ _RENEW_BELOW_S, RENEWED_S = 60.0, 180.0
 _HOLDING = (2, 6, 7)  # JobStatus of a job that has a slot: running, sending output, suspended
 _BLOCKED = 9  # the same, of one that waits for common files
 _LAST, _KINDS = 7, 1000  # runs remembered of each kind of job, and kinds of jobs
-# Output that takes less is sent before somebody who hears of it can ask for a path.
+# Output that takes less is sent before a watcher of its event can request a path.
 _QUICK_S = 1.0
 _LEAD_S = 5.0  # between two looks, and for the path to be there
-RECENT_S = 3600.0  # what happened earlier is nobody's business any more
+RECENT_S = 3600.0  # what happened earlier is of no interest any more
 _TOO_LATE = "best effort: output had been sent before a path could be asked for"
 _SILENT = "best effort: the hook before the transfer did not answer"
 
@@ -99,7 +99,7 @@ def of_schedd(transits: Iterable[Transit], schedd: str) -> list[Transit]:
 
 
 def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Renew]:
-    """What becomes of the live transits of our schedd: each is kept, renewed or given back."""
+    """What to do with the live transits of our schedd: each is kept, renewed or given back."""
     actions: list[Release | Renew] = []
     for transit in live:
         whose = parsed(transit.id)
@@ -116,7 +116,7 @@ def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Rene
 
 
 def settling(runs: RunStates, now: float) -> bool:
-    """Whether something is to be looked at again at once, although nothing happens."""
+    """Whether something must be looked at again at once, although nothing happens."""
     return any(c.phase in _UNSETTLED and abs(now - c.at) <= 2 * _SETTLES_S for c in runs)
 
 
@@ -162,7 +162,7 @@ def _over(
 def _over_by_queue(
     transit: Transit, run: Run, way: Direction, state: RunState | None, job: QueuedJob | None
 ) -> str:
-    """The same, of a run whose events tell nothing or were missed."""
+    """The same, of a run whose events say nothing or were missed."""
     if job is None:
         return "gone"
     if run.common:
@@ -338,8 +338,8 @@ def _input_report(state: RunState, seconds: float) -> Release:
 
 
 def _has_parts(state: RunState) -> bool:
-    """Whether its input came partly or all by URL: what each part took HTCondor's history tells, a
-    little later. Of common files it tells nothing: all of them can but be one part."""
+    """Whether its input came partly or all by URL: what each part took HTCondor's history reports,
+    a little later. Of common files it tells nothing: all of them can but be one part."""
     paths = paths_of(state.ad)
     own = state.ad.get("AdonInState") != "none"
     return bool(paths) and not (state.run.common and len(paths) + own == 1)

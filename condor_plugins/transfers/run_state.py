@@ -13,7 +13,7 @@ HTCondor follows every event of its event log (``EVENT_LOG``) with an ad about i
     ...
 
 with the attributes that ``EVENT_LOG_JOB_AD_INFORMATION_ATTRS`` names. These ads alone are read.
-HTCondor 25 moves what several jobs of a machine share once, by a shadow of its own, which tells of
+HTCondor 25 moves what several jobs of a machine share once, by a shadow of its own, which reports
 it in event 047 with ``Type = "TransferStarted"``.
 """
 
@@ -86,7 +86,7 @@ class RunStates:
             if event.starts == 0:  # of the job as a whole, such as the removal of one that waits
                 if event.kind in ENDS:
                     for state in runs.values():
-                        # A log that is read again tells of ends from before a run began, too.
+                        # A log that is read again reports ends from before a run began, too.
                         if event.at >= min((at for _, _, at in state.handled), default=event.at):
                             state.end(ENDS[event.kind], event.at)
                 continue
@@ -99,7 +99,7 @@ class RunStates:
 
     def forget(self, now: float, kept_s: float) -> None:
         """Drop jobs of which all runs are over and nothing was heard for ``kept_s`` seconds; where
-        common files broke off, it may be that nobody tells."""
+        common files broke off, they may stay unknown."""
         for job, runs in list(self._jobs.items()):
             last = max((state.at for state in runs.values()), default=0.0)
             done = all(state.is_over for state in runs.values())
@@ -146,7 +146,7 @@ def run_events(events: Iterable[JobEvent]) -> Iterator[RunEvent]:
 
 
 def run_event(ad: JobAd) -> RunEvent | None:
-    """The event that an ad tells of; None if it is of no interest or does not say its job."""
+    """The event that an ad reports; None if it is of no interest or does not say its job."""
     kind, job, starts = ad.get("TriggerEventTypeNumber"), ad.get("GlobalJobId"), ad.get(_STARTS)
     at = _time(ad.get("EventTime"))
     if kind not in _KINDS or not isinstance(job, str) or at is None:

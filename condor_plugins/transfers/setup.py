@@ -15,7 +15,7 @@ KEYWORD = "ADON"
 DAEMON = "ADON_TRANSFERS"
 SETTING = "SHADOW_DEFAULT_JOB_HOOK_KEYWORD"
 FORCED = "SHADOW_JOB_HOOK_KEYWORD"
-MARK = "# Written by 'adon install condor', taken out by its '--undo'."
+MARK = "# Written by 'adon install condor', removed by its '--undo'."
 _HELD_BY_HOOK = 48  # HoldReasonCode HookShadowPrepareJobFailure
 _PROGRAM = Path(__file__).resolve().with_name("shadow_prepare.py")
 _SET = re.compile(rf"^[ \t]*({SETTING}|{FORCED})[ \t]*=[ \t]*(\S.*?)[ \t]*$", re.I | re.M)
@@ -44,23 +44,23 @@ def text(settings: TransferSettings) -> str:
     watch = [settings.python, "-I", "-m", "condor_plugins.transfers.watch"]
     watch += ["--config", str(settings.hooks)]
     watch += ["--token-file", settings.token_file] if settings.token_file else []
-    words = ["-c", '"$@"; exit 0', "adon", *map(_plain, hook)]
+    arguments = ["-c", '"$@"; exit 0', "adon", *map(_plain, hook)]
     own = ["--event-log", "$(EVENT_LOG)", "--log", "$(LOG)/AdonTransfersLog"]
     user = [f"{DAEMON}_USERID = {settings.daemon_user}"] if settings.daemon_user else []
     lines = [
         MARK,
         f"# What both programs go by: {settings.hooks}",
         "",
-        "# Before a job's input is sent its path is asked for. A job's own HookKeyword goes first.",
+        "# Requests a path before a job's input is sent. A job's own HookKeyword takes precedence.",
         f"{SETTING} = {KEYWORD}",
         f"{KEYWORD}_HOOK_SHADOW_PREPARE_JOB = /bin/sh",
-        f"{KEYWORD}_HOOK_SHADOW_PREPARE_JOB_ARGS = {_raw(words)}",
-        "# A hook that is killed (memory runs out) leaves its job on hold: let it go again.",
+        f"{KEYWORD}_HOOK_SHADOW_PREPARE_JOB_ARGS = {_raw(arguments)}",
+        "# HTCondor holds a job whose hook was killed: release it.",
         f"SYSTEM_PERIODIC_RELEASE_NAMES = $(SYSTEM_PERIODIC_RELEASE_NAMES) {KEYWORD}",
         f"SYSTEM_PERIODIC_RELEASE_{KEYWORD} = "
         f"HoldReasonCode =?= {_HELD_BY_HOOK} && HoldReasonSubCode < 0",
         "",
-        "# The site of the slot that a job is given.",
+        "# The site of the job's slot.",
         "SYSTEM_JOB_MACHINE_ATTRS = $(SYSTEM_JOB_MACHINE_ATTRS) " + " ".join(MACHINE_ATTRIBUTES),
         "",
         "# What the access point sends to a slot, for AdonDataSeconds of the slot.",
@@ -69,14 +69,14 @@ def text(settings: TransferSettings) -> str:
         f"  DEFAULT AdonBytesAt_{site_word(settings.site)} 1048576 * (TransferInputSizeMB ?: 0)",
         "@end",
         "",
-        "# What becomes of every job, for the watcher, which gives paths back.",
+        "# Events of all jobs, for the watcher, which releases paths.",
         "if ! defined EVENT_LOG",
         "  EVENT_LOG = $(LOG)/EventLog",
         "endif",
         "EVENT_LOG_JOB_AD_INFORMATION_ATTRS = $(EVENT_LOG_JOB_AD_INFORMATION_ATTRS) "
         + " ".join(EVENT_ATTRIBUTES),
         f"DAEMON_LIST = $(DAEMON_LIST) {DAEMON}",
-        "# By env, for condor_master keeps from Python by which path it was called.",
+        "# By env, because condor_master hides from Python the path it was called by.",
         f"{DAEMON} = /usr/bin/env",
         f"{DAEMON}_ARGS = {quoted(watch, own)}",
         f"MASTER_{DAEMON}_BACKOFF_CONSTANT = 1",
@@ -96,7 +96,7 @@ def hooks_of(content: bytes) -> Path | None:
 
 
 def other_hooks(files: Iterable[tuple[str, str]]) -> str:
-    """Where somebody else's hooks are the ones that HTCondor runs, in words, empty if nowhere;
+    """Where somebody else's hooks are the ones that HTCondor runs, as text, empty if nowhere;
     ``files`` are names and contents."""
     for name, content in files:
         for match in _SET.finditer(content):

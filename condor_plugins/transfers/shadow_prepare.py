@@ -6,7 +6,7 @@ hold the job or start it over. Jobs that move nothing leave before anything of t
 imported. Printed, and so in HTCondor's event log, where the watcher reads it:
 
     AdonInState   state of the transit, "unasked" (no broker answered) or "none" (no need)
-    AdonInReason  in words
+    AdonInReason  as text
     AdonInId      of the transit
     AdonInBytes   what will be sent, where that is known
     AdonInTold    whether the broker knows all this
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
-    """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
+    """What must be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
     from condor_plugins.jobs.jobad import (  # noqa: PLC0415
         bytes_sent,
         is_common,
@@ -56,24 +56,24 @@ def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]"
     ad = parse(text.splitlines())
     if why := no_transfer(ad):
         return {"AdonInState": "none", "AdonInReason": why}
-    size, elsewhere = bytes_sent(ad), urls(ad)
-    if size == 0 and not elsewhere:
+    size, input_urls = bytes_sent(ad), urls(ad)
+    if size == 0 and not input_urls:
         return {"AdonInState": "none", "AdonInReason": "the job has no input"}
     known: dict[str, str | int | float | bool] = {} if size is None else {"AdonInBytes": size}
     if is_common(ad):
         known |= _machine(ad)
-    return known | _sent(argv, ad | known, size, elsewhere)
+    return known | _sent(argv, ad | known, size, input_urls)
 
 
 def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int | float | bool]":
-    """The site of the machine that common files are sent to, {} where nobody tells."""
+    """The site of the machine that common files are sent to, {} if unknown."""
     import subprocess  # noqa: PLC0415
 
     from condor_plugins.jobs.jobad import text  # noqa: PLC0415
 
     host = text(ad, "RemoteHost").rpartition("@")[2]
     where = f'Machine == "{host}" && (AdonSite ?: PegasusSite) isnt undefined'
-    words = [
+    reasons = [
         "condor_status",
         "-limit",
         "1",
@@ -84,7 +84,7 @@ def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int 
     ]
     try:
         done = subprocess.run(
-            words,
+            reasons,
             capture_output=True,
             text=True,
             errors="replace",
@@ -162,7 +162,7 @@ def _sent(
 
 
 def _shadow_gone() -> str:
-    """Why nobody waits any more: the shadow, which reads what we print, has ended."""
+    """Why the wait is over: the shadow, which reads what we print, has ended."""
     import select  # noqa: PLC0415
 
     poll = select.poll()

@@ -3,7 +3,7 @@
     python -I -m condor_plugins.transfers.watch --config FILE --event-log FILE [--log FILE]
 
 It runs until SIGTERM, and ends with its master. What it leaves behind it finds when it starts
-again; leases end what nobody finds.
+again; leases end what no watcher finds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EventLog:
 
 
 class _WithParent(threading.Event):
-    """Set, too, when whoever started this has ended."""
+    """Set, too, when the process that started this has ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,9 +58,9 @@ class _WithParent(threading.Event):
         return super().is_set() or os.getppid() != self._parent
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """See the module's text. Exit code 2 with one line where it cannot run as asked."""
-    options = _parser().parse_args(words)
+    options = _parser().parse_args(argv)
     try:
         config = _config(options)
         broker = client_of(config, os.environ, options.token_file, expand_by_user)

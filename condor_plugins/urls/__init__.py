@@ -2,5 +2,5 @@
 
 sources            which site a URL is of, and one path for each site
 sizes              what servers say of it before it is fetched
-transfer_history   what HTCondor tells of it afterwards, and what is to blame where it was slow
+transfer_history   what HTCondor reports about it afterwards, and what is to blame where it was slow
 """

@@ -1,4 +1,4 @@
-"""What is known of URLs before they are fetched: how large it is, and which cache has it.
+"""What is known about URLs before they are fetched: how large it is, and which cache has it.
 
 The plan of a workflow tells first, then the servers, all of them together within a second. A server
 that no site's administrator names is asked at public addresses alone: a URL, or where a server
@@ -116,9 +116,9 @@ def _look(
 
 def _ask_irods(urls: Sequence[str], folder: str, until: float, known: UrlFacts) -> None:
     """Its client is not the standard library's, and takes long to load: another process asks."""
-    words = [sys.executable, "-I", "-m", "condor_plugins.irods.sizes", folder, *urls]
+    command = [sys.executable, "-I", "-m", "condor_plugins.irods.sizes", folder, *urls]
     env = {**os.environ, "HOME": getpwuid(os.getuid()).pw_dir}
-    with Popen(words, stdout=PIPE, stderr=DEVNULL, env=env, cwd="/") as process:
+    with Popen(command, stdout=PIPE, stderr=DEVNULL, env=env, cwd="/") as process:
         try:
             output, _ = process.communicate(timeout=until - time.monotonic())
         except TimeoutExpired:
@@ -128,7 +128,7 @@ def _ask_irods(urls: Sequence[str], folder: str, until: float, known: UrlFacts) 
 
 
 def _object(url: str) -> str:
-    """Its name in the federation. OSDF's URLs name no server: what stands there is the first part
+    """Its name in the federation. OSDF's URLs name no server: what is there is the first part
     of the name."""
     parts = urlsplit(url)
     return (
@@ -143,7 +143,7 @@ def place(
     named: Collection[str],
     look_up: Callable[..., list[tuple[Any, ...]]] = socket.getaddrinfo,
 ) -> tuple[Any, ...]:
-    """Where a server is to be asked, as ``socket.getaddrinfo`` tells. Raises OSError for one that
+    """Where a server must be asked, as ``socket.getaddrinfo`` tells. Raises OSError for one that
     is not ``named`` and has an address that is not public, ValueError for no name."""
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     places = look_up(host.encode("ascii"), port, type=socket.SOCK_STREAM)

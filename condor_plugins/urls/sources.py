@@ -49,7 +49,7 @@ def url_paths(
     run: Run,
     config: HookConfig,
 ) -> tuple[list[UrlPath], str]:
-    """One path for each site, and in words which servers are of no site that is known. ``served``
+    """One path for each site, and as text which servers are of no site that is known. ``served``
     has the URL at the cache where that is known."""
     by_site: dict[str, list[str]] = {}
     for url in urls:
@@ -106,7 +106,7 @@ def granted(
 
 
 def _rtt_s(transit: Transit | None) -> float:
-    """The round trip of its path, 0 if nobody knows it."""
+    """The round trip of its path, 0 if unknown."""
     for candidate in transit.grant.candidates if transit else ():
         if transit and candidate["path"] == transit.grant.path and "delay" in candidate["scores"]:
             return float(candidate["scores"]["delay"]["value"] or 0.0)

@@ -49,7 +49,7 @@ class Moved:
 
 
 def url_transfers(ad: Ad, sources: Mapping[str, str]) -> dict[str, Moved]:
-    """What an ad of the history tells, by the sites that files came from."""
+    """What an ad of the history reports, by the sites that files came from."""
     sites: dict[str, Moved] = {}
     for file in ad.get("InputPluginResultList", ()):
         url, details = text(file, "TransferUrl"), file.get("DeveloperData")
@@ -85,7 +85,7 @@ def slow(
     usual_bps: float,
     disk_waits: Callable[[], bool],
 ) -> str:
-    """Why it was slow, in words, empty if it was not: less than half of what was granted, else
+    """Why it was slow, as text, empty if it was not: less than half of what was granted, else
     of what its like reached. ``disk_waits`` says whether the slot stood still for its disk."""
     expected_bps = granted_bps or usual_bps
     seconds = what.seconds(input_s)
@@ -121,7 +121,7 @@ class UsualRates:
         self._seen = defaultdict[tuple[str, str], deque[float]](partial(deque, maxlen=_LAST))
 
     def usual(self, src: str, dst: str) -> float:
-        """Their median, 0 if nobody knows."""
+        """Their median, 0 if unknown."""
         return median(self._seen[src, dst] or [0.0])
 
     def learn(self, src: str, dst: str, rate_bps: float) -> None:

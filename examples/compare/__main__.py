@@ -1,4 +1,4 @@
-"""Run an example with ADON and with Pegasus alone, in turns, and say what ADON bought.
+"""Run an example with ADON and with Pegasus alone, in turns, and say what ADON gained.
 
 Each round runs the workflow six times: by Pegasus's Random and Heft, by Heft on ADON's network and
 by ADON's mapping without it, and by ADON that knows nothing and that knows its first run. Needs
@@ -26,8 +26,8 @@ from examples.compare.record import Cores, Run, run_of
 from examples.compare.report import html, text
 from examples.compare.ways import FIRST, LEARNED, WAYS, Way, in_round, way_of
 from examples.demo import line, steps
+from examples.demo.launch import alone
 from examples.demo.options import DemoOptions
-from examples.demo.outer import alone
 from examples.scenario import CURVE, NETWORKS
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 

@@ -32,7 +32,7 @@ from examples.compare.record import Cores
 from examples.compare.schedule import CrowdRun, Entry, OtherLoad, Schedule, WorkflowRun
 from examples.compare.ways import Way
 from examples.demo import running, steps
-from examples.demo.bought import best_effort_only
+from examples.demo.expected_gain import best_effort_only
 from examples.demo.line import CHECK, clear
 from examples.demo.supervise import BrokerProcess, watching
 from examples.testbed.layout import Layout

@@ -23,7 +23,7 @@ from examples.compare.schedule import CrowdRun, Entry, Schedule
 from examples.compare.shapes import SHAPES
 from examples.compare.ways import LEARNED, PEERS, WAYS, Way, way_of
 from examples.demo import steps
-from examples.demo.outer import alone as only_one
+from examples.demo.launch import alone as only_one
 from examples.scenario import NETWORKS
 from network_provisioner.base.errors import InputError, MissingError
 

@@ -23,7 +23,7 @@ from examples.montage.sky import Recipe, Sky
 from examples.montage.workflow import Mosaic, make_inputs, runtimes_s
 from examples.scenario import run_program
 from examples.workflows import catalogs, places
-from examples.workflows.catalogs import Belief
+from examples.workflows.catalogs import SiteEstimate
 from examples.workflows.files import as_yaml, properties, put
 from examples.workflows.jobs import SIZE_ESTIMATE, Jobs
 from examples.workflows.places import Place
@@ -32,7 +32,7 @@ _SOYKB = Path(__file__).resolve().parents[1] / "soykb" / "workflow.py"
 NAMESPACE = "shapes"
 STORE = "iplant"
 EXECUTION = ("mu", "tacc")
-_BELIEF = Belief(rate="10 MB/s", queue_wait="3 s")
+_BELIEF = SiteEstimate(rate="10 MB/s", queue_wait="3 s")
 _LAN, _WAN = "1 Gb/s", "32 Mb/s"
 # Of the examples' own run times and sizes.
 _TIMES, _SIZES = 8, 4

@@ -21,7 +21,7 @@ from examples.compare.many import ARCHIVE, check_box, run_alone
 from examples.compare.schedule import CrowdRun, Entry, OtherLoad, Schedule
 from examples.compare.ways import Way
 from examples.demo import steps
-from examples.demo.outer import alone as only_one
+from examples.demo.launch import alone as only_one
 from network_provisioner.base.errors import InputError
 
 BLIND, AWARE = WAYS = (Way("adon-blind", hooks=True), Way("adon", hooks=True))

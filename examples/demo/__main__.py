@@ -14,7 +14,7 @@ from pathlib import Path
 from adon.cli.main import main
 from adon.cli.parsing import CommandParser, whole
 from examples import scenario
-from examples.demo.outer import run
+from examples.demo.launch import run
 from network_provisioner.base.errors import AdonError
 
 _PROG = "python -m examples.demo"

@@ -1,4 +1,4 @@
-"""How far a run has come: what each step gave, so that a run that is cut short can tell."""
+"""How far a run has come: what each step gave, so that a run that is cut short can say."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DemoRun:
     ``step`` continues after "while", and ``trouble`` is what cut the run short.
     """
 
-    step: str = "the testbed came up"
+    step: str = "the testbed started"
     before: PlacedWorkflow | None = None
     placed: PlacedWorkflow | None = None
     planned: PlannedWorkflow | None = None

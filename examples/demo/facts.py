@@ -13,7 +13,7 @@ from examples.scenario import CheckedResult
 
 
 @dataclass(frozen=True, slots=True)
-class AsPegasusComes:
+class MakespanWithoutAdon:
     """Seconds until the end as Pegasus maps a workflow, and moves its data by the default route:
     by its default selector Random (mean of its dice), and by its Heft."""
 
@@ -27,7 +27,7 @@ class DemoFacts(RunFacts):
 
     ``taught`` is what :func:`site_selector.explain.text` says of the mapping by catalogs alone and
     the one that ran. ``without``: what it would have taken without ADON, by the model; None if
-    nobody can tell.
+    nobody can say.
     """
 
     status_records: int = 0
@@ -36,7 +36,7 @@ class DemoFacts(RunFacts):
     science: CheckedResult = field(default_factory=CheckedResult)
     taught: Mapping[str, Any] = field(default_factory=dict)
     earlier_measurements: int = 0
-    without: AsPegasusComes | None = None
+    without: MakespanWithoutAdon | None = None
 
     @property
     def moved_jobs(self) -> Sequence[Mapping[str, Any]]:
@@ -44,8 +44,8 @@ class DemoFacts(RunFacts):
         return self.taught.get("moved", ()) if self.earlier_measurements else ()
 
     @property
-    def moved_beliefs(self) -> Sequence[Mapping[str, Any]]:
-        """The beliefs that measurements changed, those first that changed most."""
+    def moved_estimates(self) -> Sequence[Mapping[str, Any]]:
+        """The estimates that measurements changed, those first that changed most."""
         return self.taught.get("beliefs", ()) if self.earlier_measurements else ()
 
 
@@ -65,7 +65,7 @@ def as_json(facts: DemoFacts) -> dict[str, Any]:
             "changed_by_measurements": {
                 "makespan_s": facts.taught.get("makespan_s") if earlier else None,
                 "moved": list(facts.moved_jobs),
-                "beliefs": list(facts.moved_beliefs),
+                "beliefs": list(facts.moved_estimates),
             },
         }
     )

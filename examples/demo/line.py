@@ -17,8 +17,8 @@ from adon.report.document import write_report
 from condor_plugins.waiting import StuckJob
 from examples import scenario as scenarios
 from examples.demo import gather, running, steps
-from examples.demo.bought import as_pegasus_comes, best_effort_only
 from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
+from examples.demo.expected_gain import best_effort_only, makespan_without_adon
 from examples.demo.facts import DemoFacts, as_json
 from examples.demo.options import DemoOptions
 from examples.demo.sections import demo_page
@@ -105,7 +105,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[DemoFacts, Trouble | None
         )
         as_adon = options.hooks and not options.selector
         if facts.state == "success" and testbed.real and state.placed and as_adon:
-            facts.without = as_pegasus_comes(
+            facts.without = makespan_without_adon(
                 state.placed.inputs,
                 Knowledge(archive),
                 topology_from_dict(scenario.layout.topology()),
@@ -181,7 +181,7 @@ def _go(
 
 def _report(facts: DemoFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:
     """Write the report. Raises InputError and OSError, but not for a run that was cut short: what
-    cut it short may have left no room, and that is what is to be reported."""
+    cut it short may have left no room, and that is what must be reported."""
     try:
         return write_report(folder / "report.html", demo_page(facts), as_json(facts))
     except (InputError, OSError):

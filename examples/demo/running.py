@@ -70,7 +70,8 @@ def behind(error: _Error, folder: Path) -> _Error | AdonError:
 
 
 def start(planned: PlannedWorkflow, pool: Pool) -> int:
-    """Start it as whoever planned it is used to; the cluster of its DAGMan. Raises AdonError."""
+    """Start it as the user who planned it is used to; the cluster of its DAGMan. Raises
+    AdonError."""
     if planned.planner == pegasus_plan.PLANNER_NAME:
         return pegasus_plan.start(planned.submit_dir, pegasus_runner(pool))
     return dagman.submit_dag(planned.dag, pool.run)
@@ -85,7 +86,7 @@ def end_state(end: DagEnd, last: Status | None) -> str:
     """``success``, ``failed``, ``removed`` or ``held``, from HTCondor's word and DAGMan's own log.
 
     Pegasus puts a program of its own around DAGMan, which leaves with 0 when its monitor did,
-    whatever became of the workflow: a success has to stand in DAGMan's log as well.
+    whatever the workflow's result: a success must be in DAGMan's log as well.
     """
     if end.state != "success" or (last is not None and last.state is WorkflowState.DONE):
         return end.state
@@ -167,7 +168,7 @@ def follow(
     """Start the workflow and follow it into the archive until it has left the queue, or for
     ``most_s`` (0: as long as it takes), when it is removed and has ended as :data:`STOPPED`.
 
-    ``on_stuck`` is told which jobs wait in vain, again and again. An interrupt removes the
+    ``on_stuck`` is told which jobs wait without a match, again and again. An interrupt removes the
     workflow. Raises AdonError, and OSError if the disk has become full.
     """
     following = _Following(planned.submit_dir, archive, say)
@@ -231,10 +232,10 @@ class StuckJobs:
         command = [sys.executable, "-m", "adon", "pool", "waiting", "--dag", str(self._cluster)]
         text = self._pool.run([*command, "--patience", f"{PATIENCE_S} s", "--json"], cwd=ROOT)
         self.found = [StuckJob(**row) for row in json.loads(text)]
-        for words in stuck_words(self.found):
-            if now - self._said.get(words, -_SAY_AGAIN_S) >= _SAY_AGAIN_S:
-                self._said[words] = now
-                self._say(words)
+        for line in stuck_words(self.found):
+            if now - self._said.get(line, -_SAY_AGAIN_S) >= _SAY_AGAIN_S:
+                self._said[line] = now
+                self._say(line)
 
 
 def waits(attempt: Attempt, now: float) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 from adon.report import markup
 from adon.report.messages import (
-    belief_name,
     counted,
+    estimate_name,
     quantity,
     short_name,
     source_text,
@@ -46,17 +46,17 @@ def learnt(facts: DemoFacts) -> str:
             "<p>The archive was empty: sites were chosen from the catalogs alone. "
             "The next run uses the measurements of this one.</p>"
         )
-    moved, beliefs = facts.moved_jobs, facts.moved_beliefs
+    moved_jobs, estimates = facts.moved_jobs, facts.moved_estimates
     makespan = facts.taught.get("makespan_s", {})
-    words = (
+    sentence = (
         f"{counted(facts.earlier_measurements, 'measurement')} of earlier runs were known. "
-        f"They changed {counted(len(beliefs), 'estimate')} and moved {len(moved)} of "
+        f"They changed {counted(len(estimates), 'estimate')} and moved {len(moved_jobs)} of "
         f"{counted(facts.jobs, 'job')}, compared with the mapping by the catalogs alone. "
         f"By the catalogs alone, the expected time was {term_text(makespan.get('before'))}; "
         f"with the measurements {term_text(makespan.get('after'))}; the run took "
         f"{facts.makespan_s:.1f} s."
     )
-    return f"<p>{markup.text(words)}</p>{_moves(moved)}{_beliefs(beliefs)}"
+    return f"<p>{markup.text(sentence)}</p>{_moves(moved_jobs)}{_estimates(estimates)}"
 
 
 def moves(moved: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
@@ -79,10 +79,10 @@ def _moves(moved: Sequence[Mapping[str, Any]]) -> str:
     return "".join(parts)
 
 
-def _beliefs(beliefs: Sequence[Mapping[str, Any]]) -> str:
-    if not beliefs:
+def _estimates(estimates: Sequence[Mapping[str, Any]]) -> str:
+    if not estimates:
         return ""
-    rows = [_belief(item) for item in beliefs]
+    rows = [_estimate_row(item) for item in estimates]
     head = ("estimate", "", "by the catalogs", "source", "now", "source and age")
     numbers = frozenset({2, 4})
     out = markup.table("Estimates that changed most", head, rows[:_SHOWN], numbers)
@@ -92,10 +92,10 @@ def _beliefs(beliefs: Sequence[Mapping[str, Any]]) -> str:
     return out
 
 
-def _belief(item: Mapping[str, Any]) -> str:
+def _estimate_row(item: Mapping[str, Any]) -> str:
     kind, before, after = item["kind"], item["before"], item["after"]
     cells = (
-        belief_name(item["what"], kind),
+        estimate_name(item["what"], kind),
         item["what"].partition(" ")[0],
         quantity(kind, before["value"]),
         source_text(before),

@@ -74,8 +74,8 @@ def write_hooks(template: str, url: str, archive: Path, run_dir: Path) -> Path:
 
 def asked_pool(pool: Pool, timeout_s: float = 60.0) -> dict[str, SitePool]:
     """Every site as HTCondor's collector and schedd report it now. Raises AdonError."""
-    words = [sys.executable, "-m", "condor_plugins.collector"]
-    return pool_from_json(pool.run(words, cwd=ROOT, timeout_s=timeout_s))
+    command = [sys.executable, "-m", "condor_plugins.collector"]
+    return pool_from_json(pool.run(command, cwd=ROOT, timeout_s=timeout_s))
 
 
 def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
@@ -83,9 +83,9 @@ def pool_slots(pool: Pool) -> tuple[dict[str, int], dict[str, int]]:
 
     Raises AdonError.
     """
-    found = asked_pool(pool)
-    workers = {name: site.slots for name, site in found.items()}
-    idle = {name: site.idle_slots for name, site in found.items() if site.idle_jobs == 0}
+    pool_sizes = asked_pool(pool)
+    workers = {name: site.slots for name, site in pool_sizes.items()}
+    idle = {name: site.idle_slots for name, site in pool_sizes.items() if site.idle_jobs == 0}
     return workers, idle
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from adon.report.messages import (
-    belief_name,
     counted,
+    estimate_name,
     failure_words,
     quantity,
     source_text,
@@ -25,7 +25,7 @@ COLUMNS = 100
 _INDENT = " " * 11
 _MOST_WAYS = 4
 _MOST_MOVES = 2
-_MOST_BELIEFS = 3
+_MOST_ESTIMATES = 3
 _MOST_WARNINGS = 8
 _MOST_FAILURES = 3
 _MOST_WORDS = 6  # lines of a failed job's own
@@ -39,7 +39,7 @@ def summary_text(facts: DemoFacts, reports: tuple[Path, Path]) -> str:
     lines = ["", *_entry("workflow", _workflow(facts)), *failed(facts)]
     if facts.was_planned:
         lines += [*_entry("planner", _planner(facts)), *_network(facts)]
-        lines += [*_bought(facts), *_science(facts)]
+        lines += [*_gain(facts), *_science(facts)]
     lines += _entry(
         "left over",
         f"{counted(facts.open_reservations, 'reservation')}, "
@@ -77,8 +77,8 @@ def _workflow(facts: DemoFacts) -> str:
         return f"{facts.state}, nothing was submitted"
     done = "" if facts.state == "success" else f"{facts.jobs_done} of "
     were = "" if facts.state == "success" else " done"
-    words = f"{facts.state}: {done}{counted(facts.jobs, 'job')}{were}"
-    return f"{words} in {facts.makespan_s:.1f} s ({where})"
+    line = f"{facts.state}: {done}{counted(facts.jobs, 'job')}{were}"
+    return f"{line} in {facts.makespan_s:.1f} s ({where})"
 
 
 def failed(facts: DemoFacts) -> list[str]:
@@ -93,8 +93,8 @@ def failed(facts: DemoFacts) -> list[str]:
     if len(facts.failures) > _MOST_FAILURES:
         more = counted(len(facts.failures) - _MOST_FAILURES, "more failed job")
         lines += _entry("", f"and {more}, see the report")
-    for words in facts.waiting[:_MOST_FAILURES]:
-        lines += _entry("waiting", words)
+    for reason in facts.waiting[:_MOST_FAILURES]:
+        lines += _entry("waiting", reason)
     if facts.state != "success" and facts.submit_dir:
         lines.append(f"{'files':<11}{facts.submit_dir}")
     return lines
@@ -131,18 +131,18 @@ def _network(facts: DemoFacts) -> list[str]:
 def _way(transits: Sequence[Transit]) -> str:
     """What the transfers over one path moved, and how fast."""
     t = transits[0]
-    moved = format_size(sum(t.usage.bytes for t in transits))
+    moved_size = format_size(sum(t.usage.bytes for t in transits))
     most = "≤ " if len(transits) > 1 else ""
     many = f" in {len(transits)} transfers" if len(transits) > 1 else ""
     return (
         f"{t.request.src} → {t.request.dst} over {'-'.join(t.grant.path[1:-1])} "
         f"({t.grant.layer.upper()}): "
-        f"{moved}{many} at {most}{format_rate(max(t.usage.goodput_bps for t in transits))}, "
+        f"{moved_size}{many} at {most}{format_rate(max(t.usage.goodput_bps for t in transits))}, "
         f"{format_rate(max(t.request.min_bps for t in transits))} reserved"
     )
 
 
-def _bought(facts: DemoFacts) -> list[str]:
+def _gain(facts: DemoFacts) -> list[str]:
     """What ADON was worth: the model is that of the mapping, with what was measured by now."""
     if facts.without is None:
         return []
@@ -166,28 +166,28 @@ def changed(facts: DemoFacts) -> list[str]:
             "sites were chosen from the catalogs alone; run it again to see what these "
             "measurements change",
         )
-    moved, beliefs = facts.moved_jobs, facts.moved_beliefs
+    moved_jobs, estimates = facts.moved_jobs, facts.moved_estimates
     lines = _one_line(
         "changed",
-        f"{counted(facts.earlier_measurements, 'earlier measurement')} moved {len(moved)} of "
-        f"{counted(facts.jobs, 'job')} and changed {counted(len(beliefs), 'estimate')}",
+        f"{counted(facts.earlier_measurements, 'earlier measurement')} moved {len(moved_jobs)} of "
+        f"{counted(facts.jobs, 'job')} and changed {counted(len(estimates), 'estimate')}",
     )
-    groups = list(moves(moved).items())
+    groups = list(moves(moved_jobs).items())
     for (before, after), jobs in groups[:_MOST_MOVES]:
-        more = len(moved) - sum(len(js) for _, js in groups[:_MOST_MOVES])
+        more = len(moved_jobs) - sum(len(js) for _, js in groups[:_MOST_MOVES])
         last = (before, after) == groups[:_MOST_MOVES][-1][0]
         tail = f", and {counted(more, 'other')} elsewhere" if last and more else ""
         lines += _one_line("", f"{counted(len(jobs), 'job')}: {before} → {after}{tail}")
-    for item in _telling(beliefs):
+    for item in _telling(estimates):
         show = item["kind"]
         lines += _one_line(
             "",
-            f"{belief_name(item['what'], show)}: {quantity(show, item['before']['value'])} "
+            f"{estimate_name(item['what'], show)}: {quantity(show, item['before']['value'])} "
             f"({item['before']['source']}), now {quantity(show, item['after']['value'])} "
             f"({source_text({**item['after'], 'note': ''})})",
         )
-    if len(beliefs) > _MOST_BELIEFS:
-        rest = counted(len(beliefs) - _MOST_BELIEFS, "more estimate")
+    if len(estimates) > _MOST_ESTIMATES:
+        rest = counted(len(estimates) - _MOST_ESTIMATES, "more estimate")
         lines += _one_line("", f"and {rest}, see the report")
     makespan = facts.taught.get("makespan_s", {})
     lines += _one_line(
@@ -198,19 +198,19 @@ def changed(facts: DemoFacts) -> list[str]:
     return lines
 
 
-def _telling(beliefs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A few beliefs, of different kinds where possible, in their order.
+def _telling(estimates: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A few estimates, of different kinds where possible, in their order.
 
     Those that were zero come last: any value is infinitely more, which says little.
     """
-    ranked = sorted(beliefs, key=lambda item: not item["before"]["value"])
+    ranked = sorted(estimates, key=lambda item: not item["before"]["value"])
     kinds: dict[str, int] = {}
     turns = []
     for rank, item in enumerate(ranked):
         kind = item["what"].partition(" ")[0]
         kinds[kind] = kinds.get(kind, 0) + 1
         turns.append((kinds[kind], rank))
-    return [ranked[rank] for _, rank in sorted(turns)[:_MOST_BELIEFS]]
+    return [ranked[rank] for _, rank in sorted(turns)[:_MOST_ESTIMATES]]
 
 
 def _one_line(name: str, words: str) -> list[str]:
@@ -220,7 +220,9 @@ def _one_line(name: str, words: str) -> list[str]:
 
 
 def _warnings(facts: DemoFacts) -> list[str]:
-    lines = [line for words in facts.warnings[:_MOST_WARNINGS] for line in _entry("warning", words)]
+    lines = [
+        line for warning in facts.warnings[:_MOST_WARNINGS] for line in _entry("warning", warning)
+    ]
     if len(facts.warnings) > _MOST_WARNINGS:
         more = len(facts.warnings) - _MOST_WARNINGS
         lines += _entry("", f"and {counted(more, 'more warning')}, see the report")

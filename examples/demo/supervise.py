@@ -56,7 +56,7 @@ class BrokerProcess:
 
     @property
     def warnings(self) -> list[str]:
-        """What went wrong with the broker itself, in words."""
+        """What went wrong with the broker itself, as text."""
         times = "once" if self.restarts == 1 else f"{self.restarts} times"
         return [f"the broker died and was started again {times}"] if self.restarts else []
 

@@ -171,14 +171,14 @@ class PanelDriver:
 
     def _json(self, file: Path, otherwise: Any) -> Any:
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            table = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return otherwise
         except (OSError, ValueError) as error:
             raise ControllerError(f"{file}: cannot be read: {error}") from error
-        if type(found) is not type(otherwise):
+        if type(table) is not type(otherwise):
             raise ControllerError(f"{file}: found no {type(otherwise).__name__}, expected one")
-        return found
+        return table
 
     def _write(self, name: str, table: Table) -> None:
         file = self._file(name)

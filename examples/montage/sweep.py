@@ -23,7 +23,7 @@ from adon.dashboard.standalone import COLOURS, Panel, drawing
 from adon.machine import box, packages, syscalls
 from examples.demo import steps
 from examples.demo.demo_run import interruptible
-from examples.demo.outer import alone
+from examples.demo.launch import alone
 from examples.montage.sweep_run import PLACEMENTS, SweepRun, make
 from examples.testbed.testbed import Programs
 from network_provisioner.base.errors import AdonError, InputError, MissingError

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from examples.montage import fits
 from examples.montage.sky import Recipe, Sky
 from examples.workflows import Parser, catalogs, places
-from examples.workflows.catalogs import Belief
+from examples.workflows.catalogs import SiteEstimate
 from examples.workflows.files import put, sha256, write_plan
 from examples.workflows.jobs import Jobs
 from network_provisioner.base.errors import InputError
@@ -42,7 +42,7 @@ _HOSTS = {
     "fiu": ("fiu.montage.example.net", 8),
     "nicta": ("nicta.montage.example.net", 4),
 }
-_BELIEFS = {site: Belief(rate="500 kB/s", queue_wait="3 s") for site in _HOSTS}
+_SITE_ESTIMATES = {site: SiteEstimate(rate="500 kB/s", queue_wait="3 s") for site in _HOSTS}
 _BANDWIDTH = "40 Mb/s"
 _RANGE = ("0s", "99.99%", "gaussian-log")  # from a band's background to its brightest stars
 _MODEL_TURNS = 10_000
@@ -195,7 +195,7 @@ def write(
     write_plan(
         out.resolve(),
         mosaic.workflow,
-        catalogs.site_catalog(sites, _BELIEFS, lambda _one, _other: _BANDWIDTH),
+        catalogs.site_catalog(sites, _SITE_ESTIMATES, lambda _one, _other: _BANDWIDTH),
         catalogs.replica_catalog(
             sites[HEAD], folder, sizes, {name: sha256(inputs / name) for name in sizes}
         ),

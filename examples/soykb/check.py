@@ -53,7 +53,7 @@ def snps(path: Path) -> dict[Snp, Copies]:
     Raises BadInput if the file is no VCF, OSError if it cannot be read.
     """
     samples: list[str] | None = None
-    found: dict[Snp, Copies] = {}
+    copies_by_snp: dict[Snp, Copies] = {}
     try:
         for number, line in enumerate(_lines(path), start=1):
             if line.startswith("##") or not line:
@@ -72,7 +72,7 @@ def snps(path: Path) -> dict[Snp, Copies]:
             for allele, alt in enumerate(alts.upper().split(","), start=1):
                 if alt in BASES:
                     calls = fields[FIXED_COLUMNS:]
-                    found[(chromosome, int(position), ref.upper(), alt)] = {
+                    copies_by_snp[(chromosome, int(position), ref.upper(), alt)] = {
                         sample: _copies(call, allele)
                         for sample, call in zip(samples, calls, strict=True)
                     }
@@ -80,7 +80,7 @@ def snps(path: Path) -> dict[Snp, Copies]:
         raise BadInput(f"{path}: found {error}, expected a whole VCF, plain or gzipped") from error
     if samples is None:
         raise BadInput(f"{path}: found no #CHROM line, expected a VCF")
-    return found
+    return copies_by_snp
 
 
 def compare(truth: dict[Snp, Copies], called: dict[Snp, Copies]) -> dict[str, int | float]:

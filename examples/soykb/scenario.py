@@ -104,7 +104,7 @@ def _check(out: Path, results: Path) -> CheckedResult:
 
 
 def result(numbers: Mapping[str, float]) -> CheckedResult:
-    """What ``check.py`` found, in words."""
+    """What ``check.py`` found, as text."""
     planted = f"{numbers['planted_snps']:.0f}"
     rates = {name: f"{numbers[name]:.4f}" for name in (*_GOALS, "genotype_concordance")}
     return CheckedResult(

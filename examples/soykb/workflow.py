@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from Pegasus.api import Workflow
-from pgen import ExampleError, Parser, beliefs, dataset, options, shape, sites
+from pgen import ExampleError, Parser, dataset, options, shape, site_estimates, sites
 from pgen.cohort import Cohort, checked_name
 
 from examples.workflows import catalogs, zones
@@ -39,7 +39,7 @@ class Pgen(Jobs):
 
     def __init__(self, name: str, cohort: Cohort, estimate: shape.Estimate) -> None:
         inputs = {lfn: estimate.input_bytes[lfn] for lfn in cohort.inputs}
-        super().__init__(name, beliefs.NAMESPACE, inputs, estimate.size_of)
+        super().__init__(name, site_estimates.NAMESPACE, inputs, estimate.size_of)
         self.cohort = cohort
         self.workflow.add_metadata(
             project="soykb", samples=cohort.samples_count, chromosomes=cohort.chromosomes_count
@@ -163,7 +163,7 @@ def write(chosen: argparse.Namespace) -> str:
         inputs = Path(places[sites.DATA_STORE].storage) / name
         folder = str(inputs)
     made = dataset.plan(cohort, recipe) if chosen.data else None
-    # Whoever finds a workflow.yml finds everything it needs: it goes first and comes last.
+    # A process that finds a workflow.yml finds everything it needs: it goes first and comes last.
     (out / "workflow.yml").unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     checksums: dict[str, str] = {}
@@ -183,12 +183,14 @@ def write(chosen: argparse.Namespace) -> str:
     write_plan(
         out,
         Pgen(name, cohort, estimate).build(),
-        catalogs.site_catalog(places, beliefs.BELIEFS, beliefs.bandwidth),
+        catalogs.site_catalog(places, site_estimates.SITE_ESTIMATES, site_estimates.bandwidth),
         catalogs.replica_catalog(places[store], folder, sizes, checksums, urls),
         catalogs.transformation_catalog(
-            beliefs.NAMESPACE,
+            site_estimates.NAMESPACE,
             estimate.runtimes_s(),
-            lambda name: {site: f"{places[site].tools}/{name}" for site in beliefs.sites_of(name)},
+            lambda name: {
+                site: f"{places[site].tools}/{name}" for site in site_estimates.sites_of(name)
+            },
         ),
     )
     where = f", {len(urls)} files of it in an iRODS zone" if urls else ""

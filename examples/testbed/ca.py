@@ -28,7 +28,7 @@ _CA_NAME = f"{_ORGANISATION}/CN=Certificate authority"
 _USER_NAME = f"{_ORGANISATION}/CN=Workflow"
 _VALID_DAYS = 30
 _RENEW_S = 3 * 86400
-# Elliptic keys are made in no time. User and authority have to be RSA: at each login Globus makes a
+# Elliptic keys are made in no time. User and authority must be RSA: at each login Globus makes a
 # proxy key, RSA of as many bits as the user's, and signs it as the user's certificate was signed.
 _ELLIPTIC = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
 _RSA = ("rsa:2048",)
@@ -43,12 +43,12 @@ class Authority:
 
     @property
     def certificates(self) -> Path:
-        """What X509_CERT_DIR has to be."""
+        """What X509_CERT_DIR must be."""
         return self.directory / "certificates"
 
     @property
     def user(self) -> Path:
-        """What X509_USER_PROXY has to be."""
+        """What X509_USER_PROXY must be."""
         return self.directory / "user.pem"
 
     @property

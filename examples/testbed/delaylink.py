@@ -144,7 +144,7 @@ class DelayLink:
             control.sendto(json.dumps(self.state()).encode(), sender)
 
     def change(self, settings: Mapping[str, Any]) -> None:
-        """Apply settings as they come over the control socket."""
+        """Apply settings as they arrive over the control socket."""
         for queue in self._queues:
             queue.rate_bps = float(settings.get("rate_bps", queue.rate_bps))
             queue.delay_s = float(settings.get("delay_s", queue.delay_s))

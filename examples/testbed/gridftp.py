@@ -130,13 +130,19 @@ class GridFtp:
         assert self._authority is not None
         end = self.sites[name]
         program = str(self._bin / SERVER)
-        words = [*netns.execute(end.netns), program, "-c", "/dev/null", "-no-detach"]
+        command = [*netns.execute(end.netns), program, "-c", "/dev/null", "-no-detach"]
         # Each connection is served by a new process, started from this path.
-        words += ["-exec", program, "-port", str(end.port), "-hostname", end.address]
-        words += ["-banner-terse", "-home-dir", "/", "-log-transfer", str(self.transfer_log(name))]
+        command += ["-exec", program, "-port", str(end.port), "-hostname", end.address]
+        command += [
+            "-banner-terse",
+            "-home-dir",
+            "/",
+            "-log-transfer",
+            str(self.transfer_log(name)),
+        ]
         if os.geteuid() == 0:
             # In the box, root is the only account; the box is what it is confined to.
-            words += ["-allow-root", "-allow-disabled-login"]
+            command += ["-allow-root", "-allow-disabled-login"]
         log = self._dir / f"{name}.log"
         env = {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -148,7 +154,7 @@ class GridFtp:
             "GRIDMAP": str(self._authority.gridmap),
             "GLOBUS_GSSAPI_NAME_COMPATIBILITY": "STRICT_RFC2818",
         }
-        return Daemon(words, log, name=SERVER, env=env)
+        return Daemon(command, log, name=SERVER, env=env)
 
     def transfer_log(self, site: str) -> Path:
         """The server's own record: one line per file, with bytes, streams and times."""
@@ -174,9 +180,9 @@ def listens(pid: int, port: int) -> bool:
     except OSError:  # it has just ended
         return False
     listening = {
-        f"socket:[{words[9]}]"
-        for words in map(str.split, table)
-        if words[3] == _TCP_LISTEN and int(words[1].rpartition(":")[2], 16) == port
+        f"socket:[{fields[9]}]"
+        for fields in map(str.split, table)
+        if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port
     }
     return not listening.isdisjoint(_files(pid))
 

@@ -202,7 +202,7 @@ class Layout:
     """A testbed. ``others`` are hosts that belong to no site, ``traffic`` is what they send;
     ``relays`` carry connections between sites.
 
-    One of the sites has to be the hub. Two switches have one link of each layer at most.
+    One of the sites must be the hub. Two switches have one link of each layer at most.
     """
 
     sites: tuple[Site, ...]

@@ -156,7 +156,7 @@ class Network:
 
     def _access(self, host: Host) -> None:
         """The access link: ``dp0`` at the host, a port device at its switch, both shaped. At a site
-        with a LAN the bridge stands between them. A relay reaches any address by its own."""
+        with a LAN the bridge is between them. A relay reaches any address by its own."""
         lan = isinstance(host, Site) and bool(host.more)
         self._plug(host, f"{host.port_device}-h" if lan else host.port_device)
         if lan:
@@ -229,11 +229,11 @@ class Network:
     def _delay_link(self, link: Link, *devices: str) -> None:
         # The queue of a well-run router: one bandwidth-delay product.
         limit_bytes = bytes_of(link.rate_bps * 2 * link.delay_s)
-        words = [*netns.execute(SWITCH_NETNS), sys.executable, "-m", delaylink.__name__]
-        words += [*devices, "--rate-bps", f"{link.rate_bps:.0f}", "--delay-s", str(link.delay_s)]
-        words += ["--limit-bytes", f"{limit_bytes:.0f}", "--control", str(_control(link.name))]
+        command = [*netns.execute(SWITCH_NETNS), sys.executable, "-m", delaylink.__name__]
+        command += [*devices, "--rate-bps", f"{link.rate_bps:.0f}", "--delay-s", str(link.delay_s)]
+        command += ["--limit-bytes", f"{limit_bytes:.0f}", "--control", str(_control(link.name))]
         daemon = Daemon(
-            words,
+            command,
             self._dir / f"{link.name}.log",
             name=f"link {link.name}",
             env={**os.environ, "PYTHONPATH": str(_ROOT)},

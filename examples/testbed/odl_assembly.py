@@ -81,8 +81,8 @@ def _maven(work: Path, programs: Path, progress: Progress) -> None:
         f"-Djavax.net.ssl.trustStorePassword={truststore.PASSWORD}",
         "-Djavax.net.ssl.trustStoreType=JKS",
     )
-    words = ["mvn", "--batch-mode", "--no-transfer-progress", "--strict-checksums"]
-    words += [f"-Dmaven.repo.local={repository}", "package"]
+    command = ["mvn", "--batch-mode", "--no-transfer-progress", "--strict-checksums"]
+    command += [f"-Dmaven.repo.local={repository}", "package"]
     log = work / "maven.log"
 
     def tell(seconds: float) -> None:
@@ -90,7 +90,7 @@ def _maven(work: Path, programs: Path, progress: Progress) -> None:
         progress(f"{_TITLE}: {seconds:.0f} s, {size} downloaded so far")
 
     env = java_environment(programs) | {"MAVEN_OPTS": " ".join(trust)}
-    code = run_logged(words, log, tell, cwd=work / "project", env=env)
+    code = run_logged(command, log, tell, cwd=work / "project", env=env)
     if code != 0:
         text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
         raise MissingError(f"{_TITLE}: {_explain(text, code)}")
@@ -120,8 +120,12 @@ def _explain(log: str, code: int) -> str:
         return "the disk is full"
     if _NO_NETWORK.search(log):
         return "no network: Maven Central could not be reached"
-    found = _ERROR.search(log)
-    return f"Maven: {found.group(1)[:300]}" if found else f"Maven ended with exit code {code}"
+    error_line = _ERROR.search(log)
+    return (
+        f"Maven: {error_line.group(1)[:300]}"
+        if error_line
+        else f"Maven ended with exit code {code}"
+    )
 
 
 def _boot_features(settings: Path) -> None:

@@ -84,7 +84,7 @@ class Pool:
         return env
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """``command`` as the pool's user: what submits has to be run this way."""
+        """``command`` as the pool's user: what submits must be run this way."""
         return self.user.command(command)
 
     def run(
@@ -101,9 +101,9 @@ class Pool:
         :raises MissingError: when it is not there.
         :raises AdonError: when it fails or takes too long, with its last line.
         """
-        words = self.command(command)
+        arguments = self.command(command)
         whole = {**self.env(), **(env or {})}
-        return procs.run(words, env=whole, cwd=cwd, timeout_s=timeout_s, name=command[0])
+        return procs.run(arguments, env=whole, cwd=cwd, timeout_s=timeout_s, name=command[0])
 
     def up(self, progress: Callable[[str], None] = lambda _line: None) -> None:
         """Bring the pool up, ready when every slot is seen and the schedd answers.

@@ -210,7 +210,7 @@ def site_config(place: FamilyPlace, name: str, site: SiteSpec, collector: str, m
     """The configuration of one site's startd.
 
     :param collector: ``host:port`` of the hub's collector.
-    :param metrics: settings by which the startd tells of its host.
+    :param metrics: settings by which the startd measures its host.
     """
     attributes = {"PegasusSite": name, **site.attributes}
     settings = _text(

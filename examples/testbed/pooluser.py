@@ -23,7 +23,8 @@ _AS_USER = (
 
 
 def user_table(text: str, user: str, number: int, entry: str) -> str:
-    """``/etc/passwd`` or ``/etc/group`` with one entry in place of whoever had its name or number.
+    """``/etc/passwd`` or ``/etc/group`` with one entry in place of the one that had its name or
+    number.
 
     :param entry: what follows the number, such as ``"1000::/home:/bin/sh"``.
     """

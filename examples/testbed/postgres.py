@@ -101,7 +101,7 @@ class Postgres:
                 )
         self.stop()
         self._dir.mkdir(parents=True, exist_ok=True)
-        self._dir.chmod(0o700)  # whoever reaches the socket is trusted
+        self._dir.chmod(0o700)  # a process that reaches the socket is trusted
         self._user.prepare()
         if not (self._data / "PG_VERSION").exists():
             self._init()
@@ -112,9 +112,9 @@ class Postgres:
             "port": str(self._port),
             "unix_socket_directories": str(self._dir),
         }
-        words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         self._daemon = Daemon(
-            self._user.command([str(self._bin / "postgres"), "-D", str(self._data), *words]),
+            self._user.command([str(self._bin / "postgres"), "-D", str(self._data), *options]),
             self._dir / "log",
             name="PostgreSQL",
             env=self._env(),
@@ -157,16 +157,26 @@ class Postgres:
         secret = os.open(self._secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(secret, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(12) + "\n")
-        words = ["-D", str(new), "-U", USER, "--pwfile", str(self._secret), "--encoding", "UTF8"]
-        words += ["--locale", "C", "--auth-local", "trust", "--auth-host", "scram-sha-256"]
+        arguments = [
+            "-D",
+            str(new),
+            "-U",
+            USER,
+            "--pwfile",
+            str(self._secret),
+            "--encoding",
+            "UTF8",
+        ]
+        arguments += ["--locale", "C", "--auth-local", "trust", "--auth-host", "scram-sha-256"]
         if not self._durable:
-            words.append("--no-sync")
-        command = [str(self._bin / "initdb"), *words]
+            arguments.append("--no-sync")
+        command = [str(self._bin / "initdb"), *arguments]
         run(self._user.command(command), env=self._env(), timeout_s=_READY_S)
         new.rename(self._data)
 
     def _end_rest(self) -> None:
-        """End whoever works in the data directory, and take away what only an orderly end does."""
+        """End every process that works in the data directory, and take away what only an orderly
+        end does."""
         self._daemon = None
         kill_all(self.processes)
         pidfile = self._data / _PIDFILE

@@ -88,7 +88,7 @@ class Daemon:
         """Start ``argv``, output to ``log``. Raises MissingError if it cannot be started.
 
         ``orphaned`` is what the kernel sends it when the thread that started it ends; ``logs`` are
-        others, which tell more than ``log`` why it ended.
+        others, which say more than ``log`` why it ended.
         """
         # setpriv and not a preexec_fn, which may deadlock in a process that has threads.
         self.name = name or Path(argv[0]).name
@@ -166,7 +166,7 @@ class Daemon:
 
 
 def stop_pid(pid: int, timeout_s: float = 3.0) -> None:
-    """End a process that is no child of ours (it detached itself): TERM, then KILL.
+    """End a process that is not our child (it detached itself): TERM, then KILL.
 
     Waits for its end on a pidfd, so a later process with the same number is never hit.
     """
@@ -204,13 +204,13 @@ def those(belongs: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
     """The running processes of which something is true, without our own line of parents."""
     own = psutil.Process()
     spared = {own.pid, *(parent.pid for parent in own.parents())}
-    found = []
+    pids = []
     for process in psutil.process_iter():
         # Another user's process, or one that has just ended: not ours.
         with contextlib.suppress(psutil.Error):
             if process.pid not in spared and belongs(process) and alive(process):
-                found.append(process)
-    return found
+                pids.append(process)
+    return pids
 
 
 def marked(directory: Path) -> list[psutil.Process]:

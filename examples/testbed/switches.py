@@ -85,22 +85,22 @@ class Switches:
         ``controller`` is an OVS target such as ``tcp:10.254.9.1:6653``. It is set before any flow:
         setting a first controller flushes them.
         """
-        words = ["add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"]
-        words += ["protocols=OpenFlow13", "fail-mode=secure"]
-        words += [f"other-config:datapath-id={dpid:016x}"]
-        words += ["--", "set-controller", name, controller]
-        words += ["--", "set", "controller", name, f"max_backoff={_MAX_BACKOFF_MS}"]
-        words += [f"inactivity_probe={_INACTIVITY_MS}", "connection-mode=out-of-band"]
+        arguments = ["add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"]
+        arguments += ["protocols=OpenFlow13", "fail-mode=secure"]
+        arguments += [f"other-config:datapath-id={dpid:016x}"]
+        arguments += ["--", "set-controller", name, controller]
+        arguments += ["--", "set", "controller", name, f"max_backoff={_MAX_BACKOFF_MS}"]
+        arguments += [f"inactivity_probe={_INACTIVITY_MS}", "connection-mode=out-of-band"]
         for number, device in ports.items():
-            words += ["--", "add-port", name, device]
-            words += ["--", "set", "interface", device, f"ofport_request={number}"]
-        self.vsctl(*words)
+            arguments += ["--", "add-port", name, device]
+            arguments += ["--", "set", "interface", device, f"ofport_request={number}"]
+        self.vsctl(*arguments)
         for number, device in ports.items():
-            found = self.vsctl("get", "interface", device, "ofport", "error").split("\n")
-            if found[0] != str(number):
+            values = self.vsctl("get", "interface", device, "ofport", "error").split("\n")
+            if values[0] != str(number):
                 raise AdonError(
-                    f"switch {name}: device {device} is port {found[0]}, expected {number}: "
-                    f"{found[1]}"
+                    f"switch {name}: device {device} is port {values[0]}, expected {number}: "
+                    f"{values[1]}"
                 )
 
     def widen_buffers(self, bridge: str) -> int:
@@ -143,10 +143,10 @@ class Switches:
 
     def _daemon(self, program: str, first: str, remote: str | None, name: str) -> None:
         """Start a daemon; ``--detach`` returns when it serves."""
-        words = [first, *([remote] if remote else []), f"--pidfile={self._dir / f'{name}.pid'}"]
-        words += [f"--unixctl={self._dir / f'{name}.ctl'}", "--detach", "--no-chdir"]
-        words += [f"--log-file={self._logs / f'{name}.log'}", "-vconsole:emer"]
-        self._run(program, *words, prefix=execute(self._netns))
+        command = [first, *([remote] if remote else []), f"--pidfile={self._dir / f'{name}.pid'}"]
+        command += [f"--unixctl={self._dir / f'{name}.ctl'}", "--detach", "--no-chdir"]
+        command += [f"--log-file={self._logs / f'{name}.log'}", "-vconsole:emer"]
+        self._run(program, *command, prefix=execute(self._netns))
 
     def _pid(self, name: str) -> int:
         return int((self._dir / f"{name}.pid").read_text(encoding="ascii"))
@@ -158,12 +158,12 @@ class Switches:
 
 
 def _sockets(pid: int) -> list[int]:
-    found = []
+    pids = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             if str(entry.readlink()).startswith("socket:"):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def _widen(pidfd: int, fd: int) -> bool:

@@ -1,6 +1,6 @@
 """The three Pegasus catalogs of an example, with what its administrator believes about each site.
 
-The beliefs are first guesses, given to site selection as ``pegasus: adon.*`` profiles.
+The estimates are first guesses, given to site selection as ``pegasus: adon.*`` profiles.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMORY, DISK = "512 MB", "10 MB"
 
 
 @dataclass(frozen=True)
-class Belief:
+class SiteEstimate:
     """What an administrator expects of a site before anything was measured, in his own units.
 
     ``rate`` is Γ_c, what one worker computes; ``queue_wait`` is T_q.
@@ -46,10 +46,10 @@ class Belief:
 
 def site_catalog(
     places: Mapping[str, Place],
-    beliefs: Mapping[str, Belief],
+    estimates: Mapping[str, SiteEstimate],
     bandwidth: Callable[[str, str], str],
 ) -> SiteCatalog:
-    """Directories, file servers, matching rule and hints of every site; ``bandwidth`` is believed
+    """Directories, file servers, matching rule and hints of every site; ``bandwidth`` is assumed
     to be between two sites."""
     catalog = SiteCatalog()
     for place in places.values():
@@ -72,11 +72,11 @@ def site_catalog(
             )
             if place.sees_submit_host:
                 site.add_profiles(Namespace.CONDOR, key="should_transfer_files", value="NO")
-        belief = beliefs[place.name]
+        estimate = estimates[place.name]
         hints: dict[str, str | int] = {
             "adon.workers": place.workers,
-            "adon.rate": belief.rate,
-            "adon.queue_wait": belief.queue_wait,
+            "adon.rate": estimate.rate,
+            "adon.queue_wait": estimate.queue_wait,
             **{
                 f"adon.bandwidth.{other}": bandwidth(place.name, other)
                 for other in places

@@ -76,8 +76,8 @@ def write_plan(
     replicas: ReplicaCatalog,
     transformations: TransformationCatalog,
 ) -> None:
-    """The workflow, its catalogs and properties into ``out``; the workflow comes last, so whoever
-    finds it finds everything it needs. Raises OSError."""
+    """The workflow, its catalogs and properties into ``out``; the workflow comes last, so a process
+    that finds it finds everything it needs. Raises OSError."""
     for file, text in (
         ("sites.yml", as_yaml(sites)),
         ("replicas.yml", as_yaml(replicas)),

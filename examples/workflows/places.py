@@ -85,7 +85,7 @@ def _joined_path(*parts: str) -> str:
 def testbed_places(path: Path, sites: Iterable[str], tools: Path) -> dict[str, Place]:
     """The sites that a running test bed describes in its ``testbed.json``.
 
-    Raises InputError for a file that is none.
+    Raises InputError for an invalid file.
     """
     try:
         described = json.loads(path.read_text(encoding="utf-8"))

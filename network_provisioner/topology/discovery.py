@@ -117,7 +117,7 @@ def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             capacity = min((bps for bps in speeds if 0 < bps < math.inf), default=0)
             if not capacity:
                 capacity = ASSUMED_BPS
-                words = f"no port says its speed, {format_rate(capacity)} assumed"
+                words = f"no port reports its speed, {format_rate(capacity)} assumed"
                 notes.append(f"link {a}-{b}: {words}")
             ports = dict(zip((a, b), (port for _, port in ends), strict=True))
             links.append({"a": a, "b": b, "layer": "l2", "capacity": capacity, "ports": ports})

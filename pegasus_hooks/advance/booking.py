@@ -132,9 +132,11 @@ def corrections(
         if window is None:
             changes.back.append(reservation)  # its job will not run, or moves nothing
             continue
-        moved = _moved(reservation, window, now, rules)
-        if moved is not None:
-            (changes.later if moved.start > reservation.start else changes.sooner).append(moved)
+        moved_window = _moved(reservation, window, now, rules)
+        if moved_window is not None:
+            (changes.later if moved_window.start > reservation.start else changes.sooner).append(
+                moved_window
+            )
     for key, window in wanted.items():
         if key not in has and key not in declined and _is_worth_it(window, now, rules):
             start, end = _times(window, now, min_bps.get(window.pair, 0.0), rules)
@@ -268,7 +270,7 @@ class WorkflowReservations:
     def _shift(self, shift: Shift, now: float, done: CorrectionCounts) -> None:
         held = shift.held
         try:
-            moved = self.broker.shift(held.id, shift.start, shift.end, shift.size_bytes)
+            shifted = self.broker.shift(held.id, shift.start, shift.end, shift.size_bytes)
         except BrokerError as error:
             if error.code not in _REFUSALS:
                 raise
@@ -281,7 +283,7 @@ class WorkflowReservations:
             else:
                 self._stuck[held.key] = now + STUCK_S
             return
-        self._note(moved, held.key)
+        self._note(shifted, held.key)
         done.moved += 1
 
     def _ask(self, asks: Sequence[NewReservation], done: CorrectionCounts) -> None:

@@ -2,7 +2,7 @@
 
 The planner leaves the workflow and its catalogs in the submit directory, so what a mapping was
 made from is there again: sizes, run times per site, workers, queues and paths come from
-:mod:`site_selector.estimates.estimating`. Where a planner left less, less is believed: ``note``
+:mod:`site_selector.estimates.estimating`. Where a planner left less, less is assumed: ``note``
 says what.
 """
 
@@ -31,15 +31,15 @@ from site_selector.problem import NEVER_S, build_problem, file_sizes
 
 _KINDS = ("sites", "replicas", "transformations")
 DEFAULT_RUN_S = 60.0  # of a job of which nothing is known
-ADDED_S = 2.0  # of what Pegasus adds beside transfers: directories, clean-up, registration
+ADDED_S = 2.0  # of what Pegasus adds besides transfers: directories, clean-up, registration
 
 
 @dataclass(frozen=True, slots=True)
-class Beliefs:
+class JobEstimates:
     """Seconds, bytes and bits per second.
 
     ``run_s`` of each job of the DAG by name; ``workers`` and ``queue_s`` (T_q) by site;
-    ``rate_bps`` of a path, and ``setup_s``, what a transfer takes beside its bytes, by (source,
+    ``rate_bps`` of a path, and ``setup_s``, what a transfer takes besides its bytes, by (source,
     destination); ``sizes`` of files by name; ``note`` what could not be read, "" if all was.
     """
 
@@ -56,8 +56,8 @@ class Beliefs:
         return self.rate_bps.get(pair, DEFAULT_BANDWIDTH_BPS)
 
 
-class BeliefReader:
-    """What is believed of the jobs of one DAG. The planner's files are read once; what was
+class EstimateReader:
+    """What is assumed of the jobs of one DAG. The planner's files are read once; what was
     measured, and what the run itself has written so far, each time anew."""
 
     def __init__(self, dag: PlannedDag, topology: Topology | None = None) -> None:
@@ -87,7 +87,7 @@ class BeliefReader:
             {*names, *(name for node in nodes for name in node.runs)},
         )
 
-    def __call__(self, source: MeasurementSource | None, now: float) -> Beliefs:
+    def __call__(self, source: MeasurementSource | None, now: float) -> JobEstimates:
         """With what ``source`` has by the Unix second ``now``."""
         measured = source or NoMeasurements()
         jobs: dict[str, float] = {}
@@ -100,7 +100,7 @@ class BeliefReader:
             jobs = _mapped(self._dag, self._inputs, world)
         files.update(sizes.of_workflow(self._dag.submit_dir))
         nodes = self._dag.nodes.values()
-        return Beliefs(
+        return JobEstimates(
             {node.name: jobs.get(node.name) or _run_s(node, measured, now) for node in nodes},
             {name: max(1, int(site.workers.value)) for name, site in world.sites.items()},
             {name: min(site.queue_wait.value, NEVER_S) for name, site in world.sites.items()},

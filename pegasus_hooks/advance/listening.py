@@ -29,7 +29,7 @@ from pegasus_hooks.advance.booking import (
     Corrections,
     WorkflowReservations,
 )
-from pegasus_hooks.advance.job_estimates import BeliefReader, Beliefs
+from pegasus_hooks.advance.job_estimates import EstimateReader, JobEstimates
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, progress_of
 from pegasus_hooks.prepost import prejob
@@ -44,7 +44,7 @@ REST = 20.0  # times what a look took there is until the next
 REST_AT_MOST_S = 10.0  # a busy machine stops a look for seconds, and the run continues meanwhile
 AT_MOST_S = 2.0  # of the watcher's time for one look
 AWAY_S = 5.0  # until a broker that was away is asked again
-BELIEVE_S = 10.0  # until what is believed is asked for anew
+ESTIMATES_LAST_S = 10.0  # until what is assumed is asked for anew
 LOOK_S = 30.0  # until the broker is asked what it holds
 FIRST_LAG_S = 2.0  # what DAGMan takes between two jobs, until that is known
 LAGS = 20  # that are remembered
@@ -55,12 +55,12 @@ _BEGUN = frozenset({JobPhase.ASKED, JobPhase.SUBMITTED, JobPhase.RUNNING})
 class AdvanceReservations:
     """One workflow's reservations in advance.
 
-    ``beliefs_of`` gives what is believed at a Unix second; ``clock`` seconds that never go back.
+    ``estimates_at`` gives what is assumed at a Unix second; ``clock`` seconds that never go back.
     """
 
     dag: PlannedDag
     booking: WorkflowReservations
-    beliefs_of: Callable[[float], Beliefs]
+    estimates_at: Callable[[float], JobEstimates]
     rules: CorrectionRules = field(default_factory=CorrectionRules)
     clock: Callable[[], float] = time.monotonic
     prediction: Prediction = field(default_factory=lambda: Prediction(()))
@@ -71,11 +71,11 @@ class AdvanceReservations:
     _next: float = 0.0
     _last: float = -EVERY_S
     _looked: float = -LOOK_S
-    _believed: tuple[float, Beliefs] | None = None
+    _estimates_made: tuple[float, JobEstimates] | None = None
     _lags: list[float] = field(default_factory=list)
     _trouble: str = ""
 
-    # -- what the watcher tells ------------------------------------------------------------------
+    # -- what the watcher reports ------------------------------------------------------------------
 
     def on(self, jobs: Jobs, name: str, /) -> None:
         """Take note of what happened; see WorkflowListener."""
@@ -158,14 +158,14 @@ class AdvanceReservations:
 
     def _predicted(self, now: float) -> Prediction:
         lag = median(self._lags) if self._lags else FIRST_LAG_S
-        self.prediction = predict(self.dag, self._beliefs(now), self._stands, now, lag)
+        self.prediction = predict(self.dag, self._estimates(now), self._stands, now, lag)
         return self.prediction
 
-    def _beliefs(self, now: float) -> Beliefs:
+    def _estimates(self, now: float) -> JobEstimates:
         at = self.clock()
-        if self._believed is None or at - self._believed[0] >= BELIEVE_S:
-            self._believed = at, self.beliefs_of(now)
-        return self._believed[1]
+        if self._estimates_made is None or at - self._estimates_made[0] >= ESTIMATES_LAST_S:
+            self._estimates_made = at, self.estimates_at(now)
+        return self._estimates_made[1]
 
     def _learn_lag(self, job: str, at: float) -> None:
         """What passed between the end of the last parent and the beginning of a job ``at`` a time
@@ -190,11 +190,11 @@ def ahead_of(
     asked for it. Raises InputError."""
     dag = read_dag(submit_dir)
     booking = WorkflowReservations(dag.workflow, broker, partial(requests_of, submit_dir, config))
-    believer = BeliefReader(dag, topology)
-    beliefs = partial(estimates_of, believer, config)
+    reader = EstimateReader(dag, topology)
+    estimates = partial(estimates_of, reader, config)
     if measured is not None:
-        beliefs = partial(believer, measured)
-    return AdvanceReservations(dag, booking, beliefs, rules or CorrectionRules())
+        estimates = partial(reader, measured)
+    return AdvanceReservations(dag, booking, estimates, rules or CorrectionRules())
 
 
 def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, TransitRequest]:
@@ -203,11 +203,11 @@ def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, Tr
     return {(request.src, request.dst): request for request in requests}
 
 
-def estimates_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
-    """What is believed at Unix second ``now``, with what the broker knows by then, or the archive
+def estimates_of(reader: EstimateReader, config: HookConfig, now: float) -> JobEstimates:
+    """What is assumed at Unix second ``now``, with what the broker knows by then, or the archive
     where that does not answer. Raises InputError for a broker that cannot be."""
     archive = place(config.archive) if config.archive else None
-    return believer(ask(client_of(config), archive, *believer.subjects(), now), now)
+    return reader(ask(client_of(config), archive, *reader.subjects(), now), now)
 
 
 class StartingListener:
@@ -256,7 +256,7 @@ class StartingListener:
 
 
 def listener_of(watched: Watched) -> StartingListener:
-    """What the watcher tells of a workflow. Raises InputError for a broker that cannot be."""
+    """What the watcher reports about a workflow. Raises InputError for a broker that cannot be."""
     broker = client_of(watched.config)
     make = partial(ahead_of, watched.submit_dir, watched.config, broker)
     return StartingListener(make, watched.workflow)

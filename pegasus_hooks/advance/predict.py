@@ -10,7 +10,7 @@ evenly. What the planner added is told to it in its own words:
     what runs already       a job of what is left, for those who wait for it; and one that keeps
                             its worker for as long
 
-A door is a place beside a site where nobody waits for a worker.
+A door is a place beside a site where no job waits for a worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.base.units import bits, transfer_time
-from pegasus_hooks.advance.job_estimates import Beliefs
+from pegasus_hooks.advance.job_estimates import JobEstimates
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, Progress
 from site_selector.cost import Array
 from site_selector.estimates.estimating import DEFAULT_WORKERS
@@ -31,8 +31,8 @@ from site_selector.mapping.estimator import Estimator, Schedule
 from site_selector.problem import NEVER_S, Problem
 
 SitePlace = tuple[str, bool]
-"""A site, and whether its door is meant, where nobody waits for a worker."""
-LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
+"""A site, and whether its door is meant, where no job waits for a worker."""
+LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was estimated
 LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
 SUBMIT_SITE = "local"
 _FIRST = 1e15  # more urgent than any priority of DAGMan
@@ -58,7 +58,7 @@ class SimulatedJobs:
         return len(self.at) - 1
 
 
-def problem_of(parts: SimulatedJobs, beliefs: Beliefs, lag_s: float) -> Problem:
+def problem_of(parts: SimulatedJobs, estimates: JobEstimates, lag_s: float) -> Problem:
     """The problem in which every job has one place to be; ``lag_s`` comes before every T_q."""
     places, jobs, files = len(parts.places), len(parts.at), len(parts.files)
     children: list[list[int]] = [[] for _ in range(jobs)]
@@ -69,7 +69,7 @@ def problem_of(parts: SimulatedJobs, beliefs: Beliefs, lag_s: float) -> Problem:
     reads: list[tuple[int, ...]] = [()] * jobs
     for file, (send, got, _) in enumerate(parts.files):
         writes[send], reads[got] = (file,), (file,)
-    per_byte = _seconds_per_byte([site for site, _ in parts.places], beliefs)
+    per_byte = _seconds_per_byte([site for site, _ in parts.places], estimates)
     return Problem(
         jobs=tuple(map(str, range(jobs))),
         places=tuple(site for site, _ in parts.places),
@@ -90,10 +90,13 @@ def problem_of(parts: SimulatedJobs, beliefs: Beliefs, lag_s: float) -> Problem:
         input_bytes=np.zeros(jobs),
         compute_s=np.repeat(np.array(parts.seconds)[:, None], places, axis=1),
         queue_s=np.array(
-            [0.0 if door else beliefs.queue_s.get(site, 0.0) + lag_s for site, door in parts.places]
+            [
+                0.0 if door else estimates.queue_s.get(site, 0.0) + lag_s
+                for site, door in parts.places
+            ]
         ),
         workers=tuple(
-            jobs if door else beliefs.workers.get(site, DEFAULT_WORKERS)
+            jobs if door else estimates.workers.get(site, DEFAULT_WORKERS)
             for site, door in parts.places
         ),
         seconds_per_byte=per_byte,
@@ -104,12 +107,12 @@ def problem_of(parts: SimulatedJobs, beliefs: Beliefs, lag_s: float) -> Problem:
     )
 
 
-def _seconds_per_byte(names: list[str], beliefs: Beliefs) -> Array:
+def _seconds_per_byte(names: list[str], estimates: JobEstimates) -> Array:
     out = np.zeros((len(names), len(names)))
     for a, src in enumerate(names):
         for b, dst in enumerate(names):
             if src != dst:
-                out[a, b] = transfer_time(1, beliefs.rate((src, dst)))
+                out[a, b] = transfer_time(1, estimates.rate((src, dst)))
     return out
 
 
@@ -118,7 +121,7 @@ class Window:
     """What one job will move from one site to another, and when.
 
     ``start`` is when its PRE will ask; ``end`` when its last byte will be there if the path is
-    shared as it is believed to be, in Unix seconds. ``setup_s`` of that nothing moves.
+    shared as it is assumed to be, in Unix seconds. ``setup_s`` of that nothing moves.
     """
 
     job: str
@@ -151,7 +154,7 @@ class Prediction:
 
 def predict(
     dag: PlannedDag,
-    beliefs: Beliefs,
+    estimates: JobEstimates,
     progress: Progress,
     now: float,
     lag_s: float = 0.0,
@@ -161,7 +164,7 @@ def predict(
     ``lag_s`` is what DAGMan takes to notice that a job has ended and to begin the next. A file of
     unknown size is taken to move in no time, and has no window.
     """
-    cast = _ProblemBuilder(beliefs, now, lag_s)
+    cast = _ProblemBuilder(estimates, now, lag_s)
     for node in dag.nodes.values():
         cast.add(node, progress.get(node.name, NOT_BEGUN))
     return cast.play()
@@ -170,8 +173,8 @@ def predict(
 class _ProblemBuilder:
     """The jobs of a :class:`Problem`, as they are put together."""
 
-    def __init__(self, beliefs: Beliefs, now: float, lag_s: float) -> None:
-        self.beliefs = beliefs
+    def __init__(self, estimates: JobEstimates, now: float, lag_s: float) -> None:
+        self.estimates = estimates
         self.now = now
         self.lag_s = lag_s
         self.parts = SimulatedJobs()
@@ -199,20 +202,20 @@ class _ProblemBuilder:
         elif node.first:
             self._transfer(node, after, stand)
         else:
-            left = _left(self.beliefs.run_s.get(node.name, 0.0), ran_s)
+            left = _left(self.estimates.run_s.get(node.name, 0.0), ran_s)
             self._ends(node, self._job(SUBMIT_SITE, True, left + self._lag(ran_s), after))
 
     def _compute(
         self, node: Node, after: tuple[int, ...], ran_s: float | None, waits: bool
     ) -> None:
-        seconds = self.beliefs.run_s.get(node.name, 0.0)
+        seconds = self.estimates.run_s.get(node.name, 0.0)
         brings = [self._alone(moving) for moving in node.first]
         seconds += max(brings, default=0.0)
         urgency = float(node.priority)
         if ran_s is not None:
             left = _left(seconds, ran_s)
             self._ends(node, self._job(node.site, True, left, after))
-            keeps = max(0.0, left - self.beliefs.queue_s.get(node.site, 0.0) - self.lag_s)
+            keeps = max(0.0, left - self.estimates.queue_s.get(node.site, 0.0) - self.lag_s)
             self._job(node.site, False, keeps, after, _FIRST)
             return
         job = self._job(node.site, False, seconds, after, urgency)
@@ -226,9 +229,9 @@ class _ProblemBuilder:
         ran_s = self.now - stand.since if begun else 0.0
         ends = []
         for moving in node.first:
-            setup = self.beliefs.setup_s.get(moving.pair, 0.0)
-            size = moving.size_bytes(self.beliefs.sizes)
-            moved = self.beliefs.rate(moving.pair) / bits(1) * max(0.0, ran_s - setup)
+            setup = self.estimates.setup_s.get(moving.pair, 0.0)
+            size = moving.size_bytes(self.estimates.sizes)
+            moved = self.estimates.rate(moving.pair) / bits(1) * max(0.0, ran_s - setup)
             left = max((size or 0.0) - moved, LEAST_MOVED * (size or 0.0))
             wait = max(0.0, setup - ran_s) + (0.0 if begun else self.lag_s)
             send = self._job(moving.src, True, wait, after)
@@ -254,9 +257,9 @@ class _ProblemBuilder:
         return self.lag_s if ran_s is None else 0.0
 
     def _alone(self, moving: Moving) -> float:
-        size = moving.size_bytes(self.beliefs.sizes) or 0.0
-        setup = self.beliefs.setup_s.get(moving.pair, 0.0)
-        return setup + transfer_time(size, self.beliefs.rate(moving.pair))
+        size = moving.size_bytes(self.estimates.sizes) or 0.0
+        setup = self.estimates.setup_s.get(moving.pair, 0.0)
+        return setup + transfer_time(size, self.estimates.rate(moving.pair))
 
     # -- the play --------------------------------------------------------------------------------
 
@@ -265,7 +268,7 @@ class _ProblemBuilder:
         if not self.parts.at:
             return Prediction(())
         urgency = np.array(self.urgency)
-        problem = problem_of(self.parts, self.beliefs, self.lag_s)
+        problem = problem_of(self.parts, self.estimates, self.lag_s)
         ran = Estimator(problem, urgency)(self.parts.at)
         jobs = {}
         for name, parts in self.ends.items():
@@ -283,7 +286,7 @@ class _ProblemBuilder:
             end = arrived.get(file, ran.end_s[got])
             windows.append(self._window(node, moving, ran.ready_s[send], end, size))
         for node, moving, job, taken in self.lites:
-            size = moving.size_bytes(self.beliefs.sizes)
+            size = moving.size_bytes(self.estimates.sizes)
             end = ran.start_s[job] + taken
             windows.append(self._window(node, moving, ran.ready_s[job], end, size))
         known = [window for window in windows if window is not None]
@@ -295,7 +298,7 @@ class _ProblemBuilder:
         if not size or end_s >= NEVER_S:
             return None
         start = self.now + ready_s + self.lag_s
-        setup = self.beliefs.setup_s.get(moving.pair, 0.0)
+        setup = self.estimates.setup_s.get(moving.pair, 0.0)
         return Window(node.name, moving.pair, start, self.now + end_s, size, setup)
 
 
@@ -309,7 +312,7 @@ def _left(seconds: float, ran_s: float | None) -> float:
 @dataclass(frozen=True, slots=True)
 class RateInterval:
     """From ``start`` to ``end`` (Unix seconds) the same ``transfers`` run between two sites and
-    move this many bytes; ``rate_bps`` is what they need to end when they are believed to."""
+    move this many bytes; ``rate_bps`` is what they need to end when they are assumed to."""
 
     pair: Pair
     start: float

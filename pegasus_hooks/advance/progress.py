@@ -1,6 +1,6 @@
-"""Where a run stands: of each job, how far it has come and since when. Pure.
+"""The progress of a run: how far each job has come and since when. Pure.
 
-What HTCondor tells of jobs is heard before what DAGMan tells of the same: a submission some seconds
+HTCondor's events of a job arrive before DAGMan's lines about the same: a submission some seconds
 before it, and all of a job where a watcher begins late. So DAGMan's words say only whether a PRE
 has asked and its job is not submitted yet; all else is HTCondor's to say.
 """
@@ -50,12 +50,12 @@ _FAILED = (Outcome.FAILED, Outcome.REMOVED)
 def progress_of(
     job: Job | None, retries: int, began: float = 0.0, started: float = 0.0
 ) -> JobProgress:
-    """Where a job stands.
+    """The progress of a job.
 
     One that fails, or whose PRE does, waits to be run again, as long as DAGMan does so: ``retries``
     times. ``began`` is when the DAGMan started whose attempts count, ``started`` when the one did
-    that runs (Unix seconds): one that continues where another was killed knows of what that did, and
-    runs its PRE again; any other runs again what is not done.
+    that runs (Unix seconds): one that continues where another was killed knows of what that did,
+    and runs its PRE again; any other runs again what is not done.
     """
     if job is None:
         return NOT_BEGUN

@@ -1,7 +1,7 @@
 """The hooks for one transformation catalog: an entry ``pegasus::transfer`` with PRE and POST.
 
 It is for one catalog what the properties are for an installation or a user: who plans with that
-catalog has the hooks, nobody else. The entry stands in the user's YAML in a block of its own, and
+catalog has the hooks, nobody else. The entry is in the user's YAML in a block of its own, and
 the scripts in a folder beside it.
 """
 
@@ -46,7 +46,7 @@ def catalog_part(
 
 
 def entry(home: PegasusHome, part: InstallPart, indent: str = "") -> list[str]:
-    """The catalog's entry, line by line; its dash stands behind ``indent``."""
+    """The catalog's entry, line by line; its dash is behind ``indent``."""
     pre, post = part.scripts or ("", "")
     transfer = home.root / "bin" / "pegasus-transfer"
     lines = [
@@ -88,7 +88,7 @@ def changes_for_catalog(
 
 
 def _list_in(content: bytes, name: str) -> tuple[Sequence[Any], int, str]:
-    """The entries, the byte before the first of them, and what stands before its dash."""
+    """The entries, the byte before the first of them, and what is before its dash."""
     text = _text(content, name)
     root: Mapping[str, Any] = parse_document(text, name, _WHAT).root
     inline = _LIST not in root and isinstance(root.get(_INLINE), dict)

@@ -4,7 +4,7 @@ A :class:`FileEdit` is a file and its wanted content. A list of them is made who
 and a kill at any moment leaves of each file what was there or what was meant.
 
 In somebody else's file our settings are a block of lines between two markers, that can be taken out
-exactly. It stands at the top. In a Java property file the last of two equal keys counts, so
+exactly. It is at the top. In a Java property file the last of two equal keys counts, so
 whatever the user says below it wins; and no line of the user's needs to change, not even the end of
 a file that lacks its last newline. Inside the block every part begins with a line that names it, so
 that one can be replaced, or taken out, while the others stay.
@@ -27,9 +27,9 @@ from network_provisioner.base.errors import InputError
 _PART = ".adon-part"  # no name that Pegasus would put on its class path
 _BEGIN = b"# >>> adon"
 _END = b"# <<< adon"
-_HEAD = "# >>> adon: written by 'adon install pegasus', taken out by its '--undo' >>>"
+_HEAD = "# >>> adon: written by 'adon install pegasus', removed by its '--undo' >>>"
 _TAIL = "# <<< adon <<<"
-_CREATED = "# this file was made by adon"
+_CREATED = "# this file was created by adon"
 _FOLDER = "# and its folder, too"
 _SECTION = re.compile(r"# (\w+): ")
 
@@ -261,7 +261,7 @@ def heading(name: str, what: str) -> str:
 
 
 def block_parts(content: bytes | None, name: str) -> dict[str, list[str]]:
-    """The block's lines by the part that they belong to, as they stand. Raises InputError."""
+    """The block's lines by the part that they belong to, unchanged. Raises InputError."""
     out: dict[str, list[str]] = {}
     lines: list[str] = []
     for raw in find_block(content or b"", name).block.splitlines()[1:-1]:

@@ -72,7 +72,7 @@ class InstallTarget:
     loads, ``programs`` the one for what DAGMan runs. Folders of ours (``own``) go with what is in
     them.
 
-    ``properties`` is, beside a start file, the property file for what cannot be said as variables;
+    ``properties`` is, besides a start file, the property file for what cannot be said as variables;
     ``planner`` the ``pegasus-plan`` that always loads what is in ``jars``.
     """
 

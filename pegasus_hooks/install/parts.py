@@ -126,7 +126,7 @@ def callout_part(python: str, config: Path | None, timeout_s: float | None) -> I
 
 
 def hooks_part(programs: Path, python: str, exitcode: Path, config: HookConfig) -> InstallPart:
-    """PRE and POST of every job; ``programs`` is the folder that they will stand in, ``exitcode``
+    """PRE and POST of every job; ``programs`` is the folder that they will be in, ``exitcode``
     Pegasus's own check of a job. Raises InputError for paths that DAGMan would split."""
     commands = Commands(python, str(programs / hookscripts.CONFIG_NAME), str(exitcode))
     pre, post = programs / hookscripts.PRE_NAME, programs / hookscripts.POST_NAME

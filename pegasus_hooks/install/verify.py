@@ -1,4 +1,4 @@
-"""Does the planner go by what was installed? It plans a workflow of two jobs, which nobody runs."""
+"""Does the planner go by what was installed? It plans a workflow of two jobs, which never runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT_S = 180.0
 NOT_IN_THE_PLAN = "the planner planned, but "
 _SITES = ("adon-a", "adon-b")
 _STAMP = re.compile(r"^[\d.: ]+UTC: \[\w[\w ]*\]\s*")
-# Java says where; what counts stands before it, last in a chain of causes.
+# Java says where; what counts precedes it, last in a chain of causes.
 _AT = re.compile(r"\s+at [\w.$]+\(\w+\.java:\d+\)\s*$")
 _CAUSE = re.compile(r"^(?:\s*\[\d+\]|Caused by:) (?:[\w.$]+(?:Exception|Error): )?(.*)")
 _OF_A_SUCCESS = {"$RETRY": "0", "$MAX_RETRIES": "0", "$RETURN": "0"}  # DAGMan's macros
@@ -112,7 +112,7 @@ def _scripts_in(submit: Path, pre: str, post: str, env: Mapping[str, str]) -> Ve
             return Verification(False, f"{NOT_IN_THE_PLAN}{missing}")
         calls[kind] = scripts[jobs[0]].replace("$JOB ", f"{jobs[0]} ").split()
     job = (dag.parent / calls["POST"][-1]).with_suffix("")
-    job.with_suffix(".in").write_text("[]")  # so that no broker is asked for what nobody runs
+    job.with_suffix(".in").write_text("[]")  # so that no broker is asked for what never runs
     job.with_suffix(".out").write_text(_RECORD)
     for kind, words in calls.items():
         trouble = _trouble(kind, [_OF_A_SUCCESS.get(w, w) for w in words], dag.parent, env)

@@ -10,7 +10,7 @@ It runs the executable in ``directory`` and prints, after whatever the program p
 
     adon-job-record: {"job", "site", "start", "end", "exitcode", "cpu_s", "inputs", "outputs", …}
 
-with sizes in bytes and times in seconds: what kickstart tells on machines that have Pegasus. The
+with sizes in bytes and times in seconds: what kickstart reports on machines that have Pegasus. The
 exit code is the program's own (128 + n for signal n), 1 where a declared output is missing, 126
 where the program cannot be run. Standard library only, one file, any Python from 3.7.
 """

@@ -89,8 +89,8 @@ def plan(
             "alone, expected that (--data-configuration), or a pegasus-plan on PATH"
         )
     programs = ExecutableCatalog(inputs.sites, inputs.transformations)
-    family = Path(options.user) / "pegasus" / inputs.workflow.name
-    parent = Path(safe_path(str(base_dir.absolute() / family), "submit directory"))
+    runs_folder = Path(options.user) / "pegasus" / inputs.workflow.name
+    parent = Path(safe_path(str(base_dir.absolute() / runs_folder), "submit directory"))
     hooks = None if hooks is None else Path(safe_path(str(hooks.absolute()), "hooks config"))
     tool = transfer_tool()
     try:
@@ -98,7 +98,7 @@ def plan(
         _remove_leftovers(parent)
         for number in range(_next_run(parent), _MAX_RUNS):
             run = f"run{number:04d}"
-            places = RunPaths(inputs.sites, f"{family}/{run}")
+            places = RunPaths(inputs.sites, f"{runs_folder}/{run}")
             jobs = lay_out(inputs, programs, mapping, places, output_site, options, priorities)
             facts = _facts(inputs, programs, parent / run, tool, options)
             draft = parent / f".{run}.{socket.gethostname()}.{os.getpid()}"
@@ -211,7 +211,7 @@ def _scripts(
     job: ExecutableJob, options: Options, hooks: Path | None
 ) -> tuple[list[str] | None, list[str] | None]:
     """PRE and POST on transfer jobs alone, as by the route on ``pegasus::transfer``: a script costs
-    its job a cycle of DAGMan's. A job's own POST stands in place of ours, as in Pegasus."""
+    its job a cycle of DAGMan's. A job's own POST is used instead of ours, as in Pegasus."""
     own = {key.lower(): value for key, value in job.profiles.get("dagman", {}).items()}
     if own.get("post") == OWN_POST:
         if not (path := own.get("post.path.user")):

@@ -189,9 +189,9 @@ class TransferJobs:
         at_home = site == self.output_site
         runs_at = site if at_home else SUBMIT_SITE
         side = "local" if runs_at == SUBMIT_SITE else "remote"
-        turn = self._turn(("out", side, site, level), self.stage_out_clusters)
+        cluster = self._turn(("out", side, site, level), self.stage_out_clusters)
         job = self._job(
-            f"stage_out_{side}_{site}_{level}_{turn}", PlannedKind.STAGE_OUT, runs_at, level
+            f"stage_out_{side}_{site}_{level}_{cluster}", PlannedKind.STAGE_OUT, runs_at, level
         )
         job.parents.add(producer)
         job.touches.add(site)
@@ -233,9 +233,9 @@ class TransferJobs:
 
     def _turn(self, place: tuple[str, str, str, int], clusters: int | None) -> int:
         """Which bundle is next, round robin, for one direction, side, site and level."""
-        turn = self._turns.get(place, 0)
-        self._turns[place] = turn + 1
-        return turn % (clusters or ceil(self.width[place[3]] / JOBS_PER_STAGE_JOB))
+        cluster = self._turns.get(place, 0)
+        self._turns[place] = cluster + 1
+        return cluster % (clusters or ceil(self.width[place[3]] / JOBS_PER_STAGE_JOB))
 
     def _job(self, name: str, kind: PlannedKind, site: str, level: int) -> ExecutableJob:
         return self.jobs.setdefault(name, ExecutableJob(name, kind, site, level))

@@ -162,18 +162,18 @@ def _program(job: ExecutableJob, facts: SubmitFacts, local: bool) -> dict[str, s
         runner = facts.submit_dir / JOB_RUNNER
         if not at_hand:
             lines["transfer_input_files"] = str(runner)
-        words = ["-I", "-S", str(runner) if at_hand else JOB_RUNNER]
-        return lines | {"executable": python, "arguments": quoted_words(words, job.name)}
+        arguments = ["-I", "-S", str(runner) if at_hand else JOB_RUNNER]
+        return lines | {"executable": python, "arguments": quoted_words(arguments, job.name)}
     options = facts.options
-    words = ["--threads", str(options.transfer_threads)]
-    words += ["--max-attempts", str(options.transfer_attempts)]
+    arguments = ["--threads", str(options.transfer_threads)]
+    arguments += ["--max-attempts", str(options.transfer_attempts)]
     installed = facts.programs.find(TRANSFER, job.site)
     if installed is not None and not installed.staged:
         executable = installed.pfn
     else:
         executable = python
-        words = [str(facts.transfer_tool), *words]
-    return lines | {"executable": executable, "arguments": quoted_words(words, job.name)}
+        arguments = [str(facts.transfer_tool), *arguments]
+    return lines | {"executable": executable, "arguments": quoted_words(arguments, job.name)}
 
 
 def _carries(job: ExecutableJob) -> bool:
@@ -241,8 +241,8 @@ def _attributes(job: ExecutableJob, facts: SubmitFacts) -> dict[str, str]:
 
 def script_words(python: str, script: Path, config: Path, macros: list[str]) -> list[str]:
     """The words of a SCRIPT line, which DAGMan splits at blanks and cannot quote."""
-    words = [python, "-I", "-S", str(script), "--config", str(config)]
-    return [safe_path(word, "hook script") for word in words] + macros
+    command = [python, "-I", "-S", str(script), "--config", str(config)]
+    return [safe_path(word, "hook script") for word in command] + macros
 
 
 def category_of(job: ExecutableJob) -> str | None:

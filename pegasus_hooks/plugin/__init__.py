@@ -20,7 +20,7 @@ TIMEOUT_PROPERTY = "pegasus.selector.site.adon.timeout"
 def command_text(words: Sequence[str]) -> str:
     """Program and arguments as the value of :data:`COMMAND_PROPERTY`, quoted where needed.
 
-    In a properties file each backslash has to be doubled once more.
+    In a properties file each backslash must be doubled once more.
     """
     return " ".join(_quoted(word) for word in words)
 

@@ -139,7 +139,7 @@ def _pack(classes: Path, out: Path) -> None:
 def main() -> int:
     """Exit status 0, or 2 with one line where it cannot be built."""
     parser = argparse.ArgumentParser(prog="python -m pegasus_hooks.plugin.build")
-    parser.add_argument("--out", type=Path, help="where to (the user's cache unless given)")
+    parser.add_argument("--out", type=Path, help="output file (default: in the user's cache)")
     out = parser.parse_args().out
 
     def progress(line: str) -> None:

@@ -213,10 +213,10 @@ def settle(
 
 
 def _at(assignment: Sequence[int], jobs: Sequence[int], site: int) -> list[int]:
-    moved = list(assignment)
+    new_assignment = list(assignment)
     for job in jobs:
-        moved[job] = site
-    return moved
+        new_assignment[job] = site
+    return new_assignment
 
 
 def _most(

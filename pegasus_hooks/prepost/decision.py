@@ -1,4 +1,4 @@
-"""What PRE asked for and got, on disk as ``<dir>/<job>.adon.json``, for whoever comes after it:
+"""What PRE asked for and got, on disk as ``<dir>/<job>.adon.json``, for the hooks that follow it:
 its own next run, POST, the watcher.
 
     job, retry, workflow  whose it is
@@ -11,7 +11,7 @@ its own next run, POST, the watcher.
     deferred              whether PRE left it to DAGMan to ask again
     left_over             ids of former runs that could not be given back
     given_back            whether nothing of all this is left to give back
-    warnings              what went wrong, in words
+    warnings              what went wrong, as text
 
 The file is on disk before anything is asked, with every pair in state ``unasked``. Standard library
 only: the hooks import this.

@@ -1,6 +1,6 @@
 """The hooks as Pegasus's settings name them: each one program, without arguments.
 
-Properties and profiles take a path and no command, so a small shell script stands between DAGMan
+Properties and profiles take a path and no command, so a small shell script is between DAGMan
 and Python. It costs nothing that can be measured (1 ms of the 10 that Python needs to start), and
 it keeps the promise that a failure of ours never fails a job even where ours never gets to run: a
 Python that is gone, killed or out of memory counts as a hook that had nothing to say. Most jobs
@@ -31,7 +31,7 @@ PEGASUS_POSTS = ("", "pegasus-exitcode")  # of dagman.post: Pegasus's own check 
 MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
 _HOOKS = Path(__file__).resolve().parents[1]
 _PRE_LINE = re.compile(r"\s*SCRIPT\s+(?:DEFER\s+\d+\s+\d+\s+)?PRE\s+\S+\s+(.+)", re.IGNORECASE)
-# A PegasusLite script stands at most two folders deep, unless Pegasus was told to make them deeper.
+# A PegasusLite script is at most two folders deep, unless Pegasus was told to make them deeper.
 _NO_TRANSFERS = """\
 case "$1" in *stage_*) ;; *)
     for file in "$1.sh" */"$1.sh" */*/"$1.sh" 00/00/00; do test -e "$file" && break; done
@@ -123,13 +123,13 @@ def planned_config(dag: Path) -> Path | None:
     try:
         lines = dag.read_text(encoding="utf-8", errors="replace").splitlines()
         pre = next((match for line in lines if (match := _PRE_LINE.match(line))), None)
-        words = pre[1].split() if pre else []
-        if words and "--config" not in words:  # a script of ours has it inside
-            text = (dag.parent / words[0]).read_text(encoding="utf-8", errors="replace")
-            words = next((shlex.split(x) for x in text.splitlines() if " --config " in x), [])
+        arguments = pre[1].split() if pre else []
+        if arguments and "--config" not in arguments:  # a script of ours has it inside
+            text = (dag.parent / arguments[0]).read_text(encoding="utf-8", errors="replace")
+            arguments = next((shlex.split(x) for x in text.splitlines() if " --config " in x), [])
     except (OSError, ValueError) as error:
         raise InputError(f"{dag}: its hooks' configuration cannot be found: {error}") from error
-    named = words[words.index("--config") + 1 :] if "--config" in words else []
+    named = arguments[arguments.index("--config") + 1 :] if "--config" in arguments else []
     return dag.parent / named[0] if named else None
 
 
@@ -145,5 +145,5 @@ def _exitcode_script(commands: Commands, whose: str, arguments: str = "") -> str
 
 
 def _hook(commands: Commands, script: str) -> str:
-    words = [commands.python, "-I", "-S", str(_HOOKS / script), "--config", commands.config]
-    return shlex.join(words)
+    command = [commands.python, "-I", "-S", str(_HOOKS / script), "--config", commands.config]
+    return shlex.join(command)

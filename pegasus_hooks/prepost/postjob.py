@@ -34,7 +34,7 @@ _FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right af
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """What became of one site pair. ``n_bytes`` is None if a size is known to nobody."""
+    """The result of one site pair. ``n_bytes`` is None if a size is unknown."""
 
     n_bytes: int | None
     seconds: float

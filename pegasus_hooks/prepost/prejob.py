@@ -5,9 +5,9 @@
 Whatever happens the transfer runs: without a path it runs as best effort, and the reason is
 recorded. The id of a request is ``<wf_uuid>:<job>:<retry>:<src>-<dst>``, so that a hook that runs
 twice asks once; where that transit has already ended (a rescue DAG counts retries from 0 again) the
-broker adds a number. Before anything is asked the ids are on disk, so that whoever comes next can
-give back what a killed hook got; where they cannot be, nothing is asked for that would have to be
-given back.
+broker adds a number. Before anything is asked the ids are on disk, so that a process that comes
+next can give back what a killed hook got; where they cannot be, nothing is asked for that would
+have to be given back.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Register = Callable[[Path, str], None]
 
 @dataclass(frozen=True, slots=True)
 class TransferIdentity:
-    """Empty where nobody knows."""
+    """Empty if unknown."""
 
     user: str = ""
     project: str = ""

@@ -78,7 +78,7 @@ def estimated(wanted: Iterable[str], known: Mapping[str, int]) -> dict[str, int]
 
 
 def of_workflow(folder: Path) -> dict[str, int]:
-    """What is known of the files of one workflow."""
+    """What is known about the files of one workflow."""
     known: dict[str, int] = {}
     for ending, line in ((_PLAN_ENDING, _PLAN_LINE), (_META_ENDING, _META_LINE)):
         for log in folder.glob("*" + ending):

@@ -7,14 +7,14 @@ submits it:
     arguments    --threads N  (with it pegasus-transfer does not look at PEGASUS_TRANSFER_THREADS)
     environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, ADON_PORTS, and our tools' folder
                  first on PATH; ADON_PYTHON, which runs iRODS's commands where there are none;
-                 PEGASUS_MULTIPART_DIR where nobody said it: where to leave records of what it
+                 PEGASUS_MULTIPART_DIR if unset: where to leave records of what it
                  moved; PYTHONPATH, with what has it begin at once
 
 The tools (``pegasus_hooks/tools/bin``) put those values into the arguments of the program they are
-named after, and become it. Where nobody wants threads and many small files move, as many of them
+named after, and become it. Without ``threads``, and with many small files, as many of them
 move at once as fill the path that PRE was given.
 
-What a line was before stands above it in a comment, so that every edit begins with the text as
+What a line was before is above it in a comment, so that every edit begins with the text as
 Pegasus wrote it. Only Pegasus's own transfer jobs are edited, and what runs on other machines,
 where there are no such tools, gets ``--threads`` alone.
 """
@@ -40,7 +40,7 @@ _GRIDFTP = frozenset({"gsiftp", "sshftp", "ftp"})
 _IRODS = frozenset({"irods"})
 _USUAL_STREAMS = 4  # pegasus-transfer's own ``-parallel 4``, from server to server only
 _USUAL_IRODS_THREADS = 4  # and ``-N 4``
-# What a small file takes beside its bytes on a wide-area path: a connection, and TCP's slow start.
+# What a small file takes besides its bytes on a wide-area path: a connection, and TCP's slow start.
 _START_S = 0.75
 # At once, at most. One ``globus-url-copy`` keeps its connections for all its files, and each thread
 # of pegasus-transfer calls it twice, for which it has to have this many.
@@ -239,7 +239,7 @@ def restored(text: str) -> str:
 
 
 def used(pair: SitePair, tuned: Mapping[str, object]) -> dict[str, int]:
-    """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 if nobody says. Of
+    """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 if unset. Of
     pegasus-transfer's threads only those that were wanted: how many it has else depends on how many
     files it has, and is nothing for others to learn."""
     ends = {t.schemes for t in pair.transfers}
@@ -268,7 +268,7 @@ def _editable(text: str, lines: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _find(lines: Sequence[str], name: str) -> int | None:
-    """The line of a command that stands there once, in the form Pegasus writes it."""
+    """The line of a command that occurs there once, in the form Pegasus writes it."""
     starts = f'{name} = "'
     numbers = [n for n, line in enumerate(lines) if line.startswith(name)]
     if len(numbers) != 1 or not lines[numbers[0]].startswith(starts):
@@ -278,27 +278,27 @@ def _find(lines: Sequence[str], name: str) -> int | None:
 
 def _with_environment(line: str, ours: Mapping[str, str], records: str, here: bool) -> str:
     head, _, rest = line.partition('"')
-    words = _WORD.findall(rest[:-1])
+    arguments = _WORD.findall(rest[:-1])
 
     def first(folder: Path, name: str, usual: str) -> str:
-        path = next((v for word in words if (v := _value(word, name)) is not None), usual)
+        path = next((v for word in arguments if (v := _value(word, name)) is not None), usual)
         rest = [part for part in path.split(":") if part not in ("", str(folder))]
         return ":".join([str(folder), *rest])
 
     added = {"PATH": first(TOOLS, "PATH", _USUAL_PATH), **ours} if ours else {}
     if here:
         added["PYTHONPATH"] = first(AT_ONCE, "PYTHONPATH", "")
-    if records and all(_value(word, _RECORDS) is None for word in words):
+    if records and all(_value(word, _RECORDS) is None for word in arguments):
         added[_RECORDS] = records
     if not added:
         return line
-    kept = [w for w in words if all(_value(w, name) is None for name in added)]
+    kept = [w for w in arguments if all(_value(w, name) is None for name in added)]
     return f'{head}"{" ".join([*kept, *(_quoted(f"{k}={v}") for k, v in added.items())])}"'
 
 
 def _value(word: str, name: str) -> str | None:
     """The value of a variable in a word as HTCondor quotes it: all or a part of it in single
-    quotes, inside of which one stands twice; a double quote stands twice anywhere."""
+    quotes, inside of which one is doubled; a double quote is doubled anywhere."""
     plain, inside, after = "", False, ""
     for char in word:
         if char == "'":

@@ -3,10 +3,10 @@ and taken out again: all else stays as it is written.
 
 They run where the workflow is submitted from: site ``local`` and HTCondor's local universe, which
 needs no slot of a pool that may have none yet. Their POST always succeeds, so that the workflow
-continues whatever becomes of them, killed ones too (``succeed.py``). Both stand at the program, for
-what a site catalog says of the universe goes before what a job says (tried with the planner).
+continues whatever their result, also if they are killed (``succeed.py``). Both are at the program,
+for what a site catalog says of the universe goes before what a job says (tried with the planner).
 
-What is added stands between two marks at the top of the workflow's lists; taking it out leaves the
+What is added is between two marks at the top of the workflow's lists; taking it out leaves the
 very file that was there before. The workflow must be block-style YAML, as Pegasus writes it.
 """
 
@@ -42,7 +42,7 @@ _VERSION = "1.0"
 _SUCCEEDS = str(Path(__file__).with_name("succeed.py"))
 
 _PROGRAM = Path(__file__).with_name("job.py")
-_BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
+_BEGIN = "# >>> adon: written by 'adon workflow provision', removed by its '--undo' >>>"
 _END = "# <<< adon <<<"
 _BLOCK = re.compile(rf"^ *{re.escape(_BEGIN)}\n.*?^ *{re.escape(_END)}(?:\n|\Z)", re.M | re.S)
 _WAS = "# in place of: "
@@ -237,7 +237,7 @@ class ProvisioningOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProvisionedWorkflow:
-    """The new text, and what stands in it."""
+    """The new text, and what is in it."""
 
     text: str
     steps: tuple[tuple[WideLevels, ProvisioningStep], ...]
@@ -246,11 +246,11 @@ class ProvisionedWorkflow:
 def program() -> list[str]:
     """The interpreter and the words before a job's own. Raises InputError if Pegasus could not
     hand them on."""
-    words = [sys.executable, "-I", "-S", str(_PROGRAM)]
-    for word in words:
+    command = [sys.executable, "-I", "-S", str(_PROGRAM)]
+    for word in command:
         if not word.isascii() or any(sign in word for sign in " '\"$\\"):
             raise InputError(f"found {word!r}, expected ADON in a folder without spaces and quotes")
-    return words
+    return command
 
 
 def provisioned(
@@ -264,7 +264,7 @@ def provisioned(
 
     :param document: as it is written; ``${NAME}`` in it stands for one of ``variables``, and stays.
     :param words: what runs the jobs, see :func:`program`.
-    :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
+    :raises InputError: for an invalid workflow, or is not written as Pegasus writes it.
     """
     if document.lines is not None:
         raise InputError(f"{document.name}: found XML, expected YAML, into which jobs can be put")

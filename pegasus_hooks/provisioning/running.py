@@ -6,7 +6,7 @@
 Neither waits for anything, and neither fails: what goes wrong is a warning in the journal of the
 submit directory. The decision file is the releasing job's, for it is with that one's end that the
 paths are no longer needed: so the watcher and POST, which know nothing of provisioning, leave them
-alone so long, and give them back whatever becomes of that job.
+alone so long, and give them back whatever that job's result.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def release(step: ProvisioningStep, world: JobContext) -> None:
     """Give everything back, also where the other job left no word of it."""
     _paths(step, world, _give_back)
     if step.pool:
-        words = ["shrink", "--config", step.pool, world.place.demand(step)]
-        _pool(step, world, dag_name(RELEASE, step.after), words)
+        arguments = ["shrink", "--config", step.pool, world.place.demand(step)]
+        _pool(step, world, dag_name(RELEASE, step.after), arguments)
     _warn(world, dag_name(RELEASE, step.after))
 
 
@@ -177,7 +177,7 @@ def _ask(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> N
         warnings=world.warnings,
     )
     file = place.file(decision.job, DECISION_ENDING)
-    # Before anything is asked, so that whoever comes next can give back what we got.
+    # Before anything is asked, so that a process that comes next can give back what we got.
     decision.write(file)
     if config.watch:
         _have_it_watched(config.watch, step, world)
@@ -244,8 +244,8 @@ def _enlarge(step: ProvisioningStep, place: RunningWorkflow) -> list[str]:
         "bytes": step.bytes,
         "lease": step.lease_s,
     }
-    words = ["enlarge", "--config", step.pool, place.demand(step)]
-    return [*words, *(w for name, value in figures.items() for w in (f"--{name}", str(value)))]
+    arguments = ["enlarge", "--config", step.pool, place.demand(step)]
+    return [*arguments, *(w for name, value in figures.items() for w in (f"--{name}", str(value)))]
 
 
 def _pool(step: ProvisioningStep, world: JobContext, job: str, words: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ _PLAIN = "/.:_-@+"
 
 @dataclass(frozen=True, slots=True)
 class PathNeed:
-    """Bytes that wide levels move from one site to another; None if nobody knows."""
+    """Bytes that wide levels move from one site to another; None if unknown."""
 
     src: str
     dst: str
@@ -66,14 +66,14 @@ def dag_name(verb: str, job: str) -> str:
 
 def to_arguments(verb: str, step: ProvisioningStep) -> list[str]:
     """``verb`` is PROVISION or RELEASE."""
-    words = [verb]
+    arguments = [verb]
     for field in fields(ProvisioningStep):
         value = getattr(step, field.name)
         if field.name == "paths":
-            words += [f"--path={_path(need)}" for need in value]
+            arguments += [f"--path={_path(need)}" for need in value]
         elif value != field.default:
-            words.append(f"--{field.name}={_coded(str(value))}")
-    return words
+            arguments.append(f"--{field.name}={_coded(str(value))}")
+    return arguments
 
 
 def from_arguments(words: Sequence[str]) -> tuple[str, ProvisioningStep]:

@@ -1,6 +1,6 @@
 """POST of the provisioning jobs: ``python -I -S succeed.py JOB.out``.
 
-It succeeds whatever became of the job, and leaves a ``JOB.meta`` as Pegasus's own POST does of a
+It succeeds whatever the job's result, and leaves a ``JOB.meta`` as Pegasus's own POST does of a
 job that wrote no files: HTCondor sends it to the jobs after this one, and holds them where there is
 none.
 """

@@ -31,7 +31,7 @@ class WideLevels:
     ``first_jobs``  those that wait for no other job of them
     ``last_jobs``   those that no other job of them waits for
     ``after``  the latest jobs that all of ``first_jobs`` wait for anyhow: what comes after these
-               delays nobody. Empty where they have none in common
+               delays no transfer. Empty where they have none in common
     """
 
     first: int

@@ -101,7 +101,7 @@ class Replica:
 @dataclass(frozen=True, slots=True)
 class ReplicaCatalog:
     """Exact entries, and entries whose lfn is a regular expression, in the order of the file.
-    ``notes``: what could not be read, a line each."""
+    ``notes``: what could not be read, one line each."""
 
     document: Document
     entries: Mapping[str, Replica]
@@ -160,7 +160,7 @@ class Executable:
 
     @property
     def for_people(self) -> str:
-        """The system in words."""
+        """The system as text."""
         return " ".join(filter(None, self.system))
 
     def fits(self, site: Site) -> bool:

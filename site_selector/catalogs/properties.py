@@ -16,7 +16,7 @@ from reprlib import repr as shown
 from network_provisioner.base.errors import InputError, printable
 
 DATA_CONFIGURATION = "condorio"
-"""Of Pegasus, where nobody says another."""
+"""Of Pegasus, unless another is set."""
 _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ASCII = 128
@@ -36,7 +36,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def entries(text: str) -> Iterator[tuple[int, str, str]]:
-    """Each setting as it comes: number of its line, key and value; see :func:`parse`."""
+    """Each setting as it arrives: number of its line, key and value; see :func:`parse`."""
     for number, line in _logical_lines(text):
         key, value = _split(line)
         yield number, _resolved(key), _resolved(value)
@@ -58,7 +58,7 @@ def unset(value: str, known: Mapping[str, str]) -> str | None:
 
 
 def escape(value: str) -> str:
-    """A value as it stands in a file: :func:`parse` gives it back whole. ASCII, because Pegasus 4
+    """A value as in a file: :func:`parse` gives it back whole. ASCII, because Pegasus 4
     and 5 do not agree on the encoding of the file."""
     out = value.replace("\\", "\\\\")
     for letter, char in _ESCAPES.items():
@@ -70,7 +70,7 @@ def escape(value: str) -> str:
 
 
 def escape_key(key: str) -> str:
-    """A key as it stands in a file."""
+    """A key as in a file."""
     return re.sub(r"[=: #!]", r"\\\g<0>", escape("x" + key)[1:])
 
 

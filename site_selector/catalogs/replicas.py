@@ -179,7 +179,7 @@ def _in_directory(properties: Mapping[str, str], wanted: Collection[str]) -> dic
 def _read(
     kind: str | None, path: Path, wanted: Collection[str], variables: Mapping[str, str] | None
 ) -> dict[str, Replica]:
-    if kind is None:  # Pegasus tells them apart by name and content
+    if kind is None:  # Pegasus distinguishes them by name and content
         yaml = path.suffix.lower() in _YAML or _IN_YAML.search(read_text(path, WHAT))
         kind = "YAML" if yaml else "File"
     if kind.lower() == "yaml":
@@ -200,13 +200,13 @@ def _read_text(
         read_text(path, WHAT), str(path), os.environ if variables is None else variables
     )
     for line in text.splitlines():
-        words = _WORD.findall(line)
-        if len(words) < 2 or words[0].startswith("#"):
+        fields = _WORD.findall(line)
+        if len(fields) < 2 or fields[0].startswith("#"):
             continue
-        keys = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+        keys = dict(word.split("=", 1) for word in fields[2:] if "=" in word)
         site = next((_plain(keys[key]) for key in _SITE_KEYS if key in keys), "")
         size = positive_number(_plain(keys.get("size", "")))
-        named, pfn = _plain(words[0]), _plain(words[1])
+        named, pfn = _plain(fields[0]), _plain(fields[1])
         matches = {named: pfn} if named in wanted else {}
         if patterns and _plain(keys.get("regex", "")).lower() in _TRUE:
             try:

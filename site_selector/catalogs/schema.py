@@ -257,7 +257,7 @@ def check(
     inside: bool = True,
 ) -> None:
     """Raises InputError for what Pegasus refuses in a value; ``inside`` a workflow it knows no
-    types, and nothing that has to be there."""
+    types, and nothing that must be there."""
     walk = _Walk(document, list(at), len(at), what, inside)
     walk.check(kind, value)
     walk.check_types()
@@ -333,10 +333,10 @@ class _Walk:
             self._step(key, kind.values, item)
 
     def _scalar(self, kind: Scalar, value: str) -> None:
-        words = kind.choices + kind.more if self.inside else kind.choices
-        if words and value not in words:
-            hint = did_you_mean(value, words)
-            raise self._error(f"found {shown(value)}, expected {_or(words)}{hint}")
+        choices = kind.choices + kind.more if self.inside else kind.choices
+        if choices and value not in choices:
+            hint = did_you_mean(value, choices)
+            raise self._error(f"found {shown(value)}, expected {_or(choices)}{hint}")
         if self.inside:
             return
         if kind.pattern and not re.fullmatch(kind.pattern, value):

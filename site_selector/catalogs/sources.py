@@ -54,8 +54,8 @@ class Sources:
     @cached_property
     def property_files(self) -> tuple[Path, ...]:
         """The files of properties that are there; each wins over those before it."""
-        beside = (Path.cwd(), self.workflow.absolute().parent)
-        usual = [self.home / ".pegasusrc", *(folder / "pegasus.properties" for folder in beside)]
+        folders = (Path.cwd(), self.workflow.absolute().parent)
+        usual = [self.home / ".pegasusrc", *(folder / "pegasus.properties" for folder in folders)]
         files = [file for file in dict.fromkeys(usual) if file.is_file()]
         return (*files, *([self.conf] if self.conf else []))
 
@@ -121,8 +121,8 @@ class Sources:
 
     def _named(self, name: str | Path) -> Path:
         """A relative path is in the working directory, as for Pegasus, else beside the workflow."""
-        beside = self.workflow.parent / name
-        return beside if beside.exists() and not Path(name).exists() else Path(name)
+        sibling = self.workflow.parent / name
+        return sibling if sibling.exists() and not Path(name).exists() else Path(name)
 
     def configuration(self) -> str | None:
         """Pegasus's data configuration of all jobs, None if neither option nor properties say

@@ -181,7 +181,7 @@ def _name(document: Document, value: Any) -> str | None:
 
 
 class _Reader:
-    """Collects jobs and files, checking each as it comes."""
+    """Collects jobs and files, checking each as it arrives."""
 
     def __init__(self, document: Document) -> None:
         self.document = document

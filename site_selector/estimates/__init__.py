@@ -1,1 +1,1 @@
-"""What is believed of sites, paths and programs: each value with its source, age and spread."""
+"""What is assumed of sites, paths and programs: each value with its source, age and spread."""

@@ -1,10 +1,10 @@
 """What ADON believes about sites and paths, where from, and how old that is.
 
-Every value is a :class:`Belief`. For each, the first source that knows wins:
+Every value is a :class:`EstimatedValue`. For each, the first source that knows wins:
 
     N      HTCondor's collector ─► site catalog adon.workers ─► default
     T_q    HTCondor's schedd: the jobs ahead and how long each holds a slot, and what a job waits
-           where nobody is ahead (else the archive's queue_wait of the site, or of another site of
+           without jobs ahead (else the archive's queue_wait of the site, or of another site of
            the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
            infinite where a site has no workers; never less than what was measured in this pool,
            or, without measurements and hints, than DAGMan takes between two jobs; for a
@@ -32,8 +32,8 @@ from site_selector.estimates.plans import with_plans
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
     Network,
-    compute_beliefs,
-    path_beliefs,
+    compute_estimates,
+    path_estimates,
     transformations,
     with_place_of_all,
 )
@@ -42,11 +42,11 @@ from site_selector.estimates.world import (
     ERRORS_OF,
     SOURCES,
     SPREADS,
-    Belief,
+    EstimatedValue,
     MeasurementSource,
     NoMeasurements,
     PoolSite,
-    SiteBelief,
+    SiteEstimate,
     World,
     archived,
     seconds_now,
@@ -57,10 +57,10 @@ DEFAULT_WORKERS = 4
 # What passes from a job's end to its child's start where slots are idle: DAGMan looks at its log,
 # at POST's end and at what is ready once each in three cycles (DAGMAN_USER_LOG_SCAN_INTERVAL, 5 s).
 DAGMAN_S = 15.0
-_BETWEEN = Belief(DAGMAN_S, "default", note="DAGMan's cycles")
+_BETWEEN = EstimatedValue(DAGMAN_S, "default", note="DAGMan's cycles")
 _ALL = RSpec()
 _LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
-_LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
+_LEAST_ERRORS = 5  # below it the errors of a source are unknown
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
 FINAL_RATIO = 0.1
 # Work in between rewrites the data (align, sort, mark): as much comes out as went in.
@@ -75,7 +75,7 @@ def estimate_world(
     live: Live = IDLE,
     output_site: str | None = None,
 ) -> World:
-    """Gather the beliefs that a mapping of ``inputs`` needs.
+    """Gather the estimates that a mapping of ``inputs`` needs.
 
     ``output_site``: a place to which results go and which may be no site of the catalog; results go
     to each of several between commas.
@@ -100,12 +100,12 @@ def estimate_world(
         now,
         sites,
         with_place_of_all(
-            path_beliefs(
+            path_estimates(
                 inputs.sites, places, measured, network, now, inputs.workflow.name, between
             ),
             output_site,
         ),
-        compute_beliefs(inputs, measured, live.pool or {}, now),
+        compute_estimates(inputs, measured, live.pool or {}, now),
         ratios,
         # A directory is made first and cleaned up last.
         replace(between, value=2 * between.value) if overhead is None else archived(overhead),
@@ -118,12 +118,12 @@ def estimate_world(
 
 
 def _waits(
-    sites: Mapping[str, SiteBelief],
+    sites: Mapping[str, SiteEstimate],
     jobs: Mapping[str, Sequence[str]],
     measured: MeasurementSource,
     now: float,
-) -> dict[tuple[str, str], Belief]:
-    """T_q by transformation and site: what is believed of the site, and by how much such jobs were
+) -> dict[tuple[str, str], EstimatedValue]:
+    """T_q by transformation and site: what is assumed of the site, and by how much such jobs were
     seen to wait longer or shorter than its jobs on the whole; where none were seen, as elsewhere,
     lest a site that they never tried look the quicker for it. Of a transformation that nobody saw
     wait, by how much as many jobs at once did there."""
@@ -143,7 +143,7 @@ def _waits(
         longer = longer_s(name)
         such = "such jobs" if longer else f"{len(alike)} jobs at once"
         longer = longer or longer_s(width_name(len(alike)))
-        for site, wait in ((site, belief.queue_wait) for site, belief in sites.items()):
+        for site, wait in ((site, estimate.queue_wait) for site, estimate in sites.items()):
             if longer and isfinite(wait.value):
                 more_s = longer.get(site, median(longer.values()))
                 note = f"{more_s:+.3g} s for {such}" + ("" if site in longer else " elsewhere")
@@ -156,7 +156,7 @@ def _waits(
 
 
 def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, float]:
-    """The ``e`` by source of what was believed of runtimes, waits or rates, where enough of it was
+    """The ``e`` by source of what was estimated of runtimes, waits or rates, where enough of it was
     held against the truth."""
     errors = {kind: measured.estimate("belief_error", f"{what}:{kind}", now) for kind in SOURCES}
     return {
@@ -167,8 +167,8 @@ def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, flo
 
 
 def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str], list[str]]:
-    """What :func:`believe` asks about: the sites and other places, and the transformations with how
-    many jobs of each there are at once."""
+    """What :func:`estimate_world` asks about: sites, other places, and the transformations with
+    how many jobs of each there are at once."""
     places = dict.fromkeys(inputs.sites)
     places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
     places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
@@ -184,14 +184,14 @@ def estimate_sites(
     now: float,
     live: Live = IDLE,
 ) -> World:
-    """:func:`believe` without a workflow: sites and paths only."""
+    """:func:`estimate_world` without a workflow: sites and paths only."""
     network = Network(live.topology, live.in_use_bps, live.use)
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     there = _sites(sites, measured, live, now)
     return World(
         now,
         there,
-        path_beliefs(sites, sites, measured, network, now, between=_between(there)),
+        path_estimates(sites, sites, measured, network, now, between=_between(there)),
         {},
         note=measured.note,
     )
@@ -203,7 +203,7 @@ def _sites(
     live: Live,
     now: float,
     rspec: RSpec = _ALL,
-) -> dict[str, SiteBelief]:
+) -> dict[str, SiteEstimate]:
     typical = _pool_latency(sites, measured, now)
     latency = None if live.pool is None else typical
     sites_known = {
@@ -213,13 +213,13 @@ def _sites(
     return {
         name: replace(
             _allowed(
-                what_is_left(_at_least(belief, least), name, live),
+                what_is_left(_at_least(estimate, least), name, live),
                 rspec,
                 (live.pool or {}).get(name),
             ),
             space=_space(sites[name], measured, now),
         )
-        for name, belief in sites_known.items()
+        for name, estimate in sites_known.items()
     }
 
 
@@ -229,9 +229,9 @@ def _usual_memory(inputs: Inputs) -> int | None:
     return int(median(asked_mb) * 2**20) if asked_mb else None
 
 
-def _allowed(belief: SiteBelief, rspec: RSpec, here: PoolSite | None) -> SiteBelief:
+def _allowed(estimate: SiteEstimate, rspec: RSpec, here: PoolSite | None) -> SiteEstimate:
     """With no more workers than a template allows, and than its slots have memory for."""
-    workers = belief.workers
+    workers = estimate.workers
     limits = [(rspec.cores, "what the template allows of cores")]
     if rspec.memory and here is not None and here.memory_bytes:
         limits.append((here.memory_bytes // rspec.memory, "what there is of memory"))
@@ -240,39 +240,39 @@ def _allowed(belief: SiteBelief, rspec: RSpec, here: PoolSite | None) -> SiteBel
             note = f"of {workers.value:g}: {what}"
             workers = replace(workers, value=float(limit), note=note)
     if workers.value <= 0:
-        wait = Belief(float("inf"), workers.source, workers.at, note=workers.note)
-        return replace(belief, workers=workers, queue_wait=wait)
-    return replace(belief, workers=workers)
+        wait = EstimatedValue(float("inf"), workers.source, workers.at, note=workers.note)
+        return replace(estimate, workers=workers, queue_wait=wait)
+    return replace(estimate, workers=workers)
 
 
-def _space(site: Site, measured: MeasurementSource, now: float) -> Belief | None:
+def _space(site: Site, measured: MeasurementSource, now: float) -> EstimatedValue | None:
     known = measured.estimate("free_space", site.name, now)
     if known is not None:
         return archived(known)
     if site.hints.space_bytes is not None:
-        return Belief(float(site.hints.space_bytes), "catalog")
+        return EstimatedValue(float(site.hints.space_bytes), "catalog")
     for directory in site.directories:
         if directory.kind == "sharedScratch" and directory.free_bytes is not None:
-            return Belief(
+            return EstimatedValue(
                 float(directory.free_bytes), "catalog", note=f"freeSize of {directory.path}"
             )
     return None
 
 
-def _at_least(belief: SiteBelief, least: Belief) -> SiteBelief:
-    """A wait that nobody measured is no shorter than those that were: DAGMan, hooks and submission
+def _at_least(estimate: SiteEstimate, least: EstimatedValue) -> SiteEstimate:
+    """A wait that was not measured is no shorter than those that were: DAGMan, hooks and submission
     take their time for every site, whatever its catalog entry says. Where none was measured, the
     catalog knows better than a default."""
-    wait = belief.queue_wait
+    wait = estimate.queue_wait
     known = ("archive", "catalog") if least is _BETWEEN else ("archive",)
     if wait.source in known or wait.value >= least.value:
-        return belief
+        return estimate
     if least is _BETWEEN and wait.note:  # what HTCondor says of it is still worth reading
         least = replace(wait, value=least.value, note=f"{wait.note}, and {least.note}")
-    return replace(belief, queue_wait=least)
+    return replace(estimate, queue_wait=least)
 
 
-def _between(sites: Mapping[str, SiteBelief]) -> Belief:
+def _between(sites: Mapping[str, SiteEstimate]) -> EstimatedValue:
     """What a job waits that is not one of the workflow's own: staging, making and removing folders.
     DAGMan's cycles, or less where a site is known to be quicker."""
     return min((_BETWEEN, *(site.queue_wait for site in sites.values())), key=attrgetter("value"))
@@ -284,7 +284,7 @@ def _pool_latency(
     """How long jobs of this pool waited where waits were measured: the median site's estimate.
 
     One negotiator serves all sites of a pool. A site with idle slots and no queue therefore starts
-    a job as fast as its neighbours do, whatever its queue was once believed to be.
+    a job as fast as its neighbours do, whatever its queue was once estimated to be.
     """
     waits = [(measured.estimate("queue_wait", name, now), name) for name in sites]
     known = sorted(((m.value, name, m) for m, name in waits if m is not None))
@@ -297,24 +297,24 @@ def _site(
     now: float,
     pool: Mapping[str, PoolSite] | None,
     latency: tuple[Estimate, str] | None,
-) -> SiteBelief:
+) -> SiteEstimate:
     here = None if pool is None else pool.get(site.name)
     if pool is not None and (here is not None or _by_slots(site)):
-        workers = Belief(0.0, "collector", now) if here is None else workers_now(here)
+        workers = EstimatedValue(0.0, "collector", now) if here is None else workers_now(here)
     elif site.hints.workers is not None:
-        workers = Belief(float(site.hints.workers), "catalog")
+        workers = EstimatedValue(float(site.hints.workers), "catalog")
     else:
-        workers = Belief(float(DEFAULT_WORKERS), "default")
+        workers = EstimatedValue(float(DEFAULT_WORKERS), "default")
     if workers.value <= 0:
-        wait = Belief(float("inf"), workers.source, workers.at, note="no workers now")
-        return SiteBelief(workers, wait)
+        wait = EstimatedValue(float("inf"), workers.source, workers.at, note="no workers now")
+        return SiteEstimate(workers, wait)
     queue_wait = measured.estimate("queue_wait", site.name, now)
     live = None if here is None else _live_wait(here, queue_wait, latency)
     if live is not None:
-        return SiteBelief(workers, live)
+        return SiteEstimate(workers, live)
     hint = site.hints.queue_wait_s
-    written = Belief(0.0, "default") if hint is None else Belief(hint, "catalog")
-    return SiteBelief(
+    written = EstimatedValue(0.0, "default") if hint is None else EstimatedValue(hint, "catalog")
+    return SiteEstimate(
         workers,
         written
         if queue_wait is None
@@ -322,7 +322,7 @@ def _site(
     )
 
 
-def workers_now(here: PoolSite) -> Belief:
+def workers_now(here: PoolSite) -> EstimatedValue:
     """N from HTCondor: the slots, less the cores that have stood still for minutes because disks
     are waited for.
 
@@ -331,7 +331,7 @@ def workers_now(here: PoolSite) -> Belief:
     """
     stalled = min(int(here.stalled), here.slots // 2)
     note = f"of {here.slots} slots, {stalled} wait for disks (I/O wait)" if stalled else ""
-    return Belief(float(here.slots - stalled), "collector", here.at, note=note)
+    return EstimatedValue(float(here.slots - stalled), "collector", here.at, note=note)
 
 
 def _by_slots(site: Site) -> bool:
@@ -343,10 +343,10 @@ def _by_slots(site: Site) -> bool:
 
 def _live_wait(
     here: PoolSite, own: Estimate | None, latency: tuple[Estimate, str] | None
-) -> Belief | None:
-    """T_q from HTCondor; None if it cannot tell.
+) -> EstimatedValue | None:
+    """T_q from HTCondor; None if it cannot say.
 
-    Where slots are idle and nobody is ahead, what a job waits anyway: matchmaking and claiming,
+    Where slots are idle and no job is ahead, what a job waits anyway: matchmaking and claiming,
     from the schedd's history, else as measured here or elsewhere in the pool. Else the k-th slot
     that falls free is the new job's, k being the jobs ahead plus one minus the idle slots: of N
     slots that are held for a mean of r seconds and without memory, that takes k · r / N
@@ -363,7 +363,7 @@ def _live_wait(
                 return archived(own, getattr(own, "note", ""))
             if latency is not None:
                 return archived(latency[0], f"measured at {latency[1]}, slots are idle here now")
-        return Belief(start_s or 0.0, "schedd", here.at, note=queue)
+        return EstimatedValue(start_s or 0.0, "schedd", here.at, note=queue)
     if here.run_s is None:
         return None
     count, each_s = here.ahead + 1 - here.idle_slots, here.run_s / here.slots
@@ -375,4 +375,4 @@ def _live_wait(
             count, each_s = max(fewer, 0.0), kept_s
             note += f"; by users' priorities {here.before:g} of them start before"
     wait_s = count * each_s + (start_s or 0.0)
-    return Belief(wait_s, "schedd", here.at, spread=count**0.5 * each_s, note=note)
+    return EstimatedValue(wait_s, "schedd", here.at, spread=count**0.5 * each_s, note=note)

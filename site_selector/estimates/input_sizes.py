@@ -1,4 +1,4 @@
-"""Sizes of inputs that nobody tells, by what earlier runs of their jobs read.
+"""Sizes of inputs that are unknown, by what earlier runs of their jobs read.
 
 A run leaves how many bytes it computed in a second and how long it took: together, what it read.
 """

@@ -15,7 +15,7 @@ from math import ceil, isfinite
 from typing import Any
 
 from network_provisioner.base.units import BITS_PER_BYTE
-from site_selector.estimates.world import Belief, PathBelief, PoolSite, World
+from site_selector.estimates.world import EstimatedValue, PathEstimate, PoolSite, World
 
 TENTHS = 10
 """Of a workflow's jobs."""
@@ -93,7 +93,7 @@ def with_plans(
     *,
     reserved: bool,
 ) -> World:
-    """What is believed, without what ``plans`` will take.
+    """What is assumed, without what ``plans`` will take.
 
     At most three quarters of a site's workers (``totals``) and half of a path are others': HTCondor
     and TCP share.
@@ -105,22 +105,23 @@ def with_plans(
         return world
     planned = {
         site: steps
-        for site, belief in world.sites.items()
+        for site, estimate in world.sites.items()
         if (
             steps := _taken(
                 [(plan.at - world.now, plan.cores[site]) for plan in living if site in plan.cores],
                 _seen(None if pool is None else pool.get(site)),
-                int(belief.workers.value) - ceil(_LEFT * totals.get(site, belief.workers.value)),
+                int(estimate.workers.value)
+                - ceil(_LEFT * totals.get(site, estimate.workers.value)),
             )
         )
     }
     sites = {
         site: replace(
-            belief, workers=_noted(belief.workers, _cores_note(planned[site], len(living)))
+            estimate, workers=_noted(estimate.workers, _cores_note(planned[site], len(living)))
         )
         if site in planned
-        else belief
-        for site, belief in world.sites.items()
+        else estimate
+        for site, estimate in world.sites.items()
     }
     paths = {
         pair: _less(path, _rate_bps(living, ">".join(pair), world.now, reserved))
@@ -167,7 +168,7 @@ def _rate_bps(plans: Iterable[Plan], path: str, now: float, reserved: bool) -> f
     return rest * BITS_PER_BYTE / last_s if last_s > 0 else 0.0
 
 
-def _less(path: PathBelief, rate_bps: float) -> PathBelief:
+def _less(path: PathEstimate, rate_bps: float) -> PathEstimate:
     whole = path.gamma_a
     if rate_bps < _LEAST_SHARE * whole.value:
         return path
@@ -176,8 +177,8 @@ def _less(path: PathBelief, rate_bps: float) -> PathBelief:
     return replace(path, gamma_a=replace(_noted(whole, note), value=left))
 
 
-def _noted(belief: Belief, note: str) -> Belief:
-    return replace(belief, note=f"{belief.note}; {note}" if belief.note else note)
+def _noted(estimate: EstimatedValue, note: str) -> EstimatedValue:
+    return replace(estimate, note=f"{estimate.note}; {note}" if estimate.note else note)
 
 
 def _cores_note(steps: Steps, count: int) -> str:

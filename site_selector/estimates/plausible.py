@@ -1,6 +1,6 @@
 """Measurements that cannot be: a clock that jumped, a run of no time, bytes beyond the link's rate.
 
-They are left out where measurements become beliefs, so that what is declared is believed instead,
+They are left out where measurements become estimates, so that what is declared is assumed instead,
 and the note says so. One among many does no harm, for estimates are medians; this is for subjects
 of which most was measured so.
 """
@@ -18,7 +18,7 @@ from site_selector.estimates.world import MeasurementSource, NoMeasurements
 _SKEW_S = 300.0  # clocks of a broker and of a planner may be so far apart
 _LEAST, _YEAR_S = 1e-3, 365 * 86400.0  # no process starts and ends in less than a millisecond
 _MOST_BPS, _MOST_BYTES_PER_S = 1e13, 1e11  # no link and no core is faster
-_BEYOND = 2.0  # times what a path carries: less may be how somebody counts
+_BEYOND = 2.0  # times what a path carries: less may be a way of counting
 _MOST_TOLD = 3
 _RANGES: Mapping[str, tuple[float, float]] = {
     "throughput": (_LEAST, _MOST_BPS),
@@ -68,7 +68,7 @@ class PlausibleMeasurements:
 
     @property
     def subjects(self) -> frozenset[str] | None:
-        """What anything is known of; None if the source cannot tell."""
+        """What anything is known about; None if the source cannot say."""
         if isinstance(self.source, NoMeasurements):
             return frozenset()
         known = getattr(self.source, "known", None)

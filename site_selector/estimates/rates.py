@@ -1,12 +1,12 @@
-"""What is believed of the path between two places: Γ_a, Γ_t, and what a transfer sets up.
+"""What is assumed of the path between two places: Γ_a, Γ_t, and what a transfer sets up.
 
-Γ_a     archive transfer_rate (the rate apart from hand-shakes), else throughput, weighed by age
+Γ_a     archive transfer_rate (the rate apart from handshakes), else throughput, weighed by age
         and spread ─► topology: capacity minus use, or site catalog adon.bandwidth, each times what
-        measured paths got of theirs ─► default
+        measured paths got of their declared values ─► default
 Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer, and no more than
         the disks at its ends were found to take: archive disk_rate of the application, else of all
 set-up  archive transfer_setup of the path ─► of the measured path with the RTT nearest to its own
-        ─► what a job waits at the submit host; and likewise transfer_start, the hand-shakes of its
+        ─► what a job waits at the submit host; and likewise transfer_start, the handshakes of its
         tool there, and file_start, what each further file of a transfer takes, else 0
 
 How fast each transformation runs at each site (Γ_c), from the first source that knows.
@@ -36,10 +36,10 @@ from site_selector.cost import tuned_throughput
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.world import (
     FRESH_S,
-    Belief,
-    ComputeBelief,
+    ComputeEstimate,
+    EstimatedValue,
     MeasurementSource,
-    PathBelief,
+    PathEstimate,
     PoolSite,
     archived,
     rate_now,
@@ -48,11 +48,11 @@ from site_selector.inputs import Inputs
 
 _WRITTEN = ("catalog", "topology")
 _METRICS = (("compute_rate", "rate"), ("runtime", "runtime"))
-_MOST_APART = 0.9  # of what a transfer took, for hand-shakes measured elsewhere
-_LEAST_RATIOS = 3  # below it nobody knows how widely they are spread
+_MOST_APART = 0.9  # of what a transfer took, for handshakes measured elsewhere
+_LEAST_RATIOS = 3  # below it their spread is unknown
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
-_NOTHING = Belief(0.0, "default")
+_NOTHING = EstimatedValue(0.0, "default")
 DEFAULT_BUFFER_BYTES = 4 << 20  # Linux's default tcp_wmem maximum
 Ratio = tuple[float, float, int]
 """Of what was measured to what was written down: median, spread, and of how many."""
@@ -89,7 +89,7 @@ class Network:
         return best, max(most, 0.0)
 
     def carries(self, pair: str) -> float:
-        """What all paths of "src>dst" carry together, bit/s; infinite where nobody knows."""
+        """What all paths of "src>dst" carry together, bit/s; infinite if unknown."""
         src, _, dst = pair.partition(">")
         if self.topology is None or not {src, dst} <= {*self.topology.sites}:
             return float("inf")
@@ -97,19 +97,20 @@ class Network:
         return sum(path.capacity_bps for path in paths) or float("inf")
 
 
-def path_beliefs(
+def path_estimates(
     sites: Mapping[str, Site],
     places: Iterable[str],
     measured: MeasurementSource,
     network: Network,
     now: float,
     application: str = "",
-    between: Belief = _NOTHING,
-) -> dict[tuple[str, str], PathBelief]:
-    """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog, for
-    an application, "" for any. ``between``: what a transfer's job waits where none was measured."""
+    between: EstimatedValue = _NOTHING,
+) -> dict[tuple[str, str], PathEstimate]:
+    """Estimates of every ordered pair of ``places``, some of which may be no site of the catalog,
+    for an application, "" for any. ``between``: what a transfer's job waits where none was
+    measured."""
     names = list(places)
-    paths_known: dict[tuple[str, str], tuple[PathBelief, Belief]] = {}
+    paths_known: dict[tuple[str, str], tuple[PathEstimate, EstimatedValue]] = {}
     for a, b, other in _pairs(sites, names, measured, network):
         paths_known[a, b] = (
             _path(sites, measured, network, now, a, b) if other is None else paths_known[other]
@@ -134,7 +135,7 @@ def path_beliefs(
         for path, written in paths_known.values()
         if path.gamma_a.source == "archive"
     )
-    alike: dict[int, PathBelief] = {}
+    alike: dict[int, PathEstimate] = {}
     paths = {}
     for pair, (path, _) in paths_known.items():
         if id(path) not in alike:
@@ -146,15 +147,15 @@ def path_beliefs(
 
 def _disk(
     measured: MeasurementSource, site: str, way: str, application: str, now: float
-) -> Belief | None:
-    """What transfers are believed to get from the disk of a site."""
+) -> EstimatedValue | None:
+    """What transfers are assumed to get from the disk of a site."""
     rate = disk_rate(measured.estimate, site, way, application, now)
     return archived(rate, f"all that its disk {way}s") if rate is not None else None
 
 
 def with_place_of_all(
-    paths: Mapping[tuple[str, str], PathBelief], output_site: str | None
-) -> dict[tuple[str, str], PathBelief]:
+    paths: Mapping[tuple[str, str], PathEstimate], output_site: str | None
+) -> dict[tuple[str, str], PathEstimate]:
     """And paths to a place that stands for all of several sites between commas: results go to each
     of them, and are there when they have come over the slowest path."""
     outputs, paths_known = (output_site or "").split(","), dict(paths)
@@ -167,8 +168,8 @@ def with_place_of_all(
     return paths_known
 
 
-def ratio_of(pairs: Iterable[tuple[float, Belief]]) -> Ratio | None:
-    """Of measured values and what is written of the same; None if nothing is known of both."""
+def ratio_of(pairs: Iterable[tuple[float, EstimatedValue]]) -> Ratio | None:
+    """Of measured values and what is written of the same; None if nothing is known about both."""
     ratios = [
         value / written.value
         for value, written in pairs
@@ -177,8 +178,8 @@ def ratio_of(pairs: Iterable[tuple[float, Belief]]) -> Ratio | None:
     return (*weighted(ratios, [1.0] * len(ratios)), len(ratios)) if ratios else None
 
 
-def as_measured(written: Belief, ratio: Ratio | None, others: str) -> Belief:
-    """What nobody measured is as far from what is written of it as ``others`` were that somebody
+def as_measured(written: EstimatedValue, ratio: Ratio | None, others: str) -> EstimatedValue:
+    """What was not measured is as far from what is written of it as ``others`` were that somebody
     did: else a catalog could flatter what was never tried."""
     if ratio is None or written.source not in _WRITTEN:
         return written
@@ -199,7 +200,7 @@ def _path(
     now: float,
     src: str,
     dst: str,
-) -> tuple[PathBelief, Belief]:
+) -> tuple[PathEstimate, EstimatedValue]:
     """And what is written down of its Γ_a."""
     best, free_bps = network.best_path(src, dst)
     hints = [(sites[s].hints, other) for s, other in ((src, dst), (dst, src)) if s in sites]
@@ -215,11 +216,11 @@ def _path(
     if best is not None:
         link, rtt, loss = best.capacity_bps, best.rtt_s, best.loss
         note = "-".join(best.nodes) + (f" minus {network.use}" if network.use else "")
-        written = Belief(free_bps, "topology", now, note=note)
+        written = EstimatedValue(free_bps, "topology", now, note=note)
     elif bandwidth is not None:
-        written = Belief(bandwidth, "catalog")
+        written = EstimatedValue(bandwidth, "catalog")
     else:
-        written = Belief(DEFAULT_BANDWIDTH_BPS, "default")
+        written = EstimatedValue(DEFAULT_BANDWIDTH_BPS, "default")
     held_bps = (network.in_use_bps or {}).get((src, dst), 0.0)
     if best is not None:
         held_bps = best.capacity_bps - free_bps
@@ -228,13 +229,13 @@ def _path(
         written = replace(written, value=left, note=f"minus {network.use}")
     ceiling = float("inf") if network.ceiling_bps is None else network.ceiling_bps
     written, room = _below(written, ceiling)
-    # Where transfers of different sizes were seen, their hand-shakes are not taken for the path.
+    # Where transfers of different sizes were seen, their handshakes are not taken for the path.
     pair = f"{src}>{dst}"
     measured_rate = measured.estimate("transfer_rate", pair, now) or measured.estimate(
         "throughput", pair, now
     )
     usable = measured_rate is not None and measured_rate.value > 0
-    # Where probes stand in for transfers, they say so.
+    # Where probes replace transfers, they say so.
     remark = getattr(measured_rate, "note", "")
     gamma_a = (
         rate_now(measured_rate, written, now, remark)
@@ -259,11 +260,11 @@ def _path(
     note = f"{streams} streams of {buffer / 2**20:.3g} MiB"
     note += f", RTT {rtt * 1e3:.3g} ms" if rtt > 0 else ", RTT unknown"
     note += f", loss {loss:.3g}" if loss else ""
-    gamma_t = Belief(tuned, known, at, note=note)
-    return PathBelief(gamma_a, gamma_t, most, rtt, streams, buffer, loss, room), written
+    gamma_t = EstimatedValue(tuned, known, at, note=note)
+    return PathEstimate(gamma_a, gamma_t, most, rtt, streams, buffer, loss, room), written
 
 
-def _below(written: Belief, ceiling_bps: float) -> tuple[Belief, float | None]:
+def _below(written: EstimatedValue, ceiling_bps: float) -> tuple[EstimatedValue, float | None]:
     """What one transfer gets of what is written of a path, and what several get together."""
     if written.value <= ceiling_bps:
         return written, None
@@ -306,30 +307,30 @@ def _pairs(
 
 
 def _told(measured: MeasurementSource) -> frozenset[str] | None:
-    """What anything was measured of, None if nobody can tell."""
+    """What anything was measured of, None if unknown."""
     return measured.subjects if isinstance(measured, PlausibleMeasurements) else None
 
 
 def _with_setup(
-    paths: Mapping[tuple[str, str], PathBelief],
+    paths: Mapping[tuple[str, str], PathEstimate],
     measured: MeasurementSource,
     now: float,
-    between: Belief,
-) -> dict[tuple[str, str], PathBelief]:
-    """The paths with what a transfer costs beside its bytes: the stage job's own wait and start,
-    and hand-shakes."""
+    between: EstimatedValue,
+) -> dict[tuple[str, str], PathEstimate]:
+    """The paths with what a transfer costs besides its bytes: the stage job's own wait and start,
+    and handshakes."""
     setups = _carried(paths, measured, "transfer_setup", now, between)
     firsts, files = (
         _carried(paths, measured, metric, now) for metric in ("transfer_start", "file_start")
     )
     with_setup = {}
-    alike: dict[tuple[int, ...], PathBelief] = {}
+    alike: dict[tuple[int, ...], PathEstimate] = {}
     for pair, path in paths.items():
         first, further = firsts[pair], files[pair]
         key = (id(path), id(setups[pair]), id(first), id(further))
         if key not in alike:
             with_own = path
-            if first.note and path.gamma_a.source == "archive":  # its rate has hand-shakes in it
+            if first.note and path.gamma_a.source == "archive":  # its rate has handshakes in it
                 with_own, first, further = _apart(pair, path, first, further, measured, now)
             alike[key] = replace(with_own, setup=setups[pair], first=first, further=further)
         with_setup[pair] = alike[key]
@@ -338,13 +339,13 @@ def _with_setup(
 
 def _apart(
     pair: tuple[str, str],
-    path: PathBelief,
-    first: Belief,
-    further: Belief,
+    path: PathEstimate,
+    first: EstimatedValue,
+    further: EstimatedValue,
     measured: MeasurementSource,
     now: float,
-) -> tuple[PathBelief, Belief, Belief]:
-    """A path whose transfers were of one size, with its rate apart from the hand-shakes of another
+) -> tuple[PathEstimate, EstimatedValue, EstimatedValue]:
+    """A path whose transfers were of one size, with its rate apart from the handshakes of another
     path, where those explain a part of what they took; as it is where nothing tells their size."""
     name, goodput = ">".join(pair), measured.estimate("throughput", ">".join(pair), now)
     size, count = (measured.estimate(f"transfer_{m}", name, now) for m in ("bytes", "files"))
@@ -356,20 +357,20 @@ def _apart(
     shrunk = min(1.0, _MOST_APART / part) if part > 0 else 0.0
     rate = min(path.gamma_a.value / (1 - shrunk * part), path.link_bps)
     note = f"{path.gamma_a.note}; " if path.gamma_a.note else ""
-    gamma_a = replace(path.gamma_a, value=rate, note=f"{note}without hand-shakes {first.note}")
+    gamma_a = replace(path.gamma_a, value=rate, note=f"{note}without handshakes {first.note}")
     first, further = (replace(b, value=shrunk * b.value) for b in (first, further))
     return replace(path, gamma_a=gamma_a), first, further
 
 
 def _carried(
-    paths: Mapping[tuple[str, str], PathBelief],
+    paths: Mapping[tuple[str, str], PathEstimate],
     measured: MeasurementSource,
     metric: str,
     now: float,
-    unknown: Belief = _NOTHING,
-) -> dict[tuple[str, str], Belief]:
+    unknown: EstimatedValue = _NOTHING,
+) -> dict[tuple[str, str], EstimatedValue]:
     """Seconds of every path. One that was never measured takes those of the path with the RTT
-    nearest to its own, of several the longest: hand-shakes take a number of round trips."""
+    nearest to its own, of several the longest: handshakes take a number of round trips."""
     subjects = _told(measured)
     rates = {
         pair: measured.estimate(metric, name, now) if subjects is None or name in subjects else None
@@ -379,7 +380,7 @@ def _carried(
     known = {pair: rate for pair, rate in rates.items() if rate is not None}
 
     @cache
-    def like(rtt_s: float) -> Belief:
+    def like(rtt_s: float) -> EstimatedValue:
         src, dst = min(known, key=lambda p: (abs(paths[p].rtt_s - rtt_s), -known[p].value, p))
         return archived(known[src, dst], f"measured from {src} to {dst}")
 
@@ -394,9 +395,9 @@ def amount_of(input_bytes: float) -> float:
     return input_bytes if input_bytes >= 1 else NOMINAL_BYTES
 
 
-def compute_beliefs(
+def compute_estimates(
     inputs: Inputs, measured: MeasurementSource, pool: Mapping[str, PoolSite], now: float
-) -> dict[tuple[str, str], ComputeBelief]:
+) -> dict[tuple[str, str], ComputeEstimate]:
     """Γ_c by transformation and site, for every site that may run a job of it."""
     return _Compute(inputs, measured, pool, now).all()
 
@@ -421,10 +422,12 @@ class _Compute:
         speeds = [p.mips for p in self.pool.values() if p.mips]
         self._usual_mips = median(speeds) if speeds else None
 
-    def all(self) -> dict[tuple[str, str], ComputeBelief]:
-        rates_known: dict[tuple[str, str], ComputeBelief] = {}
+    def all(self) -> dict[tuple[str, str], ComputeEstimate]:
+        rates_known: dict[tuple[str, str], ComputeEstimate] = {}
         unseen: list[tuple[str, str]] = []
-        rates: list[tuple[float, Belief]] = []  # of those measured, as multiples of the written
+        rates: list[
+            tuple[float, EstimatedValue]
+        ] = []  # of those measured, as multiples of the written
         for name, jobs in transformations(self.inputs).items():
             sites = dict.fromkeys(s for job in jobs for s in self.inputs.candidates[job])
             read = self._typical_input(jobs)
@@ -438,14 +441,14 @@ class _Compute:
                     unseen.append((name, site))
                 elif here[site] is not None and own.seconds(typical) > 0:
                     times = expected.seconds(typical) / own.seconds(typical)
-                    rates.append((times, replace(expected.belief, value=1.0)))
+                    rates.append((times, replace(expected.estimated, value=1.0)))
         for kind, ratio in (
             ("rate", ratio_of(rates)),
             ("runtime", ratio_of((1 / times, rate) for times, rate in rates)),
         ):
             for key in (key for key in unseen if rates_known[key].kind == kind):
-                belief = as_measured(rates_known[key].belief, ratio, "programs")
-                rates_known[key] = ComputeBelief(kind, belief)
+                estimate = as_measured(rates_known[key].estimated, ratio, "programs")
+                rates_known[key] = ComputeEstimate(kind, estimate)
         return rates_known
 
     def _typical_input(self, jobs: Iterable[str]) -> float:
@@ -458,42 +461,44 @@ class _Compute:
         ]
         return float(median(sizes))
 
-    def _seen(self, name: str, site: str, reads: bool) -> ComputeBelief | None:
+    def _seen(self, name: str, site: str, reads: bool) -> ComputeEstimate | None:
         """Measured at the site itself: by the schedd, else in the archive, where a rate comes first
         for what ``reads`` anything."""
         pool = self.pool.get(site)
         seconds, count = pool.runtimes.get(name, (0.0, 0)) if pool is not None else (0.0, 0)
         if pool is not None and count >= LEAST_JOBS and seconds > 0:
             note = f"median of {count} jobs in the schedd's history"
-            return ComputeBelief("runtime", Belief(seconds, "schedd", pool.at, 0.0, note, count))
+            return ComputeEstimate(
+                "runtime", EstimatedValue(seconds, "schedd", pool.at, 0.0, note, count)
+            )
         for metric, kind in _METRICS if reads else _METRICS[::-1]:
             estimate = self.measured.estimate(metric, f"{name}@{site}", self.now)
             if estimate is not None and estimate.value > 0:
                 old = "old, and there is no newer one" if self.now - estimate.at > FRESH_S else ""
-                return ComputeBelief(kind, archived(estimate, old))
+                return ComputeEstimate(kind, archived(estimate, old))
         return None
 
-    def _expected(self, name: str, site: str) -> tuple[ComputeBelief, bool]:
+    def _expected(self, name: str, site: str) -> tuple[ComputeEstimate, bool]:
         """What the catalogs say, else the default, times the machine's speed where it is known; and
-        whether the catalogs tell sites apart."""
+        whether the catalogs distinguish sites."""
         rate = self.inputs.sites[site].hints.rate
         if rate is not None:
-            belief = Belief(rate, "catalog", note="adon.rate")
-            return ComputeBelief("rate", belief), True
+            estimate = EstimatedValue(rate, "catalog", note="adon.rate")
+            return ComputeEstimate("rate", estimate), True
         transformation = self.inputs.transformations.get(name)
         runtime = transformation.runtime_at(site) if transformation else None
         if transformation is not None and runtime is not None:
-            belief = Belief(runtime, "catalog", note="pegasus: runtime")
+            estimate = EstimatedValue(runtime, "catalog", note="pegasus: runtime")
             own = runtime != transformation.runtime_s
-            return ComputeBelief("runtime", belief), own
+            return ComputeEstimate("runtime", estimate), own
         pool = self.pool.get(site)
         if pool is not None and pool.mips and self._usual_mips:
             speed = pool.mips / self._usual_mips
             # Still a guess, and to be beaten by a job's own ``pegasus: runtime``.
             note = f"times {speed:.3g} by the machine's speed, {pool.mips:g} Mips (collector)"
-            belief = Belief(DEFAULT_RATE * speed, "default", pool.at, note=note)
-            return ComputeBelief("rate", belief), False
-        return ComputeBelief("rate", Belief(DEFAULT_RATE, "default")), False
+            estimate = EstimatedValue(DEFAULT_RATE * speed, "default", pool.at, note=note)
+            return ComputeEstimate("rate", estimate), False
+        return ComputeEstimate("rate", EstimatedValue(DEFAULT_RATE, "default")), False
 
     def _ratio(self, name: str, site: str, other: str, typical: float) -> tuple[float, str]:
         """Seconds at ``site`` for each second at ``other``, and in a few words how one knows.
@@ -508,24 +513,28 @@ class _Compute:
         return max(1.0, mine.seconds(typical) / theirs.seconds(typical)), ""
 
     def _carried_over(
-        self, here: Mapping[str, ComputeBelief | None], name: str, site: str, typical: float
-    ) -> ComputeBelief | None:
+        self, here: Mapping[str, ComputeEstimate | None], name: str, site: str, typical: float
+    ) -> ComputeEstimate | None:
         """A measurement at another site, times the ratio in which both are expected to differ.
 
         Without this, a site that was never tried would keep its guess beside sites that were
         measured, and win or lose by the error of the guess alone.
         """
-        seen = {other: belief for other, belief in here.items() if belief is not None}
+        seen = {other: estimate for other, estimate in here.items() if estimate is not None}
         if not seen:
             return None
         ratios = {other: self._ratio(name, site, other, typical) for other in seen}
         value = median(b.seconds(typical) * ratios[other][0] for other, b in seen.items())
-        spread = median(b.belief.spread / b.belief.value for b in seen.values())
-        at = min((b.belief.at for b in seen.values() if b.belief.at is not None), default=None)
+        spread = median(b.estimated.spread / b.estimated.value for b in seen.values())
+        at = min(
+            (b.estimated.at for b in seen.values() if b.estimated.at is not None), default=None
+        )
         kind = next(b.kind for b in seen.values())
-        source = next(b.belief.source for b in seen.values())
+        source = next(b.estimated.source for b in seen.values())
         how = next(words for _, words in ratios.values())
         amount = typical / value if kind == "rate" else value
         note = f"measured at {', '.join(seen)}{how}"
-        count = sum(b.belief.count for b in seen.values())
-        return ComputeBelief(kind, Belief(amount, source, at, spread * amount, note, count))
+        count = sum(b.estimated.count for b in seen.values())
+        return ComputeEstimate(
+            kind, EstimatedValue(amount, source, at, spread * amount, note, count)
+        )

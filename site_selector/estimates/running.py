@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from network_provisioner.topology.graph import Topology
 from site_selector.estimates.plans import Plan
-from site_selector.estimates.world import Belief, PoolSite, SiteBelief
+from site_selector.estimates.world import EstimatedValue, PoolSite, SiteEstimate
 
 Amounts = Mapping[str, float]
 
@@ -43,7 +43,7 @@ class Live:
     """What runs now. ``pool``: what HTCondor says of its sites; a site that it does not name has no
     workers, unless it is none of HTCondor's: the submit host's own, or one of another ``pegasus:
     style``. ``in_use_bps`` on each directed link of ``topology``, ``use`` says in a few words what
-    that is. None if nobody was asked or nobody answered. ``held``: by applications of which
+    that is. None if no source was asked or none answered. ``held``: by applications of which
     HTCondor does not know. ``plans``: what workflows that were planned will take. ``whole``:
     nothing of it is taken off."""
 
@@ -76,24 +76,24 @@ class Live:
         return (Holding("jobs that run", busy),) if busy else ()
 
     def idle(self) -> Live:
-        """The same pool and network as if nobody held anything of them."""
+        """The same pool and network as if nothing of them were held."""
         return Live(self.pool, self.topology, whole=True)
 
 
 IDLE = Live()
 
 
-def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
+def what_is_left(estimate: SiteEstimate, site: str, live: Live) -> SiteEstimate:
     """A site without what running applications hold of it.
 
     Jobs that run keep the workers that they have, but not this user's share: HTCondor shares. What
-    applications hold of which it does not know is theirs until nobody knows when.
+    applications hold of which it does not know is theirs for an unknown time.
     """
-    total = belief.workers.value
+    total = estimate.workers.value
     if live.whole:
-        return belief
+        return estimate
     if total < 1:
-        return replace(belief, lacks=_lack(site, total, ()))
+        return replace(estimate, lacks=_lack(site, total, ()))
     held = {
         holding.application: count
         for holding in live.held
@@ -102,7 +102,9 @@ def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
     left = total - sum(held.values())
     if left < 1:
         lacks = _lack(site, total, held)
-        return replace(belief, queue_wait=Belief(math.inf, "catalog", note=lacks), lacks=lacks)
+        return replace(
+            estimate, queue_wait=EstimatedValue(math.inf, "catalog", note=lacks), lacks=lacks
+        )
     pool_site = (live.pool or {}).get(site)
     # Without a schedd, slots that are not idle may be free soon.
     busy = (
@@ -112,13 +114,13 @@ def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
     )
     usable = max(left - busy, math.ceil(left * (0.5 if pool_site is None else pool_site.share)))
     who = [*held, *([f"{busy} jobs that run"] if busy else [])]
-    return belief if usable == total else _with_workers(belief, usable, ", ".join(who))
+    return estimate if usable == total else _with_workers(estimate, usable, ", ".join(who))
 
 
-def _with_workers(belief: SiteBelief, count: float, who: str) -> SiteBelief:
-    remark = belief.workers.note and f"; {belief.workers.note}"
-    note = f"of {belief.workers.value:g}, less {who}{remark}"
-    return replace(belief, workers=replace(belief.workers, value=count, note=note))
+def _with_workers(estimate: SiteEstimate, count: float, who: str) -> SiteEstimate:
+    remark = estimate.workers.note and f"; {estimate.workers.note}"
+    note = f"of {estimate.workers.value:g}, less {who}{remark}"
+    return replace(estimate, workers=replace(estimate.workers, value=count, note=note))
 
 
 def _lack(site: str, total: float, held: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
-"""Beliefs: values with where they come from and how old they are, and what measurements look like.
+"""Estimates: values with where they come from and how old they are, and what measurements look
+like.
 
-The archive stands behind :class:`MeasurementSource`, so that site selection never opens a file of
+The archive is behind :class:`MeasurementSource`, so that site selection never opens a file of
 measurements itself.
 
 What a measurement is worth now: its age and its spread, told and taken into account.
@@ -9,7 +10,7 @@ Fresh and steady measurements are taken as they are. Three things are not:
 
 - An **old** one (more than a day) is weighed against what the topology or the catalog says now: its
   weight halves every week. It is not thrown away, for what a host's disk or TCP could do then is
-  mostly what it can do now; nor is it believed for ever, for networks are rebuilt. Between rates
+  mostly what it can do now; nor is it estimated for ever, for networks are rebuilt. Between rates
   the mean is geometric, so that half as fast and twice as fast weigh alike.
 - A **widely spread** rate (deviation above 30 % of it) is planned with less than its median. A
   transfer takes S/Γ seconds, and the mean of 1/Γ over rates with a relative deviation c is about
@@ -31,7 +32,7 @@ from network_provisioner.base.units import format_rate
 ELSEWHERE = "elsewhere"
 SOURCES = ("collector", "schedd", "archive", ELSEWHERE, "topology", "catalog", "default")
 ERRORS_OF = ("queue_wait", "runtime", "throughput")
-"""Of which beliefs it is learned how far off they are, each by :data:`SOURCES`."""
+"""Of which estimates it is learned how far off they are, each by :data:`SOURCES`."""
 # A typical deviation (MAD) covers half of what is drawn, and half a uniform range is e/2.
 SPREADS = 2.0
 DAY_S = 86400.0
@@ -64,7 +65,7 @@ class PoolSite(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Of its slots together; 0 if nobody knows."""
+        """Of its slots together; 0 if unknown."""
         ...
 
     @property
@@ -95,17 +96,17 @@ class PoolSite(Protocol):
 
     @property
     def run_s(self) -> float | None:
-        """How long a job holds a slot here, in seconds; None if nobody knows."""
+        """How long a job holds a slot here, in seconds; None if unknown."""
         ...
 
     @property
     def start_s(self) -> float | None:
-        """What a job waits here where nobody is ahead of it; None if nobody knows."""
+        """What a job waits here without jobs ahead of it; None if unknown."""
         ...
 
     @property
     def mips(self) -> float | None:
-        """Speed of one core (Dhrystone); None if machines do not tell."""
+        """Speed of one core (Dhrystone); None if machines do not say."""
         ...
 
     @property
@@ -128,7 +129,7 @@ class NoMeasurements:
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class EstimatedValue:
     """A value and where it comes from.
 
     ``source``: "collector" or "schedd" (HTCondor), "archive", "topology", "catalog", "default".
@@ -160,61 +161,62 @@ class Belief:
         return out
 
 
-def origin(belief: Mapping[str, Any]) -> str:
-    """The source of a belief as :meth:`Belief.as_dict` has it; what was measured at another site,
-    or by probes, is told apart."""
-    other = str(belief.get("note", "")).startswith(("measured ", "by "))
-    return ELSEWHERE if other and belief["source"] == "archive" else str(belief["source"])
+def origin(estimate: Mapping[str, Any]) -> str:
+    """The source of an estimate as :meth:`EstimatedValue.as_dict` has it; what was measured at
+    another site, or by probes, is told apart."""
+    other = str(estimate.get("note", "")).startswith(("measured ", "by "))
+    return ELSEWHERE if other and estimate["source"] == "archive" else str(estimate["source"])
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeBelief:
+class ComputeEstimate:
     """How fast a transformation runs at a site: seconds per job, or bytes per second (Γ_c)."""
 
     kind: str  # "rate" or "runtime"
-    belief: Belief
+    estimated: EstimatedValue
 
     def seconds(self, s_c_bytes: float) -> float:
         """Time of one job with ``s_c_bytes`` of input on one worker."""
-        value = self.belief.value
+        value = self.estimated.value
         return max(s_c_bytes, 1.0) / value if self.kind == "rate" else value
 
 
 @dataclass(frozen=True, slots=True)
-class SiteBelief:
+class SiteEstimate:
     """N and T_q of a site. T_q is infinite where N is zero. ``lacks`` says of what nothing is left
     now, and who holds it; empty if there is. ``space``: bytes free for the files that its jobs
-    share; None if nobody knows."""
+    share; None if unknown."""
 
-    workers: Belief
-    queue_wait: Belief
+    workers: EstimatedValue
+    queue_wait: EstimatedValue
     lacks: str = ""
-    space: Belief | None = None
+    space: EstimatedValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class PathBelief:
+class PathEstimate:
     """Γ_a and Γ_t from one site to another, with what Γ_t was computed from.
 
-    A transfer takes three things beside its bytes, in seconds: ``setup``, its job's wait and start,
-    ``first``, the tool's hand-shakes, and ``further``, what each further file takes. Γ cannot tell
+    A transfer takes three things besides its bytes, in seconds: ``setup``, its job's wait and
+    start,
+    ``first``, the tool's handshakes, and ``further``, what each further file takes. Γ cannot tell
     them, and they decide whether moving small files is worth while.
 
     ``link_bps`` is the most that one gets, by the link and the template's ceiling; ``room_bps`` is
     what several get together where one alone gets Γ_a, None where Γ_a is all there is.
     """
 
-    gamma_a: Belief
-    gamma_t: Belief
+    gamma_a: EstimatedValue
+    gamma_t: EstimatedValue
     link_bps: float
     rtt_s: float
     streams: int
     buffer_bytes: int
     loss: float
     room_bps: float | None = None
-    setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
-    first: Belief = field(default_factory=lambda: Belief(0.0, "default"))
-    further: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+    setup: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
+    first: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
+    further: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
 
     @property
     def rate_bps(self) -> float:
@@ -234,33 +236,34 @@ class PathBelief:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places;
+    """All estimates at the Unix second ``now``. ``paths`` has every ordered pair of places;
     ``waits`` has T_q of transformations that wait otherwise at a site than its jobs on the whole;
-    ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``errors`` says to within
-    which ``e`` beliefs turned out to be true (``uncertainty.py``), by :data:`ERRORS_OF` and source;
+    ``dag_overhead`` is what a workflow takes besides its jobs, in seconds; ``errors`` says to
+    within which ``e`` estimates turned out to be true (``uncertainty.py``), by :data:`ERRORS_OF`
+    and source;
     ``note`` says in one line where measurements could not be asked for; ``planned`` has by site the
     workers that other plans will take of it: (seconds from ``now``, how many from then on), the
     last of them 0."""
 
     now: float
-    sites: Mapping[str, SiteBelief]
-    paths: Mapping[tuple[str, str], PathBelief]
-    compute: Mapping[tuple[str, str], ComputeBelief]
-    output_ratio: Mapping[str, Belief] = field(default_factory=dict)
-    dag_overhead: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+    sites: Mapping[str, SiteEstimate]
+    paths: Mapping[tuple[str, str], PathEstimate]
+    compute: Mapping[tuple[str, str], ComputeEstimate]
+    output_ratio: Mapping[str, EstimatedValue] = field(default_factory=dict)
+    dag_overhead: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
     note: str = ""
     errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    waits: Mapping[tuple[str, str], Belief] = field(default_factory=dict)
+    waits: Mapping[tuple[str, str], EstimatedValue] = field(default_factory=dict)
     planned: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
 
-    def wait(self, transformation: str, site: str) -> Belief:
+    def wait(self, transformation: str, site: str) -> EstimatedValue:
         """T_q of such a job at a site."""
         return self.waits.get((transformation, site)) or self.sites[site].queue_wait
 
 
 def estimates_dict(world: World, places: Collection[str] | None = None) -> dict[str, Any]:
-    """All beliefs, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site"); those
-    of paths between some ``places`` only, where these are given."""
+    """All estimates, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site");
+    those of paths between some ``places`` only, where these are given."""
     now = world.now
     return {
         "now": now,
@@ -285,7 +288,7 @@ def estimates_dict(world: World, places: Collection[str] | None = None) -> dict[
             if places is None or (src in places and dst in places)
         },
         "compute": {
-            f"{name}@{site}": {"kind": b.kind, **b.belief.as_dict(now)}
+            f"{name}@{site}": {"kind": b.kind, **b.estimated.as_dict(now)}
             for (name, site), b in world.compute.items()
         },
         **({"note": world.note} if world.note else {}),
@@ -299,19 +302,25 @@ def weight(age_s: float) -> float:
     return float(0.5 ** (max(0.0, age_s - FRESH_S) / HALF_LIFE_S))
 
 
-def archived(estimate: Estimate, note: str = "") -> Belief:
+def archived(estimate: Estimate, note: str = "") -> EstimatedValue:
     """A measurement as it is."""
-    return Belief(estimate.value, "archive", estimate.at, estimate.spread, note, estimate.count)
+    return EstimatedValue(
+        estimate.value, "archive", estimate.at, estimate.spread, note, estimate.count
+    )
 
 
-def seconds_now(estimate: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
+def seconds_now(
+    estimate: Estimate, other: EstimatedValue | None, now: float, note: str = ""
+) -> EstimatedValue:
     """A measured time in seconds, weighed by its age against what else is known (None: nothing)."""
     return _aged(
         archived(estimate, note), other, now, _seconds, lambda a, b, w: w * a + (1 - w) * b
     )
 
 
-def rate_now(estimate: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
+def rate_now(
+    estimate: Estimate, other: EstimatedValue | None, now: float, note: str = ""
+) -> EstimatedValue:
     """A measured rate in bit/s, weighed by its age against what else is known, and less where it
     is widely spread. ``other`` is None if nothing else is known."""
     known = other if other is not None and other.value > 0 else None
@@ -322,42 +331,44 @@ def rate_now(estimate: Estimate, other: Belief | None, now: float, note: str = "
 
 
 def _aged(
-    belief: Belief,
-    other: Belief | None,
+    estimate: EstimatedValue,
+    other: EstimatedValue | None,
     now: float,
     show: Callable[[float], str],
     mean: Callable[[float, float, float], float],
-) -> Belief:
-    age = 0.0 if belief.at is None else now - belief.at
+) -> EstimatedValue:
+    age = 0.0 if estimate.at is None else now - estimate.at
     if age <= FRESH_S:
-        return belief
+        return estimate
     if other is None or other.source == "default" or not math.isfinite(other.value):
-        return _noted(belief, belief.value, "old, and there is no other")
+        return _noted(estimate, estimate.value, "old, and there is no other")
     w = weight(age)
     return _noted(
-        belief,
-        mean(belief.value, other.value, w),
-        f"old: measured {show(belief.value)} weighs {w:.2g} beside {show(other.value)} "
+        estimate,
+        mean(estimate.value, other.value, w),
+        f"old: measured {show(estimate.value)} weighs {w:.2g} beside {show(other.value)} "
         f"({other.source})",
     )
 
 
-def _cautious(belief: Belief, estimate: Estimate) -> Belief:
+def _cautious(estimated: EstimatedValue, estimate: Estimate) -> EstimatedValue:
     spread = estimate.spread / estimate.value if estimate.value > 0 else 0.0
     if spread <= WIDE:
-        return belief
+        return estimated
     c = min(spread, _MOST_SPREAD)
     return _noted(
-        belief,
-        belief.value / (1 + c * c),
+        estimated,
+        estimated.value / (1 + c * c),
         f"widely spread: {format_rate(estimate.value)} ± {format_rate(estimate.spread)}, planned "
         "with what takes as long as such transfers do on average",
     )
 
 
-def _noted(belief: Belief, value: float, note: str) -> Belief:
-    joined = f"{belief.note}; {note}" if belief.note else note
-    return Belief(value, belief.source, belief.at, belief.spread, joined, belief.count)
+def _noted(estimate: EstimatedValue, value: float, note: str) -> EstimatedValue:
+    joined = f"{estimate.note}; {note}" if estimate.note else note
+    return EstimatedValue(
+        value, estimate.source, estimate.at, estimate.spread, joined, estimate.count
+    )
 
 
 def _seconds(value: float) -> str:

@@ -2,7 +2,7 @@
 
 In the manner of PISA (Coleman, Krishnamachari 2024, "PISA: an adversarial approach to comparing
 task graph scheduling algorithms"): simulated annealing over problems, a step changing one weight of
-the workflow or the platform, or one edge. What is believed is true, so whatever is lost is lost by
+the workflow or the platform, or one edge. Estimates are true, so whatever is lost is lost by
 the mapping: the model that it trusts is not what the simulator does, or the search was too short.
 """
 

@@ -11,7 +11,7 @@ Two arguments, of which the greater holds:
   For any weights w ≥ 0 that is Σ w_s·N_s·max(0, T - head[s] - tail[s]) ≥ Σ_j min_s w_s·c_js, and
   the least T that satisfies it is a bound. Weights are sought that make it large.
 
-The best mapping known: whoever knows the truth, has every policy's mapping, and searches long.
+The best mapping known: from the truth, every policy's mapping, and a long search.
 
 It is clairvoyant, not optimal; the true best may be below it, the proven bound is.
 """
@@ -63,11 +63,11 @@ def earliest_starts(p: Problem) -> Array:
     allowed = allowed_mask(shape_of(p))
     for j in range(len(p.jobs)):
         ready = _staged(p, j)
-        moved = {parent: 0.0 for parent in p.parents[j]}
+        bytes_from = {parent: 0.0 for parent in p.parents[j]}
         for f in p.reads[j]:
             if p.producer[f] >= 0:
-                moved[p.producer[f]] += p.size[f]
-        for parent, size in moved.items():
+                bytes_from[p.producer[f]] += p.size[f]
+        for parent, size in bytes_from.items():
             ready = np.maximum(ready, (end[parent][:, None] + size * spb[:n, :n]).min(axis=0))
         start[j] = ready + queue[j]
         end[j] = np.where(allowed[j], start[j] + p.compute_s[j], np.inf)
@@ -94,16 +94,16 @@ def least_after(p: Problem) -> Array:
     after = np.zeros((len(p.jobs), n))
     allowed = allowed_mask(shape_of(p))
     for j in range(len(p.jobs) - 1, -1, -1):
-        moved = {child: 0.0 for child in p.children[j]}
+        bytes_to = {child: 0.0 for child in p.children[j]}
         back = 0.0
         for f in p.writes[j]:
             for reader in p.readers[f]:
-                moved[reader] += p.size[f]
+                bytes_to[reader] += p.size[f]
             if p.returns[f] and p.output >= 0:
                 back += p.size[f]
         if back:
             after[j] = back * spb[:n, p.output]
-        for child, size in moved.items():
+        for child, size in bytes_to.items():
             own = np.where(allowed[child], queue[child] + p.compute_s[child] + after[child], np.inf)
             after[j] = np.maximum(after[j], (size * spb[:n, :n] + own[None, :]).min(axis=1))
     return after

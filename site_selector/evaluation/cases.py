@@ -2,8 +2,8 @@
 
 Those whose mappings are compared: ADON, and what people use otherwise.
 
-Each gets the problem as it is believed, and nothing else, but for ADON, which is also told how far
-off beliefs may be: an installation has that from the spread of its measurements.
+Each gets the problem as it is assumed, and nothing else, but for ADON, which is also told how far
+off estimates may be: an installation has that from the spread of its measurements.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class Setting:
 class Outcome:
     """One regime of a case: seconds of makespan by policy, of the best known, and the bound.
 
-    ``makespan_s`` has all jobs start by urgency, whoever mapped them. ``as_run_s`` has them start
+    ``makespan_s`` has all jobs start by urgency, under any mapping. ``as_run_s`` has them start
     as HTCondor does: ADON's by the priorities that it hands over, the others' as Pegasus has them.
-    ``forecast`` is what ADON shows, None if beliefs are taken for right.
+    ``forecast`` is what ADON shows, None if estimates are taken for right.
     """
 
     regime: Regime

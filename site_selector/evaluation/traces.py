@@ -26,7 +26,7 @@ from network_provisioner.base.units import MAX_DURATION_S, MAX_SIZE_BYTES
 from site_selector.catalogs.workflow import find_cycle, topological_order
 
 _NUMBERING = re.compile(r"[_.#-]?(?:ID)?[0-9]+\Z")
-_CLAIMS = {"schemaVersion", "tasks", "jobs"}  # what only a trace has, beside its workflow
+_CLAIMS = {"schemaVersion", "tasks", "jobs"}  # what only a trace has, besides its workflow
 Row = TypeVar("Row")
 _Text = Annotated[str, Field(min_length=1)]
 _Bytes = Annotated[Number, Field(ge=0, le=MAX_SIZE_BYTES)]
@@ -77,7 +77,7 @@ def kind_of(name: str) -> str:
 
 
 def family_of(name: str) -> str:
-    """``soykb`` of ``soykb-chameleon-10fastq-10ch-001``: what stands before the first hyphen."""
+    """``soykb`` of ``soykb-chameleon-10fastq-10ch-001``: what is before the first hyphen."""
     return name.partition("-")[0] or name
 
 

@@ -1,12 +1,12 @@
-"""A trace on a platform as a problem: as it truly is, and as it is believed to be.
+"""A trace on a platform as a problem: as it truly is, and as it is assumed to be.
 
 Four regimes say how far the two differ:
 
     exact           not at all
     errors          run times per kind of task and site, sizes per file and throughput per path are
-                    believed to be what they truly are times 1 - e to 1 + e
+                    estimated to be what they truly are times 1 - e to 1 + e
     wrong-waits     the same, and so are waits per site
-    unknown-waits   the same, but a site's true wait is exponential about what is believed
+    unknown-waits   the same, but a site's true wait is exponential about what is assumed
 
 Made-up platforms: sites with their workers, speeds and queues, and a link between every two.
 
@@ -98,7 +98,7 @@ def _queue(rng: Random) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is true and what is believed."""
+    """What is true and what is assumed."""
 
     regime: Regime
     truth: Problem
@@ -171,8 +171,8 @@ def urgency_of(problem: Problem) -> Array:
 def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> list[Trial]:
     """One world for each regime. ``error`` is e, from 0 to below 1.
 
-    The beliefs of the regimes that have errors are the same but for waits; in the last, the true
-    waits are drawn about what is believed.
+    The estimates of the regimes that have errors are the same but for waits; in the last, the true
+    waits are drawn about what is assumed.
     """
     believed = misjudged(truth, kinds, error, rng)
     waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
@@ -185,7 +185,7 @@ def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Rando
 
 
 def misjudged(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> Problem:
-    """What is believed where everything is believed to be off by a factor of 1 - e to 1 + e."""
+    """What is assumed where everything is assumed to be off by a factor of 1 - e to 1 + e."""
 
     def factor() -> float:
         return rng.uniform(1 - error, 1 + error)

@@ -1,4 +1,4 @@
-"""Site selection for people: tables of terms, reasons and beliefs, and the same as JSON."""
+"""Site selection for people: tables of terms, reasons and estimates, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ SHOW: dict[str, Callable[[float], str]] = {
 }
 _BESIDE_BYTES = {"setup": "set-up", "first": "hand-shakes", "further": "each further file"}
 _TERMS = ("  site", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t")
-# A belief that moved by less than this is the same belief measured again.
+# An estimate that moved by less than this is the same one measured again.
 _MOVED = 0.05
 
 
-def value_of(belief: Mapping[str, Any], kind: str) -> str:
+def value_of(estimate: Mapping[str, Any], kind: str) -> str:
     """The value with its spread, where that says something."""
-    value, show = belief["value"], SHOW[kind]
+    value, show = estimate["value"], SHOW[kind]
     if value is None:
         return "no bound" if kind in ("rate", "bytes_rate") else show(float("inf"))
-    spread = belief.get("spread") or 0.0
+    spread = estimate.get("spread") or 0.0
     return show(value) + (f" ± {show(spread)}" if spread > _SPREAD * abs(value) else "")
 
 
-def age_of(belief: Mapping[str, Any]) -> str:
+def age_of(estimate: Mapping[str, Any]) -> str:
     """Its age, empty for what was written down."""
-    return seconds(belief["age_s"]) if belief.get("age_s") else ""
+    return seconds(estimate["age_s"]) if estimate.get("age_s") else ""
 
 
-def cited(belief: Mapping[str, Any], kind: str) -> str:
+def cited(estimate: Mapping[str, Any], kind: str) -> str:
     """Value, source, age where it was measured, and how it is known, in one line."""
-    source = belief["source"] + (f" {age_of(belief)} ago" if age_of(belief) else "")
-    source += f", {belief['note']}" if belief.get("note") else ""
-    return f"{value_of(belief, kind)} [{source}]"
+    source = estimate["source"] + (f" {age_of(estimate)} ago" if age_of(estimate) else "")
+    source += f", {estimate['note']}" if estimate.get("note") else ""
+    return f"{value_of(estimate, kind)} [{source}]"
 
 
 def chosen_jobs(mapping: SiteMapping, jobs: Iterable[str] | None = None) -> list[Placement]:
@@ -191,12 +191,14 @@ def _lines(
     name: str, known: Iterable[tuple[str, str, Mapping[str, Any]]]
 ) -> list[tuple[str, str, str, str, str, str]]:
     out = []
-    for what, kind, belief in known:
-        note = belief.get("note", "")
-        if belief.get("count"):
-            number = f"{belief['count']} measurement{'s' if belief['count'] > 1 else ''}"
+    for what, kind, estimate in known:
+        note = estimate.get("note", "")
+        if estimate.get("count"):
+            number = f"{estimate['count']} measurement{'s' if estimate['count'] > 1 else ''}"
             note = f"{number}; {note}" if note else number
-        out.append((name, what, value_of(belief, kind), belief["source"], age_of(belief), note))
+        out.append(
+            (name, what, value_of(estimate, kind), estimate["source"], age_of(estimate), note)
+        )
         name = ""
     return out
 
@@ -218,8 +220,8 @@ def _job_text(placement: Placement) -> str:
 def _network(option: Alternative) -> str:
     if not option.path:
         return seconds(option.t_n_s)
-    moved = format_size(option.s_t_bytes)
-    return f"{seconds(option.t_n_s)} ({moved}, {option.gamma} of {option.path})"
+    moved_size = format_size(option.s_t_bytes)
+    return f"{seconds(option.t_n_s)} ({moved_size}, {option.gamma} of {option.path})"
 
 
 def _sources(option: Alternative) -> str:
@@ -232,26 +234,26 @@ def _sources(option: Alternative) -> str:
     parts = []
     for name, key, kind in known:
         if key in option.inputs:
-            belief = option.inputs[key]
-            text = f"{name} {cited(belief, kind)}"
-            used = belief.get("used")
+            estimate = option.inputs[key]
+            text = f"{name} {cited(estimate, kind)}"
+            used = estimate.get("used")
             if used is not None and used < 1:
                 text += f", shared to {used:.2g} each"
-            if "needed" in belief:
-                text += f", {format_size(belief['needed'])} needed"
+            if "needed" in estimate:
+                text += f", {format_size(estimate['needed'])} needed"
             parts.append(text)
     return "; ".join(parts)
 
 
 def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
-    """What new measurements changed: jobs that moved, beliefs that moved, both makespans.
+    """What new measurements changed: jobs that moved, estimates that moved, both makespans.
 
     ``moved`` lists {job, transformation, before, after}; ``beliefs`` lists {what, before, after}
-    with the beliefs as they are in the mappings, those first that changed most. A rate and a
+    with the estimates as they are in the mappings, those first that changed most. A rate and a
     runtime of the same transformation cannot be compared and are left out. JSON-ready.
     """
     old = before.sites
-    moved = [
+    moved_files = [
         {
             "job": p.job,
             "transformation": p.transformation,
@@ -263,13 +265,13 @@ def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
     ]
     return {
         "makespan_s": {"before": finite(before.expected_s), "after": finite(after.expected_s)},
-        "moved": moved,
-        "beliefs": _belief_changes(before.beliefs, after.beliefs),
+        "moved": moved_files,
+        "beliefs": _estimate_changes(before.beliefs, after.beliefs),
     }
 
 
-def _belief_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    known = {(what, kind): belief for what, kind, belief in _flat(before)}
+def _estimate_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    known = {(what, kind): estimate for what, kind, estimate in _flat(before)}
     ranked: list[tuple[float, dict[str, Any]]] = []
     for what, kind, new in _flat(after):
         old = known.get((what, kind))
@@ -292,7 +294,7 @@ def _factor(a: float | None, b: float | None) -> float:
 
 
 def _flat(estimates: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """(name, kind of quantity, belief) of every belief that can be measured."""
+    """(name, kind of quantity, estimate) of every estimate that can be measured."""
     out = []
     for site, b in estimates.get("sites", {}).items():
         out += [(f"N {site}", "count", b["n"]), (f"T_q {site}", "seconds", b["t_q"])]

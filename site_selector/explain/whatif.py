@@ -54,14 +54,14 @@ def reconsider(
     ``names``: each job's transformation, whose Γ_c is one number per site. ``paths``: the pairs of
     places to look at. "Better" is an earlier end of the workflow, or the same end with less
     computing and moving. The change that takes least comes first. None at all where it is better
-    there as it is: the mapping was then chosen for what the estimates do not tell.
+    there as it is: the mapping was then chosen for what the estimates do not say.
     """
-    moved = list(assignment)
-    moved[job] = to_site
+    new_assignment = list(assignment)
+    new_assignment[job] = to_site
 
     def better(changed: Problem) -> bool:
         run = Estimator(changed)
-        return run.score(moved) < run.score(assignment)
+        return run.score(new_assignment) < run.score(assignment)
 
     changes: list[Flip] = []
     if better(problem):
@@ -107,8 +107,8 @@ def with_changes(
             continue
         chosen, least = pair
         j, to_site = index[placement.job], place[least.site]
-        moved = [*assignment[:j], to_site, *assignment[j + 1 :]]
-        reason = why_not_least(chosen, least, stay_s, estimator.makespan(moved))
+        new_assignment = [*assignment[:j], to_site, *assignment[j + 1 :]]
+        reason = why_not_least(chosen, least, stay_s, estimator.makespan(new_assignment))
         tries -= len(problem.jobs)
         flips: tuple[Flip, ...] = ()
         if patience > 0:

@@ -10,7 +10,7 @@ from typing import Any
 
 from network_provisioner.base.units import format_size
 from site_selector.catalogs.workflow import Job
-from site_selector.estimates.world import ComputeBelief, PathBelief, World
+from site_selector.estimates.world import ComputeEstimate, PathEstimate, World
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Schedule
 from site_selector.mapping.kernels.data import shape_of
@@ -123,11 +123,11 @@ class _Describer:
         for s in problem.allowed[job]:
             if self.places is not None and s not in self.places:
                 continue
-            moved = [
+            moved_files = [
                 (size * float(problem.seconds_per_byte[ends]), ends, size)
                 for ends, size in sorted(job_terms.moves(job, s).items())
             ]
-            slowest = self._path(max(moved)[1]) if moved else None
+            slowest = self._path(max(moved_files)[1]) if moved_files else None
             options.append(
                 Alternative(
                     problem.places[s],
@@ -140,7 +140,7 @@ class _Describer:
                     float(problem.input_bytes[job]),
                     float(job_terms.s_t_bytes[job, s]),
                     self._inputs(job, s, float(job_terms.share[job, s]), slowest),
-                    tuple(self._path(ends).move(size) for _, ends, size in moved),
+                    tuple(self._path(ends).move(size) for _, ends, size in moved_files),
                 )
             )
         return tuple(sorted(options, key=lambda a: (a.t_t_s, a.site)))
@@ -155,20 +155,24 @@ class _Describer:
         self, job: int, s: int, share: float, slowest: _PathInputs | None
     ) -> dict[str, dict[str, Any]]:
         problem = self.problem
-        belief = problem.compute[job][s]
-        if belief is None:  # a site of ``allowed`` always has one
+        estimate = problem.compute[job][s]
+        if estimate is None:  # a site of ``allowed`` always has one
             raise AssertionError(f"no compute estimate for {problem.jobs[job]}")
         rate = float(problem.input_bytes[job]) / max(float(problem.compute_s[job, s]), 1e-12)
         path = slowest.name if slowest is not None else ""
         name = self.inputs.workflow.jobs[problem.jobs[job]].transformation
-        key = (name, s, share, id(belief), rate, path)
+        key = (name, s, share, id(estimate), rate, path)
         inputs = self.inputs_of.get(key)
         if inputs is None:
             n, where = self.workers[s], (name, problem.places[s])
             if where not in self.waits:
                 self.waits[where] = self.world.wait(*where).as_dict(self.world.now)
             t_q = self.waits[where]
-            inputs = {"t_q": t_q, "n": {**n, "used": share}, "gamma_c": self._gamma_c(belief, rate)}
+            inputs = {
+                "t_q": t_q,
+                "n": {**n, "used": share},
+                "gamma_c": self._gamma_c(estimate, rate),
+            }
             if slowest is not None:
                 inputs["gamma_a"], inputs["gamma_t"] = slowest.gamma_a, slowest.gamma_t
             if s in self.space:
@@ -176,12 +180,12 @@ class _Describer:
             self.inputs_of[key] = inputs
         return inputs
 
-    def _gamma_c(self, belief: ComputeBelief, rate: float) -> dict[str, Any]:
-        """The belief as a rate of this job, with its deviation in proportion."""
-        known = belief.belief
-        if id(belief) not in self.compute:
-            self.compute[id(belief)] = known.as_dict(self.world.now)
-        out = {**self.compute[id(belief)], "value": rate}
+    def _gamma_c(self, estimate: ComputeEstimate, rate: float) -> dict[str, Any]:
+        """The estimate as a rate of this job, with its deviation in proportion."""
+        known = estimate.estimated
+        if id(estimate) not in self.compute:
+            self.compute[id(estimate)] = known.as_dict(self.world.now)
+        out = {**self.compute[id(estimate)], "value": rate}
         if known.spread:
             out["spread"] = rate * known.spread / known.value
         return out
@@ -199,19 +203,21 @@ class _Describer:
         if chosen.t_t_s <= least.t_t_s:
             second = next(a for a in options if a.site != site)
             return why_least(chosen, second)
-        makespan, moved = self.schedule.makespan_s, self.tried.get(job)
-        if self.room is not None and moved is not None and moved >= NEVER_S:
+        makespan, new_makespan = self.schedule.makespan_s, self.tried.get(job)
+        if self.room is not None and new_makespan is not None and new_makespan >= NEVER_S:
             there = self.problem.places.index(least.site)
             alone = [*self.assignment[:job], there, *self.assignment[job + 1 :]]
             if lacks := no_room(self.problem, self.room, alone):
                 return without_room(chosen, least, lacks[0])
-        return why_not_least(chosen, least, makespan, moved, self.later.get(job), self.worlds)
+        return why_not_least(
+            chosen, least, makespan, new_makespan, self.later.get(job), self.worlds
+        )
 
 
 class _PathInputs:
     """What the moves of many jobs over one path have in common."""
 
-    def __init__(self, name: str, path: PathBelief, world: World) -> None:
+    def __init__(self, name: str, path: PathEstimate, world: World) -> None:
         self.name, self.bound = name, path.bound
         self.gamma_a = path.gamma_a.as_dict(world.now)
         self.gamma_t = path.gamma_t.as_dict(world.now)

@@ -223,7 +223,7 @@ def start_priorities(problem: Problem, rank: Array) -> IntArray:
 
     HTCondor starts the waiting jobs of a user by ``condor: priority``, among equals first come,
     first served; DAGMan's ``PRIORITY`` of the node is the same number. Pegasus gives all jobs of a
-    level one priority, so that a level runs as it comes. ADON's numbers lie about the mean of
+    level one priority, so that a level runs as it arrives. ADON's numbers lie about the mean of
     Pegasus's own, one less for each job by upward rank: beside other workflows of the user none is
     preferred on the whole, and stage jobs, at 700 and more, still go first.
     """

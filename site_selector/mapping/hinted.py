@@ -39,7 +39,7 @@ _ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 class _Edit(NamedTuple):
-    """Text in the place of what stands from ``start`` to ``end``."""
+    """Text in the place of what is from ``start`` to ``end``."""
 
     start: int
     end: int
@@ -211,7 +211,7 @@ def _edit(node: _Node, missing: dict[str, Any]) -> _Edit:
 
 
 def _lines(entries: dict[str, Any], column: int) -> Iterator[str]:
-    """Entries of a mapping whose keys stand in ``column``."""
+    """Entries of a mapping whose keys begin in ``column``."""
     for key, value in entries.items():
         if isinstance(value, dict):
             yield f"{' ' * column}{key}:"

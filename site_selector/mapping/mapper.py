@@ -1,11 +1,11 @@
 """Mapping a whole workflow: a portfolio of policies, the best of them improved, and hedged.
 
-Every policy's mapping is evaluated by the same estimator. Where beliefs may be wrong, the best is
+Every policy's mapping is evaluated by the same estimator. Where estimates may be wrong, the best is
 that over many worlds as they may turn out to be (``robust.py``), among what is never worse under
 the estimates than the simple policies. Of those that end within 2 % of the best, which no forecast
 tells apart, the one that moves the fewest files is taken. So under the model the result is never
 worse than any policy by more than these 2 %, with doubts than any simple one. The same inputs,
-beliefs and seed give the same mapping.
+estimates and seed give the same mapping.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from site_selector.problem import NEVER_S, Problem, build_problem
 # The simple ways, than none of which the answer is ever worse under the estimates by more than
 # NEARLY.
 SIMPLE = ("random", "round-robin", "group", "heft", "pegasus-heft", "greedy")
-# Of makespans: what is less apart ends at the same time, as far as a forecast can tell.
+# Of makespans: what is less apart ends at the same time, as far as a forecast can say.
 NEARLY = 0.02
 
 # Effort in jobs and files looked at, beside which a simulation costs a fixed amount: about two
@@ -58,7 +58,7 @@ _SCATTERING = ("data", "lookahead")
 _MISLED_BY = 0.7
 _KEPT = 6
 _SETTLE_SHARE = 0.15
-# Worlds that the forecast is made of: below twenty, nobody knows what 5 % of them are beyond.
+# Worlds that the forecast is made of: below twenty, their 5 % quantile is unknown.
 _FEWEST_DRAWN, _MOST_DRAWN = 20, 96
 _BUDGET_PER_DRAWN = 16
 # Share of the effort that goes into hedging, where there is something to hedge against.
@@ -100,8 +100,8 @@ def map_problem(
     """Place every job of a problem.
 
     ``kinds`` is what sort of job each is (its transformation): jobs of a kind are moved together
-    and are misjudged together. Without ``uncertainty`` the estimates are taken as they stand.
-    ``evaluations`` bounds the simulations beside those of the portfolio, by default so that it
+    and are misjudged together. Without ``uncertainty`` the estimates are taken unchanged.
+    ``evaluations`` bounds the simulations besides those of the portfolio, by default so that it
     takes a few seconds.
     """
     whole = estimator = Estimator(problem)
@@ -164,9 +164,9 @@ def map_workflow(
     kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
     doubt = uncertainty_of(inputs, world, problem)
     chosen = map_problem(problem, kinds, seed, doubt, evaluations)
-    beliefs = estimates_dict(world, {problem.places[place] for place in chosen.places})
+    estimates = estimates_dict(world, {problem.places[place] for place in chosen.places})
     if lacks := no_room(problem, room_of(shape_of(problem), problem), chosen.assignment):
-        beliefs["note"] = "; ".join([*filter(None, [world.note]), *lacks])
+        estimates["note"] = "; ".join([*filter(None, [world.note]), *lacks])
     placements = describe(
         inputs,
         world,
@@ -186,7 +186,7 @@ def map_workflow(
         shown(chosen.schedule.makespan_s),
         {name: shown(makespan) for name, makespan in chosen.portfolio.items()},
         placements,
-        beliefs,
+        estimates,
         output_site,
         seed,
         chosen.hedge,

@@ -200,7 +200,7 @@ class Mapping:
 
     @property
     def queued(self) -> list[str]:
-        """What lacks for how many jobs, a line each; empty if all fits."""
+        """What is missing for how many jobs, one line each; empty if all fits."""
         return queue_lines(p.queued for p in self.placements)
 
     def as_dict(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class Mapping:
 
 
 def queue_lines(reasons: Iterable[str]) -> list[str]:
-    """What lacks for how many jobs, a line each, of the reason of every job that waits."""
+    """What is missing for how many jobs, one line each, of the reason of every job that waits."""
     counts = Counter(filter(None, reasons))
     return [
         f"{count} job{'s wait' if count > 1 else ' waits'} in the scheduler's queue: {why}"
@@ -296,8 +296,8 @@ def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str
         estimates["runtime"] = (chosen.s_c_bytes / rate["value"], origin(rate))
     for move in chosen.moves:
         if (path := paths.get(move.path)) is not None:
-            beside = (path.get(key, {}).get("value", 0.0) for key in ("first", "further"))
-            estimates[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), *beside)
+            start_times = (path.get(key, {}).get("value", 0.0) for key in ("first", "further"))
+            estimates[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), *start_times)
     return estimates
 
 

@@ -66,12 +66,12 @@ def random_sites(problem: Problem, rng: Random) -> Assignment:
 
 def round_robin(problem: Problem) -> Assignment:
     """Pegasus's RoundRobin: the jobs of a level take the sites in turn."""
-    turn: dict[int, int] = {}
+    next_site: dict[int, int] = {}
     out = []
     for allowed, level in zip(problem.allowed, problem.level, strict=True):
-        count = turn.get(level, 0)
+        count = next_site.get(level, 0)
         out.append(allowed[count % len(allowed)])
-        turn[level] = count + 1
+        next_site[level] = count + 1
     return out
 
 

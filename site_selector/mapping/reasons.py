@@ -151,7 +151,7 @@ def why_least(best: Alternative, second: Alternative) -> str:
     """The sentence for a job that goes where its own T_t is least."""
     if not math.isfinite(best.t_t_s):
         return (
-            f"no site has resources now; {best.site} is queued for, and any site that gets a "
+            f"no site has resources now; jobs wait for {best.site}, and any site that gets a "
             "worker first would change this"
         )
     if not math.isfinite(second.t_t_s):
@@ -179,7 +179,7 @@ def _why_never(best: Alternative, second: Alternative) -> str:
 
 
 def would_change(best: Alternative, other: Alternative) -> str:
-    """Which changes would give ``other`` the lesser T_t, in words: the two that take least."""
+    """Which changes would give ``other`` the lesser T_t, as text: the two that take least."""
     likely = [f for f in flips(best, other) if f.factor < _ABSURD or math.isinf(f.factor)]
     better = [f for f in likely if f.subject != best.site and f.rises == (f.what != "t_q")]
     if better:
@@ -187,7 +187,7 @@ def would_change(best: Alternative, other: Alternative) -> str:
         return f"{other.site} would win if {condition}"
     if likely:
         condition = " or ".join(flip_words(f, other.site) for f in likely[:2])
-        return f"no single change at {other.site} makes it win, only {condition}"
+        return f"no improvement at {other.site} alone makes it win, only if {condition}"
     return f"no single change makes {other.site} win"
 
 
@@ -202,8 +202,8 @@ def flip_words(flip: Flip, its_site: str = "") -> str:
         if not math.isfinite(flip.now):
             return f"{'it' if its else flip.subject} had workers and a queue wait below {limit}"
         whose = "its" if its else f"{flip.subject}'s"
-        moved = "rose above" if flip.rises else "fell below"
-        return f"{whose} queue wait {moved} {limit}"
+        change = "rose above" if flip.rises else "fell below"
+        return f"{whose} queue wait {change} {limit}"
     if flip.what == "n":
         return f"{'it' if its else flip.subject} had {math.floor(flip.limit) + 1:d} workers"
     rate, than = beyond(flip.limit, flip.rises), "more than" if flip.rises else "less than"

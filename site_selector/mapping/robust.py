@@ -1,4 +1,4 @@
-"""Mappings that hold when beliefs turn out wrong: judged over many worlds as they may be.
+"""Mappings that hold when estimates turn out wrong: judged over many worlds as they may be.
 
 What is made small is the mean of log makespan over the worlds, which is the geometric mean of the
 ratio to whatever could be reached in each of them, and a share of how bad the worst worlds are
@@ -206,7 +206,7 @@ def forecast_of(
 
 
 def _perturbed(estimator: Estimator, worlds: Sequence[Problem]) -> dict[str, Assignment]:
-    """What a list schedule would do if it believed in one of the worlds."""
+    """What a list schedule would do if it estimated in one of the worlds."""
     return {
         f"lookahead in world {number}": list_schedule(world, estimator.rank, VARIANTS["lookahead"])
         for number, world in enumerate(worlds)

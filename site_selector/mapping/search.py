@@ -34,7 +34,7 @@ _WAYS = {
     "after": 0.05,
     "before": 0.04,
 }
-_MANY = 1 << 40  # more mappings than anybody tries
+_MANY = 1 << 40  # more mappings than are ever tried
 _MOST_SHARING = 64  # jobs that move together for the data that they share
 
 
@@ -190,12 +190,12 @@ class Moves:
         chosen: Sequence[int] = (job,)
         if way == "sharing" and self._sharing:
             chosen = rng.choice(self._sharing)
-        elif way == "level":  # what stands at one site on one level
+        elif way == "level":  # what is at one site on one level
             chosen = [j for j in self._level[problem.level[job]] if current[j] == here]
         elif way == "family":
             around = problem.parents[job] if rng.random() < 0.5 else problem.children[job]
             chosen = (job, *around)
-        elif way in ("site", "after", "before"):  # what stands there, or that part of it
+        elif way in ("site", "after", "before"):  # what is there, or that part of it
             first = job if way == "after" else 0
             last = job if way == "before" else len(current)
             chosen = [j for j in self.free if current[j] == here and first <= j <= last]

@@ -82,8 +82,8 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
     share_files = np.asarray(shape.allowed).reshape(n_jobs, n) != FETCHES
     together = share_files[job, at[job]]
     start_s = np.asarray(schedule.start_s)
-    moved = _moved_before(job, file, at, start_s, n, together)
-    charged[moved & share_files[job]] = 0.0
+    moved_files = _moved_before(job, file, at, start_s, n, together)
+    charged[moved_files & share_files[job]] = 0.0
     to_site = _product(charged, seconds_per_byte[source, np.arange(n)])
     s_t_bytes = _sum_rows(charged, job, n_jobs)
     seconds = _sum_rows(to_site, job, n_jobs)

@@ -1,8 +1,8 @@
-"""How far off beliefs may be, and worlds as they may turn out to be.
+"""How far off estimates may be, and worlds as they may turn out to be.
 
-A value that is believed to within ``e`` is the truth times a factor between 1 - e and 1 + e, every
-factor as likely. Seen from the belief, which is all there is, the truth is the believed value
-divided by such a factor.
+A value that is assumed to within ``e`` is the truth times a factor between 1 - e and 1 + e, every
+factor as likely. Seen from the estimate, which is all that is known, the truth is the estimated
+value divided by such a factor.
 
 Estimates that stand out are trusted less. Run times of several programs at several sites show how
 fast each site is; a program that is expected to be far faster somewhere than that site is with all
@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from site_selector.cost import Array
-from site_selector.estimates.world import ELSEWHERE, SPREADS, Belief, World, origin
+from site_selector.estimates.world import ELSEWHERE, SPREADS, EstimatedValue, World, origin
 from site_selector.inputs import Inputs
 from site_selector.problem import NEVER_S, Problem
 
-# What is believed to within ``e`` by where it comes from, before spread and age are looked at, and
+# What is assumed to within ``e`` by where it comes from, before spread and age are looked at, and
 # until enough of it was held against the truth (``World.errors``).
 # Measured: what was once seen may be otherwise next time. Written down: the error that the thesis's
 # evaluation and ours take for granted. Guessed: an order of magnitude.
@@ -39,7 +39,7 @@ _BY_SOURCE = {
     "default": 0.7,
     ELSEWHERE: 0.3,  # the ratio of sites is only what catalogs expect
 }
-_ONCE = 0.3  # measured once: nobody knows how widely it is spread
+_ONCE = 0.3  # measured once: its spread is unknown
 _GUESSED_SIZE = 0.5
 _DECLARED_SIZE = 0.1
 # How firmly run times are drawn towards the speed of their sites: as if this many more were known.
@@ -58,7 +58,7 @@ class Uncertainty:
 
     ``compute`` broadcasts to (jobs, sites) and is one factor for all jobs of a kind at a site;
     ``size`` to (files,); ``throughput`` to (places, places); ``wait`` to (sites,). ``random_wait``
-    (sites,) tells where a wait is exponential about what is believed instead.
+    (sites,) tells where a wait is exponential about what is assumed instead.
     """
 
     compute: Array
@@ -97,7 +97,7 @@ class Uncertainty:
 
 
 def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertainty:
-    """How far off the beliefs that a problem was made from may be.
+    """How far off the estimates that a problem was made from may be.
 
     By source first: measured, written down, or a default. Measurements by their spread and age.
     """
@@ -106,14 +106,14 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     of_jobs, of_paths, of_waits = (
         world.errors.get(what, {}) for what in ("runtime", "throughput", "queue_wait")
     )
-    # By identity: the same belief serves all jobs of a kind, and paths that are alike.
+    # By identity: the same estimate serves all jobs of a kind, and paths that are alike.
     known: dict[int, float] = {}
     for job, row in enumerate(problem.compute):
         for site, site_compute in enumerate(row):
             if site_compute is not None:
-                key = id(site_compute.belief)
+                key = id(site_compute.estimated)
                 if key not in known:
-                    known[key] = relative_error(site_compute.belief, now, of_jobs)
+                    known[key] = relative_error(site_compute.estimated, now, of_jobs)
                 compute[job, site] = known[key]
     size = np.array(
         [
@@ -125,10 +125,10 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     for a, src in enumerate(problem.places):
         for b, dst in enumerate(problem.places):
             if a != b:
-                belief = world.paths[src, dst].gamma_a
-                if id(belief) not in known:
-                    known[id(belief)] = relative_error(belief, now, of_paths)
-                throughput[a, b] = known[id(belief)]
+                estimate = world.paths[src, dst].gamma_a
+                if id(estimate) not in known:
+                    known[id(estimate)] = relative_error(estimate, now, of_paths)
+                throughput[a, b] = known[id(estimate)]
     waits = [world.sites[site].queue_wait for site in problem.places[:n]]
     return Uncertainty(
         compute,
@@ -139,27 +139,29 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     )
 
 
-def relative_error(belief: Belief, now: float, learned: Mapping[str, float] | None = None) -> float:
-    """The ``e`` of one belief: by source, as ``learned`` or taken for granted, and for measurements
-    by spread and age."""
+def relative_error(
+    estimate: EstimatedValue, now: float, learned: Mapping[str, float] | None = None
+) -> float:
+    """The ``e`` of one estimate: by source, as ``learned`` or taken for granted, and for
+    measurements by spread and age."""
     by_source = {**_BY_SOURCE, **(learned or {})}
-    source = origin(belief.as_dict(now))
+    source = origin(estimate.as_dict(now))
     error = by_source.get(source, by_source["default"])
-    known = belief.value > 0 and math.isfinite(belief.value)
-    spread = SPREADS * belief.spread / belief.value if known else 0.0
+    known = estimate.value > 0 and math.isfinite(estimate.value)
+    spread = SPREADS * estimate.spread / estimate.value if known else 0.0
     if source in ("catalog", "topology") and spread > 0 and source not in (learned or {}):
         error = spread  # of measured to written
-    if belief.source == "schedd" and source not in (learned or {}):
+    if estimate.source == "schedd" and source not in (learned or {}):
         error = max(error, spread)
-    if belief.source == "archive":
-        error = max(error, spread, _ONCE if belief.count == 1 else 0.0)
-        if belief.at is not None:
-            days = max(0.0, now - belief.at) / _DAY_S
+    if estimate.source == "archive":
+        error = max(error, spread, _ONCE if estimate.count == 1 else 0.0)
+        if estimate.at is not None:
+            days = max(0.0, now - estimate.at) / _DAY_S
             error += max(0.0, by_source["catalog"] - error) * (1 - 0.5**days)
     return min(error, _MOST)
 
 
-def _is_random(wait: Belief) -> bool:
+def _is_random(wait: EstimatedValue) -> bool:
     if wait.source in ("archive", "schedd"):
         return wait.spread > _RANDOM_SPREAD * wait.value
     return wait.source == "catalog"

@@ -26,7 +26,7 @@ Say = Callable[[str], object]
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A file of a source, ``lfn`` its path below that. ``size_bytes`` and the hexadecimal
-    ``sha256`` are None if the source does not tell; ``replica`` is its URL at the very host
+    ``sha256`` are None if the source does not say; ``replica`` is its URL at the very host
     that holds it, where that may be another one."""
 
     lfn: str
@@ -37,7 +37,7 @@ class SourceFile:
 
 
 class Reader(Protocol):
-    """Reads a source; ``say`` gets a line about what it does not tell. Raises InputError, and
+    """Reads a source; ``say`` gets a line about what it does not say. Raises InputError, and
     MissingError if a client is not installed."""
 
     def __call__(self, source: str, say: Say) -> Iterator[SourceFile]: ...
@@ -61,7 +61,7 @@ def sha256_of(checksum: str) -> str | None:
 
 def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) -> tuple[str, str]:
     """Site and URL: ``site``, else the one that ``prefixes`` tell. Raises InputError if they do
-    not, and for a name that cannot stand in a catalog."""
+    not, and for a name that cannot be in a catalog."""
     if not is_name(file.lfn) or {"", ".."} & {*file.lfn.split("/")}:
         raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME} and '..'")
     if site is not None:

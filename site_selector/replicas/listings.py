@@ -54,7 +54,7 @@ def read_url(source: str, say: Say) -> Iterator[SourceFile]:
         why = getattr(cause, "reason", cause)
         raise InputError(f"{source}: cannot be reached: {why}") from None
     if unsized:
-        say(f"{source}: its server reports no size for {unsized} files; they are written without")
+        say(f"{source}: its server reports no size for {unsized} files; written without one")
 
 
 class _Session(requests.Session):
@@ -101,7 +101,7 @@ def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, bool,
         href = item.findtext("{*}href", "").strip()
         if href and _succeeded(item):
             items[href] = item
-    # Some servers do not encode paths: what no encoded path holds tells.
+    # Some servers do not encode paths: a character that no encoded path has shows it.
     as_is = any(map(_NOT_ENCODED.search, items))
     here = _path(urlsplit(answer.url).path, "", as_is=False)
     paths = {_path(href, here, as_is): item for href, item in items.items()}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from network_provisioner.base.units import transfer_time
-from site_selector.estimates.world import PathBelief
+from site_selector.estimates.world import PathEstimate
 
-Paths = Mapping[tuple[str, str], PathBelief]
-"""What is believed of paths, by (from, to)."""
+Paths = Mapping[tuple[str, str], PathEstimate]
+"""What is assumed of paths, by (from, to)."""
 Places = tuple[tuple[str, str], ...]
 """Pairs of site and URL."""
 
@@ -20,7 +20,7 @@ def soonest_first(
     paths: Paths,
 ) -> Places:
     """Replicas in the order in which they would arrive at ``site``: those that are there, then by
-    what is believed of the paths, then those of which no path is known, each as they come."""
+    what is assumed of the paths, then those of which no path is known, each as they arrive."""
 
     def seconds(place: tuple[str, str]) -> float:
         if place[0] == site:

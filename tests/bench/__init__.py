@@ -28,7 +28,7 @@ Tell = Callable[[str], None]
 class Figure:
     """One measured figure in ``unit``.
 
-    ``goal`` is what it should reach at least (or at most, where lower is better), None where there
+    ``goal`` is what it should reach at least (or at most, where lower is better), None if there
     is none; ``peers`` holds what other ways to do the same reach in the same unit, by name.
     """
 

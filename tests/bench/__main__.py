@@ -34,7 +34,7 @@ def load() -> list[str]:
 
 
 def run(bench: Bench) -> tuple[Run | None, bool]:
-    """The bench's result, None where it has no figures, and whether it came to its end."""
+    """The bench's result, None if it has no figures, and whether it came to its end."""
     name = f"{bench.id} {bench.run.__name__}"
     started, busy, before = time.monotonic(), os.getloadavg()[0], commit()
 

@@ -2,7 +2,7 @@
 
 The same as ``adon site evaluate``: traces on made-up platforms, every mapping executed by a
 simulator that the mappers do not have, beliefs right and wrong. Two orders of start: all jobs by
-urgency, whoever mapped them; and as HTCondor starts them, ADON's by the priorities that it hands
+urgency, under any mapping; and as HTCondor starts them, ADON's by the priorities that it hands
 over, the others' as Pegasus has them. With ``make bench ONLY=P1
 TRACES=DIR`` the traces of a folder; else made-up ones in the shape of SoyKB's and Montage's.
 """

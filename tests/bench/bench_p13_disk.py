@@ -1,8 +1,8 @@
 """P13: the knee of real disks, found and followed over real switches.
 
 A transfer goes over 150 Mb/s of the testbed's network into disks of 20, 40 and 80 Mb/s, whose
-writers wait as those of a full disk do. Periods are of two seconds; nothing else is told of a disk
-but what switches count and processes wait.
+writers wait as those of a full disk do. Periods are of two seconds; nothing else is known about a
+disk but what switches count and processes wait.
 """
 
 from __future__ import annotations

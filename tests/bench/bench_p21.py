@@ -33,7 +33,7 @@ REPORTED_S, BACK_S = 2.0, 5.0
 class Run:
     """One fault, once.
 
-    ``reported_s``  from the fault until health or the log told of it, None for never
+    ``reported_s``  from the fault until health or the log reported it, None for never
     ``reports``     lines of the log
     ``own_gap_s``, ``other_gap_s``  the longest time without a packet of a flow that the fault
                     concerns, and of all others, of which ``other_lost`` packets were lost

@@ -1,7 +1,7 @@
 """P3, acceptance: how many requests in time get their rate, held against a linear programme.
 
 Requests come one after the other, some for now and some for later, each with a rate and a time;
-whoever decides does so at once and for good. The bound knows all of them before it accepts the
+a decision is made at once and for good. The bound knows all of them before it accepts the
 first, may divide each over all paths that there are, and may accept a part of one: the fractional
 multicommodity flow over time. Nobody who decides one by one can reach it. The peers decide for the
 same requests in the same order, each with books of its own.

@@ -1,7 +1,7 @@
 """P3, a storm: how much of a scarce link is reserved while 200 clients ask for more than it has.
 
 The peers are the same broker without backfilling, which keeps every link free that one who waits
-lacks room on, and first fit, which lets whoever fits begin and the large wait. All see the same
+lacks room on, and first fit, which starts what fits and the large wait. All see the same
 clients, in a time that passes as fast as it is reckoned.
 """
 

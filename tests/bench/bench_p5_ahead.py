@@ -26,7 +26,7 @@ from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
-from pegasus_hooks.advance.job_estimates import BeliefReader, Beliefs
+from pegasus_hooks.advance.job_estimates import EstimateReader, JobEstimates
 from pegasus_hooks.planner import Options, Sources, plan
 from site_selector.inputs import load_inputs
 from tests.ahead_run import Truth, VirtualRun
@@ -80,30 +80,33 @@ def planned(folder: Path, size: tuple[int, int, int]) -> PlannedDag:
     return read_dag(made.submit_dir)
 
 
-def true(dag: PlannedDag, beliefs: Beliefs, off: float, rng: Random) -> Truth:
-    """What is true where beliefs are off by up to this part."""
+def true(dag: PlannedDag, estimates: JobEstimates, off: float, rng: Random) -> Truth:
+    """What is true where estimates are off by up to this part."""
 
     def factor() -> float:
         return rng.uniform(1 - off, 1 + off)
 
     sizes = {
-        (node.name, moving.pair): (moving.size_bytes(beliefs.sizes) or 0.0) * factor()
+        (node.name, moving.pair): (moving.size_bytes(estimates.sizes) or 0.0) * factor()
         for node in dag.nodes.values()
         for moving in node.first
     }
-    run_s = {name: seconds * factor() for name, seconds in beliefs.run_s.items()}
-    return Truth(run_s, sizes, beliefs.workers)
+    run_s = {name: seconds * factor() for name, seconds in estimates.run_s.items()}
+    return Truth(run_s, sizes, estimates.workers)
 
 
 def runs(
-    dag: PlannedDag, beliefs: Beliefs, off: float, reserve: Literal["always", "once", "never"]
+    dag: PlannedDag,
+    estimates: JobEstimates,
+    off: float,
+    reserve: Literal["always", "once", "never"],
 ) -> list[VirtualRun]:
     """The same few truths, each time."""
     found = []
     for seed in range(RUNS):
         with broker() as here:
-            truth = true(dag, beliefs, off, Random(seed))
-            run = VirtualRun(here, dag, beliefs, truth, reserve, template="soykb", step_s=1.0)
+            truth = true(dag, estimates, off, Random(seed))
+            run = VirtualRun(here, dag, estimates, truth, reserve, template="soykb", step_s=1.0)
             run.run(1e7)
             if run.left():
                 raise RuntimeError(f"{len(run.left())} transits were left")
@@ -123,12 +126,12 @@ def reserved_and_used(tell: Tell) -> Iterable[Figure]:
         for what, size, offs in (("9 GB", LARGE, (0.3, 0.6)), ("21 MB", DEMO, (0.3,))):
             tell(f"SoyKB with {what} of input is planned (not measured)")
             dag = planned(Path(name) / what.replace(" ", ""), size)
-            beliefs = BeliefReader(dag)(None, START)
+            estimates = EstimateReader(dag)(None, START)
             for off in offs:
-                always = runs(dag, beliefs, off, "always")
+                always = runs(dag, estimates, off, "always")
                 peers = {
-                    "reserved once": share(runs(dag, beliefs, off, "once")),
-                    "when asked": share(runs(dag, beliefs, off, "never")),
+                    "reserved once": share(runs(dag, estimates, off, "once")),
+                    "when asked": share(runs(dag, estimates, off, "never")),
                 }
                 title = f"reserved byte-seconds used, SoyKB {what}, ±{100 * off:.0f} %"
                 goal = GOAL if size is LARGE else None

@@ -28,7 +28,7 @@ _GOAL_FALSE = 1.0
 
 
 def notice(path: Path) -> list[tuple[Anomaly, Anomaly]]:
-    """What ours tells of, as it was told and as it was in the end. Time passes on its own too: an
+    """What our detector reports, at first and in the end. Time passes on its own too: an
     outage is noticed while it lasts."""
     detector = Detector(path.metric, "a>b")
     told: dict[str, tuple[Anomaly, Anomaly]] = {}

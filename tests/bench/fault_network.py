@@ -312,7 +312,7 @@ class Plant:
             self.client.request(request)
 
     def request_another(self) -> None:
-        """Ask for one more, from s1 by s5 to s4, and give it back. Raises AdonError where it gets
+        """Ask for one more, from s1 by s5 to s4, and give it back. Raises AdonError if it gets
         no path."""
         name = f"another-{next(self._numbers)}"
         request = TransitRequest(name, "west", "north", template="plain", lease_s=60.0)

@@ -1,8 +1,8 @@
 """Max-min fair shares by linear programmes, which have nothing in common with filling links.
 
-The smallest share is made as large as can be; whoever cannot have more than that while the others
-have as much is settled at it; and again for the rest (Nace and Pióro, IEEE Communications Surveys
-10, 2008, §III). A peer of :mod:`network_provisioner.state.elastic`.
+The smallest share is made as large as can be; a transit that cannot have more than that while the
+others have as much is settled at it; and again for the rest (Nace and Pióro, IEEE Communications
+Surveys 10, 2008, §III). A peer of :mod:`network_provisioner.state.elastic`.
 """
 
 from __future__ import annotations

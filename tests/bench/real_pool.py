@@ -104,7 +104,7 @@ class Life:
 
 
 class Lives:
-    """Those of all machines in a directory of :class:`StartdCloud`, whoever starts them."""
+    """Those of all machines in a directory of :class:`StartdCloud`, by any starter."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

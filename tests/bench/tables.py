@@ -87,7 +87,7 @@ def _row(figure: dict[str, Any], with_goal: bool) -> list[str]:
 
 
 def _pivoted(figures: Sequence[dict[str, Any]]) -> Table | None:
-    """Figures named ``ROW: COLUMN``, several of a row, as a grid; None where they are not such."""
+    """Figures named ``ROW: COLUMN``, several of a row, as a grid; None if they are not such."""
     cells: dict[str, dict[str, dict[str, Any]]] = {}
     for figure in figures:
         row, colon, column = figure["figure"].rpartition(": ")

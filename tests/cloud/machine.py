@@ -142,7 +142,7 @@ def boot(place: Path) -> None:
     print("booted", flush=True)
     while True:
         try:
-            os.wait()  # as process 1 does, for whoever lost its parent
+            os.wait()  # as process 1 does, for processes that lost their parent
         except ChildProcessError:
             signal.pause()
 

@@ -124,7 +124,7 @@ class OpenStack:
         self._daemons[service].send(number)
 
     def check(self) -> None:
-        """Raise AdonError where a service has ended."""
+        """Raise AdonError if a service has ended."""
         for daemon in self._daemons.values():
             daemon.check()
 

@@ -90,7 +90,7 @@ class OvsRig:
 
     def new_controller(self, **options: Any) -> OpenFlowController:
         shaper = TcShaper(CommandRunner(IN_SWITCHES))
-        # A busy machine stops the switches for seconds, which is no refusal of theirs.
+        # A busy machine stops the switches for seconds, which is not a refusal.
         given = {"shaper": shaper, "listen": OPENFLOW_LISTEN, "reply_timeout_s": 120.0}
         given["silent_after_s"] = 120.0
         given |= options

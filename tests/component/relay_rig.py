@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def within(name: str, make: Callable[[], T]) -> T:
-    """What ``make`` makes in a network namespace: its sockets stay there, whoever uses them."""
+    """What ``make`` makes in a network namespace: its sockets stay there, for any user."""
     found: list[T] = []
 
     def enter() -> None:

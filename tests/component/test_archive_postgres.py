@@ -80,7 +80,7 @@ def test_a_reader_makes_nothing_and_sees_the_tables_once_they_are_there(url: str
 def test_an_older_layout_is_brought_up_to_date_where_it_is(
     server: Postgres, by_owner: bool
 ) -> None:
-    """Whoever does it, and whatever schema is the first of who does."""
+    """By any user, with any schema as the first."""
     site = new_place(server).rpartition("%3D")[2]
     roles = [f"{site}_{name}" for name in ("owner", "writer", "recorder", "reader")]
     owner, writer, recorder, reader = roles

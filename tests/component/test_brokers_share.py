@@ -1,4 +1,4 @@
-"""Two broker processes on one PostgreSQL: one leads, whoever is asked and whoever dies.
+"""Two broker processes on one PostgreSQL: one leads, whichever is asked and whichever dies.
 
 Real everything but the switches: two ``adon.service.serve`` processes, HTTP, a PostgreSQL server.
 """
@@ -95,7 +95,7 @@ def installed(client: BrokerClient, name: str) -> Transit:
     return cast(Transit, until(look, f"{name} is installed"))
 
 
-def test_whoever_is_asked_one_decides(brokers: Brokers) -> None:
+def test_one_broker_decides_whichever_is_asked(brokers: Brokers) -> None:
     one, other = brokers.client(0), brokers.client(1)
     a = TransitRequest("a", "mu", "tacc", min_bps=150e6, lease_s=600)
     b = TransitRequest("b", "local", "iplant", lease_s=600, template="patient")

@@ -1,5 +1,5 @@
 """HTCondor's own file transfers, in a real pool with a real broker: a path before the input, given
-back after it, whoever is killed meanwhile; nobody's submit file knows of it."""
+back after it, whatever is killed meanwhile; nobody's submit file knows of it."""
 
 from __future__ import annotations
 

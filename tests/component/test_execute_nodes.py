@@ -1,5 +1,5 @@
-"""Execute machines of a real pool that tell of themselves: `adon install condor --execute`, Rank
-and Requirements on what they tell, and files that their jobs share."""
+"""Execute machines of a real pool that report about themselves: `adon install condor --execute`,
+Rank and Requirements on what they tell, and files that their jobs share."""
 
 from __future__ import annotations
 

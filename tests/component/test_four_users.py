@@ -244,16 +244,16 @@ def test_only_the_brokers_user_opens_the_archive(here: Installation) -> None:
         os.chown(path, ADA, ADA)
     with here.broker():
         assert here.ask(ADA, lambda: transfer(first) + run_hook(hookrun.post, first, "0")) == []
-        belief, notes = here.ask(ADA, lambda: planned(here.config))
-        assert (belief["source"], belief["value"], notes) == ("archive", 4e7, [])
-        belief, notes = here.ask(BOB, lambda: planned(here.config))
-        assert (belief["source"], notes) == ("topology", [])  # only Ada says so
+        estimate, notes = here.ask(ADA, lambda: planned(here.config))
+        assert (estimate["source"], estimate["value"], notes) == ("archive", 4e7, [])
+        estimate, notes = here.ask(BOB, lambda: planned(here.config))
+        assert (estimate["source"], notes) == ("topology", [])  # only Ada says so
         assert here.ask(ADA, lambda: transfer(second)) == []
         grown = Measurement("expansion:n:1", "expansion", "n", 4.0, "1", time.time(), "adon pool")
         here.ask(CONDOR, lambda: pool.record(load_config(here.config), grown))
     assert len(here.ask(ADA, lambda: run_hook(hookrun.post, second, "0"))) == 1  # left to its lease
-    belief, (note,) = here.ask(BOB, lambda: planned(here.config))
-    assert belief["source"] == "topology"
+    estimate, (note,) = here.ask(BOB, lambda: planned(here.config))
+    assert estimate["source"] == "topology"
     assert (
         "Permission denied" in note and str(here.archive.name) in note and note.endswith(LEFT_OUT)
     )

@@ -98,7 +98,7 @@ class Flow:
         self.cluster = found[1]
 
     def job(self, attribute: str = "ClusterId") -> str:
-        """An attribute of the transfer job in the queue, empty where it is not there."""
+        """An attribute of the transfer job in the queue, empty if it is not there."""
         only = f'DAGNodeName == "{JOB}" && DAGManJobId == {self.cluster}'
         return self.pool.run(["condor_q", "-const", only, "-af", attribute]).strip()
 

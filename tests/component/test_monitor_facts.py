@@ -97,8 +97,8 @@ transfer_output_remaps = "back=toy://store.example/back"
 
 
 class Hook(http.server.ThreadingHTTPServer):
-    """A web hook: a real HTTP server that refuses the first of everything. Whoever does not get
-    its answer in time sends the same again, so that is no news."""
+    """A web hook: a real HTTP server that refuses the first of everything. A notice that does not
+    get its answer in time sends the same again, so that is no news."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answering)

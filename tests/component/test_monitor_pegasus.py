@@ -180,7 +180,7 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
         finally:
             os.killpg(monitor.pid, signal.SIGTERM)
         assert monitor.wait(WAIT_S) == 0
-    # Whoever ran something in this home a second ago is followed, too.
+    # A user who ran something in this home a second ago is followed, too.
     (ours,) = {line["id"] for line in lines if line["workflow"] == "outer"}
     lines = [line for line in lines if line["root"] == ours]
     last = {line["workflow"]: line for line in lines}
@@ -211,7 +211,7 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
         assert facts["outer"].details["submit_dir"] == str(submit)
         assert facts["outer"].details["user"] == facts["mini"].details["user"] != ""
         mine = {fact.subject for fact in facts.values()}
-        # Whoever reads it all later finds what was recorded live.
+        # A later reader finds what was recorded live.
         Follower(submit, afterwards).run()
         changes = _changes(recorded)
         assert _changes(afterwards) == {one: changes[one] for one in changes if one in mine}

@@ -1,7 +1,7 @@
 """ADON installed into a real Pegasus; pegasus-plan and pegasus-run typed as ever, on a real pool.
 
 What is checked is the promise: every transfer job asked a real broker for its path, had it while it
-ran, and gave it back; and whoever planned changed nothing.
+ran, and gave it back; and the planner's user changed nothing.
 """
 
 from __future__ import annotations

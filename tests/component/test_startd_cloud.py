@@ -79,7 +79,7 @@ def test_a_machine_joins_runs_jobs_and_goes_with_all_that_it_started(
         found = _family(home, _living(home))
         return found if len(found) >= 6 else []
 
-    # HTCondor tells of a job just before it starts it.
+    # HTCondor reports a job just before it starts it.
     family = until(there, "master, startd, two starters, two jobs")
     cloud.delete("w1")
     assert states(cloud) == {"w1": MachineState.ENDED}

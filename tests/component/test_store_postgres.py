@@ -193,7 +193,7 @@ def test_brokers_that_start_together_make_one_set_of_tables(url: str) -> None:
     assert made == [0] * 8
 
 
-# -- whoever dies or stands still ------------------------------------------------------------
+# -- processes that die or stop ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.long)])

@@ -164,7 +164,7 @@ def left_of(place: Path) -> list[str]:
 
 
 def line(pid: int) -> str:
-    """A process's command line; empty where it has ended."""
+    """A process's command line; empty if it has ended."""
     return _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
 
 

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from adon.cli.main import main
-from examples.demo import line, outer, running
+from examples.demo import launch, line, running
 from examples.demo.__main__ import build_parser
 from examples.testbed.pool import Pool
 from pegasus_hooks.planner.model import PlannedWorkflow
 
 WORDS = "echo reading >&2; echo cannot do it >&2; exit 7"
 start = running.start
-box_run = outer.box.run
+box_run = launch.box.run
 
 
 def spoiled(planned: PlannedWorkflow, pool: Pool) -> int:
@@ -37,6 +37,6 @@ def boxed(words: list[str], *, tied: bool) -> int:
 
 if __name__ == "__main__":
     running.start = spoiled
-    outer.box.run = boxed
+    launch.box.run = boxed
     inside = sys.argv[1:2] == ["in the box"]
     sys.exit(line.main(sys.argv[2:]) if inside else main(parser=build_parser()))

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 240.0  # nothing but runs takes nearly as long
-# Without make's set-up, which is there for whoever runs tests.
+# Without make's set-up, which is there for users who run tests.
 MAKE_DEMO = ("make", "-o", "setup", "demo")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from demo_runs import SMALL, Demo, Ran, demo, left_of, run
 
-from examples.demo.outer import ROOM_BYTES
+from examples.demo.launch import ROOM_BYTES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 

@@ -261,7 +261,7 @@ class FakeSwitch:
                 self._sock.sendall(told)
 
     def _removed(self, entry: Entry, reason: int) -> bytes:
-        """What the controller is told of a rule that has gone, where it asked for that."""
+        """The controller's notice of a removed rule, where it asked for that."""
         if not entry.flags & SEND_FLOW_REM:
             return b""
         body = struct.pack(

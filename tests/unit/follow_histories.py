@@ -127,7 +127,7 @@ class History:
         self.end(dagman, end, self.left[0] if reason else "", reason)
 
     def attempt(self, job: str, number: int, end: str) -> bool | None:
-        """Whether it went well, None where DAGMan goes before it ends."""
+        """Whether it succeeded, None if DAGMan goes before it ends."""
         draw, cluster = self.draw, self.cluster
         self.cluster += 1
         done = len(JOBS) - len(self.left)

@@ -185,7 +185,7 @@ def test_a_start_that_has_come_is_now(rig: Rig) -> None:
 
 @pytest.mark.parametrize("late_s", [-1.0, 0.0, 5.0])
 def test_what_its_transfer_has_begun_meanwhile_is_not_moved(rig: Rig, late_s: float) -> None:
-    """Whoever keeps reservations in step with a workflow may hear of that after it has asked."""
+    """A caller that keeps reservations in step with a workflow may learn that after its request."""
     reserve(rig, "a", 600, 720)
     begun = claim(rig, "a")
     assert code_of(rig.broker.shift, "a", T0 + late_s, T0 + 20) == "conflict"

@@ -1,4 +1,4 @@
-"""A planned workflow as it lies in its submit directory: its DAG, what is believed of it, what is
+"""A planned workflow as it lies in its submit directory: its DAG, what is estimated of it, what is
 reserved for it, and the command that does so."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.booking import MOST_ROUNDS, CorrectionRules, WorkflowReservations
-from pegasus_hooks.advance.job_estimates import DEFAULT_RUN_S, BeliefReader
+from pegasus_hooks.advance.job_estimates import DEFAULT_RUN_S, EstimateReader
 from pegasus_hooks.advance.listening import (
     AdvanceReservations,
     StartingListener,
@@ -98,11 +98,11 @@ def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
         read_dag(tmp_path / "none")
 
 
-# -- beliefs ---------------------------------------------------------------------------------------
+# -- estimates -------------------------------------------------------------------------------------
 
 
 def test_what_the_mapping_was_made_from_is_believed(planned: Path) -> None:
-    found = BeliefReader(read_dag(planned))(None, T0)
+    found = EstimateReader(read_dag(planned))(None, T0)
     assert found.note == ""
     assert found.sizes["raw.txt"] == len(RAW) and found.sizes["a.txt"] > 0
     assert found.workers["mu"] == 4 and found.rate(("mu", "tacc")) > 0
@@ -118,7 +118,7 @@ def test_where_the_catalogs_are_gone_the_archive_is_asked(planned: Path, tmp_pat
         archive.record(
             Measurement("1", "runtime", "t::split:1.0@mu", 7.5, "s", T0 - 60, "event log")
         )
-        found = BeliefReader(dag)(archive, T0)
+        found = EstimateReader(dag)(archive, T0)
     assert "by the archive alone" in found.note and "by default" in found.note
     assert found.run_s[split.name] == 7.5
     others = [n for n in dag.nodes.values() if n.takes_worker and n is not split]
@@ -374,4 +374,4 @@ def test_a_plan_that_cannot_be_read_costs_only_its_reservations(
     starting.join()
     starting.on(jobs_after([happened(EventKind.DAG_STARTED, T0)]), "")
     starting.tick(T0)
-    assert "w: nothing is reserved in advance" in caplog.text
+    assert "w: no advance reservations" in caplog.text

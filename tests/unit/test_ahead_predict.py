@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag, in_order
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.advance.job_estimates import Beliefs
+from pegasus_hooks.advance.job_estimates import JobEstimates
 from pegasus_hooks.advance.predict import Prediction, Window, demand, predict
 from pegasus_hooks.advance.progress import JobPhase, JobProgress
 
@@ -34,8 +34,8 @@ def dag_of(*nodes: Node) -> PlannedDag:
     return PlannedDag("w", Path("/nowhere"), in_order({node.name: node for node in nodes}))
 
 
-def believed(run_s: Mapping[str, float], **more: int) -> Beliefs:
-    return Beliefs(dict(run_s), more or {"mu": 1}, {}, EVERYWHERE)
+def estimated(run_s: Mapping[str, float], **more: int) -> JobEstimates:
+    return JobEstimates(dict(run_s), more or {"mu": 1}, {}, EVERYWHERE)
 
 
 def shown(found: Prediction) -> dict[str, tuple[float, float]]:
@@ -52,80 +52,80 @@ CHAIN = dag_of(
 
 
 def test_a_chain_moves_computes_and_moves() -> None:
-    found = predict(CHAIN, believed({"run": 10}), {}, T0)
+    found = predict(CHAIN, estimated({"run": 10}), {}, T0)
     assert shown(found) == {"in": (0, 4), "out": (14, 15)}
     assert jobs(found) == {"in": (0, 4), "run": (4, 14), "out": (14, 15)}
     assert found.end == T0 + 15
 
 
 def test_what_dagman_and_the_tool_take_comes_before_the_bytes() -> None:
-    beliefs = replace(believed({"run": 10}), setup_s={("local", "mu"): 3.0})
-    found = predict(CHAIN, beliefs, {}, T0, lag_s=1.0)
+    estimates = replace(estimated({"run": 10}), setup_s={("local", "mu"): 3.0})
+    found = predict(CHAIN, estimates, {}, T0, lag_s=1.0)
     assert shown(found) == {"in": (1, 8), "out": (20, 21)}
 
 
 def test_transfers_of_one_path_share_it() -> None:
     dag = dag_of(moves("a", size=1000), moves("b", size=3000), moves("c", dst="tacc"))
-    found = predict(dag, believed({}), {}, T0)
+    found = predict(dag, estimated({}), {}, T0)
     assert shown(found) == {"a": (0, 2), "b": (0, 4), "c": (0, 1)}
 
 
 def test_jobs_take_turns_at_workers_by_priority_and_wait_in_the_queue() -> None:
     names = {"a": 0, "b": 9, "c": 5}
     dag = dag_of(*(computes(name, priority=p) for name, p in names.items()))
-    beliefs = replace(believed({"a": 10, "b": 10, "c": 10}, mu=2), queue_s={"mu": 5.0})
-    ends = {name: end for name, (_, end) in jobs(predict(dag, beliefs, {}, T0)).items()}
+    estimates = replace(estimated({"a": 10, "b": 10, "c": 10}, mu=2), queue_s={"mu": 5.0})
+    ends = {name: end for name, (_, end) in jobs(predict(dag, estimates, {}, T0)).items()}
     assert ends == {"b": 15, "c": 15, "a": 25}
 
 
 def test_what_runs_takes_as_long_as_is_left_and_keeps_its_worker() -> None:
     dag = dag_of(computes("a"), computes("b"), moves("c", "a"))
-    beliefs = replace(believed({"a": 30, "b": 10}), queue_s={"mu": 5.0})
+    estimates = replace(estimated({"a": 30, "b": 10}), queue_s={"mu": 5.0})
     running = {"a": JobProgress(JobPhase.RUNNING, T0 - 10)}
-    found = predict(dag, beliefs, running, T0)
+    found = predict(dag, estimates, running, T0)
     assert jobs(found) == {"a": (0, 20), "b": (0, 30), "c": (20, 21)}
 
 
 def test_one_that_runs_longer_than_believed_is_not_believed_to_end_at_once() -> None:
-    found = predict(CHAIN, believed({"run": 10}), {"in": JobProgress(JobPhase.DONE, 0),
+    found = predict(CHAIN, estimated({"run": 10}), {"in": JobProgress(JobPhase.DONE, 0),
                     "run": JobProgress(JobPhase.RUNNING, T0 - 40)}, T0)  # fmt: skip
     assert shown(found) == {"out": (10, 11)}
 
 
 def test_what_has_begun_has_no_window_and_what_is_done_is_over() -> None:
     moving = {"in": JobProgress(JobPhase.ASKED, T0 - 3)}
-    found = predict(CHAIN, believed({"run": 10}), moving, T0)
+    found = predict(CHAIN, estimated({"run": 10}), moving, T0)
     assert shown(found) == {"out": (11, 12)}
     done = {name: JobProgress(JobPhase.DONE, T0) for name in ("in", "run")}
-    assert shown(predict(CHAIN, believed({}), done, T0)) == {"out": (0, 1)}
+    assert shown(predict(CHAIN, estimated({}), done, T0)) == {"out": (0, 1)}
     assert (
-        predict(CHAIN, believed({}), {**done, "out": JobProgress(JobPhase.DONE, T0)}, T0).end == 0
+        predict(CHAIN, estimated({}), {**done, "out": JobProgress(JobPhase.DONE, T0)}, T0).end == 0
     )
 
 
 def test_what_waits_for_one_that_failed_for_good_never_comes() -> None:
     lost = {"run": JobProgress(JobPhase.NEVER, T0)}
-    assert shown(predict(CHAIN, believed({"run": 10}), lost, T0)) == {"in": (0, 4)}
+    assert shown(predict(CHAIN, estimated({"run": 10}), lost, T0)) == {"in": (0, 4)}
 
 
 def test_a_size_that_nobody_knows_gives_no_window() -> None:
     unknown = Node("in", JobKind.STAGE_IN, "local", first=(Moving("local", "mu", 500, ("f", "g")),))
     dag = dag_of(unknown, computes("run", "in"))
-    assert shown(predict(dag, believed({"run": 1}), {}, T0)) == {}
-    known = replace(believed({"run": 1}), sizes={"f": 1000.0, "g": 500.0})
+    assert shown(predict(dag, estimated({"run": 1}), {}, T0)) == {}
+    known = replace(estimated({"run": 1}), sizes={"f": 1000.0, "g": 500.0})
     assert shown(predict(dag, known, {}, T0)) == {"in": (0, 2)}
 
 
 def test_a_job_that_brings_its_own_files_asks_before_it_waits_for_a_worker() -> None:
     lite = replace(computes("b"), first=(Moving("tacc", "mu", 3000),))
     dag = dag_of(replace(computes("a"), priority=1), lite)
-    found = predict(dag, believed({"a": 10, "b": 20}), {}, T0)
+    found = predict(dag, estimated({"a": 10, "b": 20}), {}, T0)
     assert shown(found) == {"b": (0, 13)} and jobs(found)["b"] == (0, 33)
 
 
 def test_a_site_without_workers_is_never() -> None:
-    beliefs = replace(believed({"run": 10}), queue_s={"mu": 1e9})
-    assert shown(predict(CHAIN, beliefs, {}, T0)) == {"in": (0, 4)}
+    estimates = replace(estimated({"run": 10}), queue_s={"mu": 1e9})
+    assert shown(predict(CHAIN, estimates, {}, T0)) == {"in": (0, 4)}
 
 
 def test_jobs_that_wait_for_each_other_or_for_nobody_are_refused() -> None:
@@ -176,7 +176,7 @@ def dags(draw: st.DrawFn) -> PlannedDag:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[PlannedDag, Beliefs, dict[str, JobProgress], float]:
+def worlds(draw: st.DrawFn) -> tuple[PlannedDag, JobEstimates, dict[str, JobProgress], float]:
     dag = draw(dags())
     seconds = st.floats(0, 100)
     run_s = {name: draw(seconds) for name, node in dag.nodes.items() if node.takes_worker}
@@ -196,16 +196,16 @@ def worlds(draw: st.DrawFn) -> tuple[PlannedDag, Beliefs, dict[str, JobProgress]
                     phase = JobPhase.WAITING
             stands[name] = JobProgress(phase, T0 - draw(seconds))
     lag = draw(st.sampled_from((0.0, 1.0)))
-    return dag, Beliefs(run_s, workers, queue_s, EVERYWHERE, setup_s), stands, lag
+    return dag, JobEstimates(run_s, workers, queue_s, EVERYWHERE, setup_s), stands, lag
 
 
 @settings(max_examples=20, deadline=None)
 @given(worlds())
 def test_predictions_keep_to_the_dag_its_workers_and_its_paths(
-    world: tuple[PlannedDag, Beliefs, dict[str, JobProgress], float],
+    world: tuple[PlannedDag, JobEstimates, dict[str, JobProgress], float],
 ) -> None:
-    dag, beliefs, stands, lag = world
-    found = predict(dag, beliefs, stands, T0, lag)
+    dag, estimates, stands, lag = world
+    found = predict(dag, estimates, stands, T0, lag)
     done = {name for name, stand in stands.items() if stand.phase is JobPhase.DONE}
     assert found.jobs.keys() == dag.nodes.keys() - done
     for name, (begin, end) in found.jobs.items():
@@ -219,19 +219,19 @@ def test_predictions_keep_to_the_dag_its_workers_and_its_paths(
         alone = window.size_bytes / 1000 + window.setup_s
         assert begin <= window.start <= begin + lag + 1e-6 and window.end <= end + 1e-6
         assert window.end - window.start >= alone - 1e-3
-    no_more_jobs_than_workers(dag, beliefs, found)
+    no_more_jobs_than_workers(dag, estimates, found)
     no_more_bytes_than_a_path_carries(dag, found)
-    assert predict(dag, beliefs, stands, T0, lag) == found
+    assert predict(dag, estimates, stands, T0, lag) == found
 
 
-def no_more_jobs_than_workers(dag: PlannedDag, beliefs: Beliefs, found: Prediction) -> None:
+def no_more_jobs_than_workers(dag: PlannedDag, estimates: JobEstimates, found: Prediction) -> None:
     """By how much work must be done: what ends by then fits into the workers' time until then."""
-    for site, workers in beliefs.workers.items():
+    for site, workers in estimates.workers.items():
         ends = sorted(
-            (found.jobs[name][1], beliefs.run_s[name])
+            (found.jobs[name][1], estimates.run_s[name])
             for name, node in dag.nodes.items()
             if node.takes_worker and node.site == site and name in found.jobs
-            and found.jobs[name][1] - found.jobs[name][0] >= beliefs.run_s[name]
+            and found.jobs[name][1] - found.jobs[name][0] >= estimates.run_s[name]
         )  # fmt: skip
         total = 0.0
         for end, seconds in ends:

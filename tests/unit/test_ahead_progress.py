@@ -21,7 +21,7 @@ from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.model import Transit, TransitRequest
 from pegasus_hooks.advance.booking import WorkflowReservations
-from pegasus_hooks.advance.job_estimates import Beliefs
+from pegasus_hooks.advance.job_estimates import JobEstimates
 from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, AdvanceReservations
 from pegasus_hooks.advance.progress import JobPhase, JobProgress, progress_of
 
@@ -119,11 +119,11 @@ class Slow:
 def listening(broker: Slow | None = None) -> AdvanceReservations:
     broker = broker or Slow()
 
-    def beliefs_of(now: float) -> Beliefs:
-        return Beliefs({RUN: RUN_S}, rate_bps={("tacc", "mu"): 1e9, ("mu", "tacc"): 1e9})
+    def estimates_at(now: float) -> JobEstimates:
+        return JobEstimates({RUN: RUN_S}, rate_bps={("tacc", "mu"): 1e9, ("mu", "tacc"): 1e9})
 
     booking = WorkflowReservations("w", broker, lambda job: {})  # type: ignore[arg-type]
-    return AdvanceReservations(DAG, booking, beliefs_of, clock=lambda: broker.now)
+    return AdvanceReservations(DAG, booking, estimates_at, clock=lambda: broker.now)
 
 
 def hear(ahead: AdvanceReservations, jobs: Jobs, *events: AnyEvent) -> None:
@@ -140,7 +140,7 @@ def well(job: str, at: float, cluster: int) -> Iterator[AnyEvent]:
 
 
 def last_begins(ahead: AdvanceReservations, now: float) -> float:
-    """In how many seconds the last transfer is believed to begin."""
+    """In how many seconds the last transfer is estimated to begin."""
     ahead.observe(now)
     (window,) = [w for w in ahead.prediction.windows if w.job == OUT]
     return window.start - now
@@ -151,7 +151,7 @@ def said(at: float, text: str) -> str:
 
 
 def test_a_watcher_that_begins_late_knows_for_how_long_a_job_has_run(tmp_path: Path) -> None:
-    """DAGMan tells of a submission when it has read of it in the log, with the job's start."""
+    """DAGMan reports a submission when it has read of it in the log, with the job's start."""
     run = make_submit_dir(tmp_path / "run", {IN: []}, [RUN, OUT])
     (run / "flow-0.dag.nodes.log").write_text(
         submitted(2, T0 + 5, IN) + executing(2, T0 + 6) + terminated(2, T0 + 16)
@@ -256,10 +256,10 @@ def test_only_a_first_attempt_is_reserved_for(tmp_path: Path) -> None:
             for pair in pairs
         }
 
-    beliefs = Beliefs({RUN: RUN_S})
+    estimates = JobEstimates({RUN: RUN_S})
     now = rig.clock.now
     booking = WorkflowReservations("w", Direct(rig), requests_of)
-    ahead = AdvanceReservations(DAG, booking, lambda _: beliefs, clock=lambda: rig.clock.now)
+    ahead = AdvanceReservations(DAG, booking, lambda _: estimates, clock=lambda: rig.clock.now)
     jobs = Jobs()
     fails = [
         happened(EventKind.PRE_STARTED, now + 1, IN),

@@ -19,7 +19,7 @@ from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, TransitRequest, TransitState
 from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations
-from pegasus_hooks.advance.job_estimates import Beliefs
+from pegasus_hooks.advance.job_estimates import JobEstimates
 
 MB = 10**6
 PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))
@@ -42,8 +42,8 @@ def truth_of(dag: PlannedDag, run_s: dict[str, float], factor: float = 1.0) -> T
     return Truth(run_s, sizes, {})
 
 
-def run_of(rig: Rig, dag: PlannedDag, believed: dict[str, float], truth: Truth) -> VirtualRun:
-    return VirtualRun(rig, dag, Beliefs(believed, {}, {}, RATES), truth)
+def run_of(rig: Rig, dag: PlannedDag, estimated: dict[str, float], truth: Truth) -> VirtualRun:
+    return VirtualRun(rig, dag, JobEstimates(estimated, {}, {}, RATES), truth)
 
 
 @pytest.mark.parametrize("true_s", [30.0, 100.0, 170.0])
@@ -71,8 +71,11 @@ def test_a_path_that_others_would_have_taken_is_there(rig: Rig) -> None:
             run.rig.broker.request(request)
 
     def waited_s(reserve: Literal["always", "never"], file: Path) -> float:
-        beliefs, truth = Beliefs({"run": 100.0}, {}, {}, RATES), truth_of(dag, {"run": 100.0})
-        run = VirtualRun(Rig(file), dag, beliefs, truth, reserve, template="soykb", watch=others)
+        estimates, truth = (
+            JobEstimates({"run": 100.0}, {}, {}, RATES),
+            truth_of(dag, {"run": 100.0}),
+        )
+        run = VirtualRun(Rig(file), dag, estimates, truth, reserve, template="soykb", watch=others)
         run.run()
         (out,) = [
             t for t in run.rig.broker.list(workflow="w") if t.request.job == "out" and t.usage.bytes
@@ -182,17 +185,17 @@ def test_no_order_of_things_oversubscribes_a_link_or_leaves_anything(
 ) -> None:
     rig = Rig(tmp_path_factory.mktemp("run") / "state.sqlite")
     computing = [name for name, node in dag.nodes.items() if node.takes_worker]
-    believed = {name: rng.uniform(1, 60) for name in computing}
+    estimated = {name: rng.uniform(1, 60) for name in computing}
     lost = frozenset(name for name in dag.nodes if rng.random() < 0.05)
     truth = replace(
-        truth_of(dag, {n: s * rng.uniform(1 - error, 1 + error) for n, s in believed.items()},
+        truth_of(dag, {n: s * rng.uniform(1 - error, 1 + error) for n, s in estimated.items()},
                  rng.uniform(1 - error, 1 + error)),
         lost=lost, workers={"mu": rng.randint(1, 3)},
     )  # fmt: skip
     judge = Judge(rng)
-    beliefs = Beliefs(believed, {}, {}, RATES)
+    estimates = JobEstimates(estimated, {}, {}, RATES)
     rules = CorrectionRules(horizon_s=rng.choice((20.0, 3600.0)))
-    VirtualRun(rig, dag, beliefs, truth, "always", rules, step_s=1.0, watch=judge).run()
+    VirtualRun(rig, dag, estimates, truth, "always", rules, step_s=1.0, watch=judge).run()
     rig.controller.broken = None
     for name in judge.others:
         rig.broker.release(name)

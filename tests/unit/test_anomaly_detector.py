@@ -1,4 +1,4 @@
-"""Plateau detection on one series: what it tells of, once, and what it does not."""
+"""Plateau detection on one series: what it reports, once, and what it does not."""
 
 from __future__ import annotations
 

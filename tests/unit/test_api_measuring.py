@@ -237,7 +237,7 @@ def test_the_two_questions(web: TestClient) -> None:
     assert {name for name, key in keys.items() if key["start"]} == {"engineer", "measurement"}
     assert keys["measurement"]["start_why"] == "rule 1 of monitoring.access"
     assert keys["ada"]["see"] and not keys["mu"]["see"]
-    # A researcher is told of itself alone.
+    # A researcher sees itself alone.
     mine = web.get("/v1/access?from=mu&to=local&metric=rtt", headers=bearer("a")).json()["keys"]
     assert [(key["name"], key["start"]) for key in mine] == [("ada", True)]
     for ends, words in (

@@ -104,7 +104,7 @@ def test_estimate(run: Run) -> None:
     assert "from 100 of throughput of mu>tacc" in out
     found = json.loads(run("estimate", "throughput", "mu>tacc", "--at", "50 h", "--json")[1])
     assert found["count"] == 50
-    assert run("estimate", "gamma_c", "t@mu")[:2] == (1, "nothing is known of gamma_c of t@mu\n")
+    assert run("estimate", "gamma_c", "t@mu")[:2] == (1, "no estimate of gamma_c for t@mu\n")
     assert run("estimate", "t_q", "mu")[0] == 1
     assert run("estimate", "throughput", "mu>tacc", "--at", "0")[0] == 1  # a moment as any other
     for what, subject in (("gamma_a", "mu"), ("gamma_c", "t")):

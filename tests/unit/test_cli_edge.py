@@ -66,7 +66,7 @@ def test_who_could_give_way_is_named(workflow: Path, tmp_path: Path) -> None:
     asked += ("--holdings", "held.yml", "--config", config_file(tmp_path))
     ran = adon(*asked, "--priority", 5)
     assert ran.code == 1
-    assert "it would fit if neuro (priority 3) gave way in layer 2" in ran.out
+    assert "it would fit without neuro (priority 3) in layer 2" in ran.out
     ran = adon(*asked, "--priority", 2)
     assert "no application of lower priority" in ran.out
 
@@ -82,7 +82,7 @@ def test_what_others_hold_is_taken_off_where_a_workflow_is_planned(
     held = "running:\n- {application: big, workers: {mu: 4}}\n"
     Path("held.yml").write_text(held)
     assert sites("--holdings", "held.yml") == {"tacc"}
-    # So does whoever plans with an adon.yml that names the file; what is wrong with it is told.
+    # So does a plan with an adon.yml that names the file; what is wrong with it is told.
     four = {"mu": SitePool("mu", 0.0, 4, 4, ahead=0.0), "tacc": SitePool("tacc", 0.0, 8, 8)}
     monkeypatch.setattr(holdings, "ask_pool", lambda _: four)
     config = config_file(tmp_path, pool={"holdings": "held.yml"})

@@ -257,7 +257,7 @@ class Asking(BrokerRequests):
         return super()._ask(after, wait_s)
 
 
-def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
+def test_measured_now_by_its_follower(tmp_path: Path) -> None:
     """Over the network, with a follower that records at the same broker from elsewhere."""
     planned = Submitted(tmp_path / "run0001")
     append(planned.out, starting() + table(START, done=1, unready=2))

@@ -127,9 +127,7 @@ def test_cores_that_wait_for_disks_are_told(
     monkeypatch.setattr(holdings, "ask_pool", lambda _collector: pool)
     told = lines(adon("site", "explain", workflow, "--sites", "sites.yml", "--pool"))
     assert "N 3 [collector " in " ".join(told)
-    assert "of 6, beside 5 jobs that run; of 8 slots, 2 wait for disks (I/O wait)]" in " ".join(
-        told
-    )
+    assert "of 6, less 5 jobs that run; of 8 slots, 2 wait for disks (I/O wait)]" in " ".join(told)
 
 
 def test_a_real_process_that_cannot_reach_a_collector_is_one_line(

@@ -113,7 +113,7 @@ def test_who_waits_is_told_for_what_and_until_when(rig: Rig) -> None:
     )  # fmt: skip
     assert ran.code == 1
     text = adon("transit", "explain", "w").out
-    assert "queued" in text and "earliest start, as far as is known: 2026-09-21 14:" in text
+    assert "queued" in text and "earliest known start: 2026-09-21 14:" in text
     (row,) = [line for line in text.splitlines() if line.startswith("  s1>s2")]
     assert row.split() == ["s1>s2", "12", "Mb/s", "big,", "l3"]
 

@@ -119,7 +119,7 @@ class Recorded:
 
 
 def ended(site: str, held: float, **more: object) -> dict[str, Any]:
-    """A job that ended well after ``held`` seconds on a slot."""
+    """A job that succeeded after ``held`` seconds on a slot."""
     return {"pegasus_site": site, "JobStatus": 4, "RemoteWallClockTime": held, **more}
 
 

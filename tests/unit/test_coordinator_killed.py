@@ -128,7 +128,7 @@ def same_after_death_at(tmp_path: Path, steps: Iterable[int]) -> int:
             break
         last = number
         again = live(folder, deed)
-        # A run that nobody had been told of when the process died may be left out, and one that was
+        # A run that no agent knew when the process died may be left out, and one that was
         # to move may stay where it was; nothing is measured twice.
         for metric, ids in again.items():
             assert len(ids) == len(set(ids))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from examples.demo.bought import best_effort_only
 from examples.demo.demo_run import DemoRun, Ended, Interrupted, interruptible
+from examples.demo.expected_gain import best_effort_only
 from examples.demo.gather import ending
 from examples.montage.scenario import SCENARIO as MONTAGE
 from examples.scenario import Scenario
@@ -111,7 +111,7 @@ def test_a_signal_that_was_ignored_stays_so() -> None:
 
 
 @pytest.mark.parametrize("scenario", [SOYKB, MONTAGE], ids=["soykb", "montage"])
-def test_the_network_as_pegasus_comes_has_the_links_of_best_effort(scenario: Scenario) -> None:
+def test_the_network_makespan_without_adon_has_the_links_of_best_effort(scenario: Scenario) -> None:
     whole = topology_from_dict(scenario.layout.topology())
     left = best_effort_only(whole)
     assert left.sites == whole.sites

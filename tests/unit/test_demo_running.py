@@ -37,7 +37,7 @@ from network_provisioner.base.errors import AdonError
     ("end", "last", "state"),
     [
         ("success", WorkflowState.DONE, "success"),
-        ("success", WorkflowState.FAILED, "failed"),  # pegasus-dagman leaves with 0
+        ("success", WorkflowState.FAILED, "failed"),  # pegasus-dagman exits with 0
         ("success", WorkflowState.REMOVED, "removed"),
         ("success", WorkflowState.RUNNING, "failed"),  # DAGMan never wrote its end
         ("success", None, "failed"),

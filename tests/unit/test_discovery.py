@@ -165,7 +165,7 @@ PORTS = {
         ([((11, 1), (12, 1)), ((11, 2), (16, 1))], 1, "left out: no switch with dpid 0x10 was"),
         ([((11, 1), (12, 7))], 1, ""),
         ([((11, 1), (12, 1)), ((11, 2), (12, 2))], 2, ""),
-        ([((11, 4), (12, 4))], 1, "no port says its speed"),
+        ([((11, 4), (12, 4))], 1, "no port reports its speed"),
     ],
 )  # fmt: skip
 def test_what_is_sound_is_written_and_the_rest_is_named(

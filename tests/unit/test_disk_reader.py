@@ -1,4 +1,4 @@
-"""Disks and processes as ``/proc`` tells of them: what they did each second, and its trouble."""
+"""Disks and processes as ``/proc`` reports them: what they did each second, and its trouble."""
 
 from __future__ import annotations
 

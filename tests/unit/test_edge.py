@@ -25,7 +25,7 @@ from site_selector.edge import (
 )
 from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
-from site_selector.explain.edgewords import decision_dict, decision_text, reason
+from site_selector.explain.edge_text import decision_dict, decision_text, reason
 from site_selector.inputs import Inputs
 
 LINKS = ("near>s1", "s1>s2", "s1>r1")

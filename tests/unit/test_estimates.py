@@ -38,7 +38,7 @@ from site_selector.estimates.estimating import (
 )
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
-from site_selector.estimates.world import Belief, ComputeBelief, SiteBelief, World
+from site_selector.estimates.world import ComputeEstimate, EstimatedValue, SiteEstimate, World
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
@@ -48,17 +48,19 @@ from site_selector.problem import NEVER_S, Problem, build_problem, file_sizes
 
 def test_without_measurements_the_catalog_then_defaults() -> None:
     world = estimate_world(world_inputs(), now=NOW)
-    assert world.sites["mu"].workers == Belief(8, "catalog")
-    assert world.sites["mu"].queue_wait == Belief(30, "catalog")
-    assert world.sites["tacc"].workers == Belief(DEFAULT_WORKERS, "default")
-    assert world.sites["tacc"].queue_wait == Belief(DAGMAN_S, "default", note="DAGMan's cycles")
+    assert world.sites["mu"].workers == EstimatedValue(8, "catalog")
+    assert world.sites["mu"].queue_wait == EstimatedValue(30, "catalog")
+    assert world.sites["tacc"].workers == EstimatedValue(DEFAULT_WORKERS, "default")
+    assert world.sites["tacc"].queue_wait == EstimatedValue(
+        DAGMAN_S, "default", note="DAGMan's cycles"
+    )
     assert world.paths["mu", "tacc"].setup == world.sites["tacc"].queue_wait
     assert world.dag_overhead.value == 2 * DAGMAN_S
-    assert world.paths["mu", "tacc"].gamma_a == Belief(200e6, "catalog")
-    assert world.paths["tacc", "mu"].gamma_a == Belief(200e6, "catalog")
-    assert world.paths["mu", "local"].gamma_a == Belief(DEFAULT_BANDWIDTH_BPS, "default")
-    assert world.compute["t::a:1.0", "tacc"].belief.value == 40e6
-    assert world.compute["t::a:1.0", "mu"].belief == Belief(DEFAULT_RATE, "default")
+    assert world.paths["mu", "tacc"].gamma_a == EstimatedValue(200e6, "catalog")
+    assert world.paths["tacc", "mu"].gamma_a == EstimatedValue(200e6, "catalog")
+    assert world.paths["mu", "local"].gamma_a == EstimatedValue(DEFAULT_BANDWIDTH_BPS, "default")
+    assert world.compute["t::a:1.0", "tacc"].estimated.value == 40e6
+    assert world.compute["t::a:1.0", "mu"].estimated == EstimatedValue(DEFAULT_RATE, "default")
 
 
 def test_a_site_without_workers_has_an_infinite_queue() -> None:
@@ -66,7 +68,7 @@ def test_a_site_without_workers_has_an_infinite_queue() -> None:
     assert math.isinf(world.sites["local"].queue_wait.value)
     pool = {"mu": SitePool("mu", 990.0, 3, 3, ahead=0.0), "tacc": SitePool("tacc", 990.0, 0)}
     gone = estimate_world(world_inputs(), now=NOW, live=Live(pool))
-    assert gone.sites["mu"].workers == Belief(3, "collector", 990.0)
+    assert gone.sites["mu"].workers == EstimatedValue(3, "collector", 990.0)
     assert math.isinf(gone.sites["tacc"].queue_wait.value)
 
 
@@ -81,11 +83,11 @@ def test_measurements_beat_the_catalog_and_keep_their_age() -> None:
     )
     world = estimate_world(world_inputs(), known, now=NOW)
     path = world.paths["mu", "tacc"]
-    assert path.gamma_a == Belief(150e6, "archive", 940, 5e6)
+    assert path.gamma_a == EstimatedValue(150e6, "archive", 940, 5e6)
     assert path.gamma_a.as_dict(NOW)["age_s"] == 60
     assert world.paths["tacc", "mu"].gamma_a.source == "catalog"
-    assert world.sites["mu"].queue_wait == Belief(4, "archive", 990)
-    assert world.compute["t::a:1.0", "tacc"].belief.value == 33e6
+    assert world.sites["mu"].queue_wait == EstimatedValue(4, "archive", 990)
+    assert world.compute["t::a:1.0", "tacc"].estimated.value == 33e6
     assert world.compute["t::a:1.0", "mu"].kind == "runtime"
 
 
@@ -100,13 +102,17 @@ def test_a_measurement_elsewhere_is_carried_over_by_the_ratio_of_the_catalogs() 
         "tacc": {"adon.rate": "10 MB/s"},
     }
     known = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(20e6, at=800)})
-    belief = estimate_world(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].belief
-    assert belief.value == pytest.approx(5e6)  # tacc is a quarter of mu, and mu is half as fast
-    assert (belief.source, belief.at, belief.note) == ("archive", 800, "measured at mu")
+    estimate = (
+        estimate_world(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].estimated
+    )
+    assert estimate.value == pytest.approx(5e6)  # tacc is a quarter of mu, and mu is half as fast
+    assert (estimate.source, estimate.at, estimate.note) == ("archive", 800, "measured at mu")
     # No entry makes a site that nobody tried faster than one that was.
     known = Measurements({("compute_rate", "t::a:1.0@tacc"): estimate_of(5e6, at=800)})
-    belief = estimate_world(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "mu"].belief
-    assert belief.value == pytest.approx(5e6)
+    estimate = (
+        estimate_world(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "mu"].estimated
+    )
+    assert estimate.value == pytest.approx(5e6)
 
 
 def test_the_best_path_of_a_topology_minus_its_use() -> None:
@@ -127,7 +133,7 @@ def test_the_best_path_of_a_topology_minus_its_use() -> None:
         }
     )
     path = estimate_world(world_inputs(), now=NOW, live=Live(topology=topology)).paths["mu", "tacc"]
-    assert path.gamma_a == Belief(200e6, "topology", NOW, note="mu-s1-tacc")
+    assert path.gamma_a == EstimatedValue(200e6, "topology", NOW, note="mu-s1-tacc")
     assert path.link_bps == 200e6
     assert path.rtt_s == pytest.approx(0.053)
     busy = {("s1", "tacc"): 190e6}
@@ -225,7 +231,7 @@ def test_carrying_over_between_like_sites_changes_nothing(
     inputs = world_inputs({"mu": {}, "tacc": {}}, {"a": default})
     found = estimate_world(inputs, known, now=NOW).compute
     assert found["t::a:1.0", "tacc"].kind == kind
-    assert found["t::a:1.0", "tacc"].belief.value == pytest.approx(value)
+    assert found["t::a:1.0", "tacc"].estimated.value == pytest.approx(value)
 
 
 # ------------------------------------------------------------------- a running HTCondor
@@ -239,11 +245,13 @@ def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measur
     inputs = world_inputs({"mu": {}, "tacc": {"adon.queue_wait": "60 s"}})
     source = Measurements({("queue_wait", "mu"): estimate_of(1.5)})
 
-    def tacc(**told: float) -> Belief:
+    def tacc(**told: float) -> EstimatedValue:
         pool = pool_of(mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, **told))  # type: ignore[arg-type]
         return estimate_world(inputs, source, now=NOW, live=Live(pool)).sites["tacc"].queue_wait
 
-    assert tacc() == Belief(60, "catalog")  # slots are known, nobody knows who waits for them
+    assert tacc() == EstimatedValue(
+        60, "catalog"
+    )  # slots are known, nobody knows who waits for them
     seen = tacc(idle_slots=4, ahead=0.0)
     assert (seen.value, seen.source, seen.at) == (1.5, "archive", 900.0)
     assert "measured at mu" in seen.note
@@ -276,13 +284,13 @@ def test_cores_that_stand_still_for_disks_are_no_workers(stalled: float, n: int,
         .sites["mu"]
         .workers
     )
-    assert found == Belief(n, "collector", 995.0, note=note)
+    assert found == EstimatedValue(n, "collector", 995.0, note=note)
 
 
 def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
 
-    def wait(**told: object) -> Belief:
+    def wait(**told: object) -> EstimatedValue:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, **told))  # type: ignore[arg-type]
         return (
             estimate_world(world_inputs(), source, now=NOW, live=Live(pool)).sites["mu"].queue_wait
@@ -312,12 +320,12 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     assert (idle.value, idle.source) == (4.0, "archive")
     source = Measurements({})
     assert wait(ahead=0.0, idle_slots=1, start_s=2.0).value == DAGMAN_S
-    assert wait(ahead=0.0, idle_slots=1, start_s=20.0) == Belief(
+    assert wait(ahead=0.0, idle_slots=1, start_s=20.0) == EstimatedValue(
         20.0, "schedd", 995.0, note="0 jobs ahead, 1 of 4 slots idle"
     )
     source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
     # Nobody knows how long the jobs ahead take: the archive has seen such queues.
-    assert wait(ahead=5.0) == Belief(4.0, "archive", 900.0)
+    assert wait(ahead=5.0) == EstimatedValue(4.0, "archive", 900.0)
 
 
 def busy(site: str, slots: int, idle: int, **told: object) -> SitePool:
@@ -353,7 +361,7 @@ def test_a_transfer_gets_no_more_than_its_templates_ceiling() -> None:
     spec = {"qspec": {"min_throughput": 1e6}, "rspec": {"max_throughput": 150e6}}
     inputs = world_inputs().within(template_from_dict("w", spec))
     path = estimate_world(inputs, now=NOW).paths["mu", "tacc"]
-    assert path.gamma_a == Belief(150e6, "catalog", note="the template's ceiling")
+    assert path.gamma_a == EstimatedValue(150e6, "catalog", note="the template's ceiling")
     world = estimate_world(inputs, now=NOW)
     problem = build_problem(inputs, world, "local")
     mu, tacc, local = (problem.places.index(place) for place in ("mu", "tacc", "local"))
@@ -376,13 +384,13 @@ def test_jobs_that_need_much_memory_have_fewer_workers() -> None:
 
 
 def test_what_running_applications_hold_is_taken_off_a_site() -> None:
-    def mu(pool: SitePool, *held: Holding) -> SiteBelief:
+    def mu(pool: SitePool, *held: Holding) -> SiteEstimate:
         live = Live(pool_of(mu=pool)).with_held(held)
         return estimate_world(world_inputs(), now=NOW, live=live).sites["mu"]
 
     some = mu(busy("mu", 8, 6, start_s=20.0))
     assert (some.workers.value, some.queue_wait.value, some.lacks) == (6, 20, "")
-    assert some.workers.note == "of 8, beside 2 jobs that run"
+    assert some.workers.note == "of 8, less 2 jobs that run"
     assert mu(busy("mu", 8, 0, run_s=60.0)).workers.value == 4  # HTCondor shares
     assert mu(busy("mu", 8, 0, run_s=60.0, share=0.3)).workers.value == 3
     part = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 5.0}))
@@ -400,7 +408,7 @@ def test_what_running_applications_hold_is_taken_off_a_site() -> None:
 def test_a_measured_path_carries_no_more_than_is_left_of_it() -> None:
     source = Measurements({("throughput", "mu>tacc"): estimate_of(150e6)})
 
-    def gamma(*held: Holding) -> Belief:
+    def gamma(*held: Holding) -> EstimatedValue:
         live = Live().with_held(held)
         return (
             estimate_world(world_inputs(), source, now=NOW, live=live).paths["mu", "tacc"].gamma_a
@@ -435,7 +443,7 @@ def test_what_nobody_measured_is_not_believed_better_than_what_was() -> None:
     assert world.sites["far"].queue_wait.value == 4.0
     assert world.sites["far"].queue_wait.note == "measured at mu"
     plain = estimate_world(world_inputs(flattered()), now=NOW)
-    assert plain.paths["mu", "far"].gamma_a == Belief(800e6, "catalog")
+    assert plain.paths["mu", "far"].gamma_a == EstimatedValue(800e6, "catalog")
 
 
 def test_what_a_workflow_takes_beside_its_jobs_is_reckoned_with() -> None:
@@ -455,8 +463,8 @@ def test_programs_that_nobody_ran_are_as_far_off_their_entry_as_others() -> None
     inputs = inputs_of(jobs, sites, {"f": ("mu", 1000)}, where, {"a": 10.0, "b": 30.0})
     source = Measurements({("runtime", "t::a:1.0@mu"): estimate_of(5.0)})
     found = estimate_world(inputs, source, now=NOW).compute["t::b:1.0", "tacc"]
-    assert (found.kind, found.belief.value) == ("runtime", pytest.approx(15.0))
-    assert found.belief.note.endswith("times 0.5, as 1 measured programs were")
+    assert (found.kind, found.estimated.value) == ("runtime", pytest.approx(15.0))
+    assert found.estimated.note.endswith("times 0.5, as 1 measured programs were")
 
 
 def test_how_far_catalogs_were_off_is_learned_where_enough_was_measured() -> None:
@@ -481,22 +489,22 @@ def test_sites_that_are_none_of_the_pool_s_are_believed_as_before() -> None:
     )
     sites = estimate_world(inputs, now=NOW, live=Live({})).sites
     assert math.isinf(sites["mu"].queue_wait.value)
-    assert sites["grid"].workers == Belief(16, "catalog")
-    assert sites["local"].workers == Belief(DEFAULT_WORKERS, "default")
+    assert sites["grid"].workers == EstimatedValue(16, "catalog")
+    assert sites["local"].workers == EstimatedValue(DEFAULT_WORKERS, "default")
 
 
 def test_runtimes_of_the_schedd_come_before_the_archive() -> None:
     source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(5e6)})
 
-    def gamma_c(count: int) -> ComputeBelief:
+    def gamma_c(count: int) -> ComputeEstimate:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, runtimes={"t::a:1.0": (12.0, count)}))
         return estimate_world(world_inputs(), source, now=NOW, live=Live(pool)).compute[
             "t::a:1.0", "mu"
         ]
 
-    assert (gamma_c(3).kind, gamma_c(3).belief.value) == ("runtime", 12.0)
-    assert (gamma_c(3).belief.source, gamma_c(3).belief.at) == ("schedd", 995.0)
-    assert gamma_c(2).belief.source == "archive"  # two jobs are not enough to go by
+    assert (gamma_c(3).kind, gamma_c(3).estimated.value) == ("runtime", 12.0)
+    assert (gamma_c(3).estimated.source, gamma_c(3).estimated.at) == ("schedd", 995.0)
+    assert gamma_c(2).estimated.source == "archive"  # two jobs are not enough to go by
 
 
 def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
@@ -505,12 +513,14 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
         mu=SitePool("mu", NOW, 4, mips=10_000.0), tacc=SitePool("tacc", NOW, 4, mips=30_000.0)
     )
     guess = estimate_world(inputs, now=NOW, live=Live(pool)).compute
-    assert guess["t::a:1.0", "mu"].belief.value == DEFAULT_RATE / 2
-    assert guess["t::a:1.0", "tacc"].belief.value == DEFAULT_RATE * 1.5
-    assert "30000 Mips (collector)" in guess["t::a:1.0", "tacc"].belief.note
+    assert guess["t::a:1.0", "mu"].estimated.value == DEFAULT_RATE / 2
+    assert guess["t::a:1.0", "tacc"].estimated.value == DEFAULT_RATE * 1.5
+    assert "30000 Mips (collector)" in guess["t::a:1.0", "tacc"].estimated.note
     source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(4e6)})
     carried = (
-        estimate_world(inputs, source, now=NOW, live=Live(pool)).compute["t::a:1.0", "tacc"].belief
+        estimate_world(inputs, source, now=NOW, live=Live(pool))
+        .compute["t::a:1.0", "tacc"]
+        .estimated
     )
     assert carried.value == pytest.approx(12e6)
     assert carried.note == "measured at mu, by the machines' speed"
@@ -529,7 +539,7 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
         ("queue_wait", "t::b:1.0@mu"): estimate_of(40.0),
     }
 
-    def waits(pool: dict[str, SitePool] | None = None) -> tuple[Problem, Belief]:
+    def waits(pool: dict[str, SitePool] | None = None) -> tuple[Problem, EstimatedValue]:
         world = estimate_world(inputs, Measurements(known), now=NOW, live=Live(pool))
         return build_problem(inputs, world), world.wait("t::b:1.0", "mu")
 
@@ -558,7 +568,7 @@ def test_many_jobs_at_once_wait_as_so_many_did() -> None:
     }
     world = estimate_world(inputs, Measurements(known), now=NOW)
     waits = [world.wait(name, "mu") for name in ("t::a:1.0", "t::b:1.0")]
-    assert [belief.value for belief in waits] == [40.0, 2.0]
+    assert [estimate.value for estimate in waits] == [40.0, 2.0]
     assert waits[0].note == "+38 s for 5 jobs at once"
     assert "width:8" in subjects(inputs)[1]
 
@@ -641,7 +651,7 @@ def test_an_archive_without_a_measurement_and_with_one() -> None:
 DAY = 86400.0
 
 
-def gamma_a(found: Estimate, now: float, hints: dict[str, dict[str, object]]) -> Belief:
+def gamma_a(found: Estimate, now: float, hints: dict[str, dict[str, object]]) -> EstimatedValue:
     known = Measurements({("throughput", "mu>tacc"): found})
     return estimate_world(world_inputs(hints), known, now=now).paths["mu", "tacc"].gamma_a
 
@@ -788,12 +798,12 @@ def test_the_same_seed_draws_the_same_worlds() -> None:
 
 
 def test_what_was_measured_is_known_better_than_what_was_written_down_or_assumed() -> None:
-    measured, written = Belief(10.0, "archive", at=1000.0), Belief(10.0, "catalog")
-    assumed = Belief(10.0, "default")
-    errors = [relative_error(belief, 1000.0) for belief in (measured, written, assumed)]
+    measured, written = EstimatedValue(10.0, "archive", at=1000.0), EstimatedValue(10.0, "catalog")
+    assumed = EstimatedValue(10.0, "default")
+    errors = [relative_error(estimate, 1000.0) for estimate in (measured, written, assumed)]
     assert errors == sorted(errors)
     assert len(set(errors)) == 3
-    wide = Belief(10.0, "archive", at=1000.0, spread=4.0)
+    wide = EstimatedValue(10.0, "archive", at=1000.0, spread=4.0)
     assert relative_error(wide, 1000.0) > relative_error(measured, 1000.0)
     old = relative_error(measured, 1000.0 + 30 * 86400)
     assert relative_error(measured, 1000.0) < old <= relative_error(written, 1000.0)
@@ -808,7 +818,10 @@ def test_how_far_off_beliefs_of_a_source_are_is_learned() -> None:
     }
     world = estimate_world(world_inputs(), Measurements(known), now=NOW)
     assert world.errors == {"runtime": {"archive": 0.6}, "queue_wait": {"catalog": 0.1}}
-    measured, written = Belief(10.0, "archive", at=NOW), Belief(10.0, "catalog", spread=1.0)
+    measured, written = (
+        EstimatedValue(10.0, "archive", at=NOW),
+        EstimatedValue(10.0, "catalog", spread=1.0),
+    )
     assert relative_error(measured, NOW, world.errors["runtime"]) == pytest.approx(0.6)
     assert relative_error(measured, NOW) == pytest.approx(0.1)
     assert relative_error(written, NOW, world.errors["queue_wait"]) == pytest.approx(0.1)

@@ -111,7 +111,7 @@ def option(site: str, t_q: float, t_c: float, t_n: float) -> Alternative:
             option("b", 0, 0, 8),
             "b would win if mu>b carried more than 4 kb/s",
         ),
-        (option("a", 0, 0, 1), option("b", 0, 3, 2), "nothing better at b alone makes it win"),
+        (option("a", 0, 0, 1), option("b", 0, 3, 2), "no improvement at b alone makes it win"),
         (option("a", 0, 1, 1), option("b", 0, 1, 1), "T_t is 2 s here and at b alike"),
         (option("a", 0, 1, 1), option("b", float("inf"), 1, 1), "b has none (T_q infinite)"),
         (option("a", float("inf"), 1, 1), option("b", float("inf"), 1, 1), "no site has resources"),

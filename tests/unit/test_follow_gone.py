@@ -31,7 +31,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Commands:
-    """HTCondor's commands, with what they would print; None where they fail."""
+    """HTCondor's commands, with what they would print; None if they fail."""
 
     def __init__(self, queue: Any = (), history: Any = (), address: Path | None = None) -> None:
         self.said = {
@@ -179,7 +179,7 @@ def test_the_following_ends_and_says_why(
         power_lost(tmp_path / "run"),
         Knows(Gone(WorkflowState.FAILED, "it is gone", at)),
     )
-    for _ in range(2):  # whoever begins again finds the same
+    for _ in range(2):  # a new follower finds the same
         (last,) = follower_of(planned, archive, knows).run().values()
         assert last is not None and (last.state, last.reason) == (
             WorkflowState.FAILED,

@@ -1,5 +1,5 @@
-"""Whatever follows within a second, in whatever order the files are read, and whoever begins when:
-what is recorded is what happened, once.
+"""Whatever follows within a second, in whatever order the files are read, and whichever begins
+when: what is recorded is what happened, once.
 
 Runs of a workflow, one after the other in one directory, as DAGMan and HTCondor write them (seen
 with 25.14.1): DAGMan's own words in whole seconds, HTCondor's events in milliseconds, or in whole
@@ -159,7 +159,7 @@ def test_how_a_script_ended_is_known_after_its_log_was_emptied(tmp_path: Path) -
 
 
 def test_a_rerun_within_the_second_in_which_the_run_before_was_killed(tmp_path: Path) -> None:
-    """Its words have whole seconds: they are not older than the end that HTCondor told of."""
+    """Its words have whole seconds: they are not older than the end that HTCondor reported."""
     planned = Submitted(tmp_path / "run")
     append(planned.dagman, submitted(6, START + 0.1) + executing(6, START + 0.1))
     append(planned.out, starting(START) + table(START, queued=1))

@@ -107,7 +107,7 @@ class Storm(RuleBasedStateMachine):
         (self.locked.add if locked else self.locked.discard)(name)
 
     def is_between_lines(self) -> bool:
-        """DAGMan writes whole lines, and whoever rotates does it between two."""
+        """DAGMan writes whole lines, and rotation happens between two."""
         out = self.world.open_out
         return out.exists() and out.read_bytes()[-1:] in (b"", b"\n")
 

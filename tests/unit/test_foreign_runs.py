@@ -601,7 +601,7 @@ def test_a_finished_workflow_without_any_events_says_so(
     monkeypatch.chdir(tmp_path)
     planned.out.write_text(starting() + table(START, done=3) + exiting(START, 0))
     adon("monitor", "run", str(planned.path))
-    assert "(no event of its jobs was found" in adon("monitor", "show", "wf").out
+    assert "(found no event of its jobs" in adon("monitor", "show", "wf").out
 
 
 def test_a_job_that_dagman_left_in_the_queue_was_submitted(
@@ -674,7 +674,7 @@ def test_events_as_ads_are_those_of_the_text(log: bytes) -> None:
 
     assert len(parse(TEXT)) == 3
     assert told(parse(log)) == told(parse(TEXT))
-    torn = log[: len(log) // 2] + b"\n" + log  # whoever wrote it was killed
+    torn = log[: len(log) // 2] + b"\n" + log  # its writer was killed
     assert told(parse(torn))[-3:] == told(parse(TEXT))
 
 

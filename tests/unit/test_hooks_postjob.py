@@ -93,7 +93,7 @@ def test_the_decision_of_the_try_before_says_nothing_of_this_one(submit_dir: Pat
     postjob.run(PlannedFiles(submit_dir, JOB), 1, 0, CONFIG, effects(broker))
     assert [r[0] for r in broker.released] == [name.replace(":0:", ":1:") for name in IDS]
     assert {used["threads"] for used in broker.used} == {0}
-    assert job_files.read_json(file)["given_back"] is False  # it is for whoever comes next
+    assert job_files.read_json(file)["given_back"] is False  # it is for the next hook
     after(submit_dir, broker)
     assert broker.used[-1]["threads"] == 7
 

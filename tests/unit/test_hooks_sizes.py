@@ -1,4 +1,5 @@
-"""Sizes of what a list declares none for: from whoever knows, else estimated, else unknown."""
+"""Sizes of what a list declares none for: from any source that knows, else estimated, else
+unknown."""
 
 from __future__ import annotations
 

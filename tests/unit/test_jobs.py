@@ -29,7 +29,7 @@ MIDDLES: dict[str, tuple[EventKind, ...]] = {
 
 @dataclass(frozen=True)
 class Told:
-    """An event, whose it is, and whether DAGMan tells of it."""
+    """An event, whose it is, and whether DAGMan reports it."""
 
     job: str
     event: AnyEvent
@@ -312,7 +312,7 @@ def test_a_pre_counts_until_its_job_is_submitted() -> None:
     assert job.pre is not None and (job.pre.start, job.pre.status) == (T0 + 3, 0)
     jobs.take(happened(EventKind.SUBMITTED, T0 + 5, "align", cluster=5))
     assert job.pre is None
-    # Read late: DAGMan tells of the PRE when the job's log has told of the submission after it.
+    # Read late: DAGMan reports the PRE when the job's log has the submission after it.
     for what in (EventKind.PRE_STARTED, EventKind.PRE_ENDED):
         jobs.take(happened(what, T0 + 4, "align", 0))
     late = happened(EventKind.SUBMITTED, T0 + 6, "align")

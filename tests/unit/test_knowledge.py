@@ -12,7 +12,7 @@ from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.knowledge import FRESH_S, Knowledge
 from monitors.base.estimates import Estimate
-from site_selector.estimates.rates import Network, path_beliefs
+from site_selector.estimates.rates import Network, path_estimates
 
 NOW = 1e6
 UNITS = {"throughput": "bit/s", "tcp_throughput": "bit/s", "rtt": "s", "path_throughput": "bit/s",
@@ -56,7 +56,7 @@ def test_hand_shakes_are_told_apart_from_the_path() -> None:
     known = knowledge.known_estimates(moved([1e6, 2e6, 4e6, 9e6]), ["mu", "tacc"], [], NOW)
     assert known["transfer_rate", "mu>tacc"].value == pytest.approx(80e6)
     assert known["transfer_start", "mu>tacc"].value == pytest.approx(3.0)
-    (path, back) = path_beliefs({}, ["mu", "tacc"], Measurements(known), Network(), NOW).values()
+    (path, back) = path_estimates({}, ["mu", "tacc"], Measurements(known), Network(), NOW).values()
     assert path.gamma_a.value == pytest.approx(80e6)
     assert path.gamma_a.note == "told apart by transfers of different sizes"
     assert back.gamma_a.source == "default"
@@ -84,7 +84,7 @@ def test_each_file_of_a_job_shakes_hands_as_its_tool_does() -> None:
     source = Measurements(
         {**known, ("transfer_setup", "mu>tacc"): Estimate(5.0, 0.0, 3, NOW, "test", "s")}
     )
-    path = path_beliefs({}, ["mu", "tacc"], source, Network(), NOW)["mu", "tacc"]
+    path = path_estimates({}, ["mu", "tacc"], source, Network(), NOW)["mu", "tacc"]
     assert path.further.value == pytest.approx(2.0)
     assert path.start_s == pytest.approx(5.0 + 2.0)  # of the job, with its first file
 
@@ -118,7 +118,7 @@ def test_what_one_transfer_took_was_hand_shakes_too(
         Measurement("c", "throughput", "tacc>isi", 8e7 / seconds, "bit/s", NOW, "t", details=one)
     )
     known = knowledge.known_estimates(archive, ["mu", "tacc", "isi"], [], NOW)
-    paths = path_beliefs({}, ["mu", "tacc", "isi"], Measurements(known), Network(), NOW)
+    paths = path_estimates({}, ["mu", "tacc", "isi"], Measurements(known), Network(), NOW)
     path = paths["tacc", "isi"]
     assert (path.first.value, path.further.value) == pytest.approx((first_s, further_s), rel=1e-3)
     assert path.gamma_a.value == pytest.approx(rate_bps, rel=1e-3)
@@ -222,7 +222,7 @@ def test_with_transfers_alone_nothing_is_other_than_the_archive_has_it(
 
 def test_the_site_selector_and_the_broker_read_it() -> None:
     archive = archive_of(("tcp_throughput", "mu/a>tacc", 2e8, 10.0))
-    paths = path_beliefs({}, ("mu", "tacc"), Knowledge(archive), Network(), NOW)
+    paths = path_estimates({}, ("mu", "tacc"), Knowledge(archive), Network(), NOW)
     believed = paths["mu", "tacc"].gamma_a
     assert (believed.value, believed.source) == (2e8, "archive")
     assert believed.note == "by tcp_throughput of mu/a>tacc"
@@ -276,12 +276,12 @@ def test_no_transfer_is_believed_to_be_faster_than_the_disks_at_its_ends() -> No
     known = knowledge.known_estimates(archive, ["mu", "tacc"], [], NOW)
     assert {subject for _, subject in known} == {"tacc/write", "tacc/write/montage", "mu/read"}
     source, names = Measurements(known), ["mu", "tacc"]
-    found = path_beliefs({}, names, source, Network(), NOW, "montage")
+    found = path_estimates({}, names, source, Network(), NOW, "montage")
     there, back = found["mu", "tacc"], found["tacc", "mu"]
     assert (there.rate_bps, there.bound) == (20e6, "Γ_t")
     assert there.gamma_t.note == "all that its disk writes" and there.gamma_t.source == "archive"
     assert back.rate_bps > 50e6  # tacc has never read too slowly, nor mu written
-    other = path_beliefs({}, names, source, Network(), NOW, "soykb")["mu", "tacc"]
+    other = path_estimates({}, names, source, Network(), NOW, "soykb")["mu", "tacc"]
     assert other.rate_bps == 30e6
     assert knowledge.disk_rate(archive.estimate, "tacc", "read", "montage", NOW) is None
 

@@ -17,7 +17,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
 from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.running import Live
-from site_selector.estimates.world import Belief
+from site_selector.estimates.world import EstimatedValue
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem, map_workflow
@@ -142,7 +142,8 @@ def test_hand_shakes_of_further_files_are_reckoned_with() -> None:
     )
     world = estimate_world(inputs, now=0.0)
     slow = {
-        ends: replace(path, further=Belief(2.0, "archive")) for ends, path in world.paths.items()
+        ends: replace(path, further=EstimatedValue(2.0, "archive"))
+        for ends, path in world.paths.items()
     }
     soon, later = (
         Estimator(build_problem(inputs, replace(world, paths=paths))).makespan([1])

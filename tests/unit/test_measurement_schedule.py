@@ -127,7 +127,7 @@ def test_the_bound_grows_with_durations(found: list[Task], agreement: Agreement)
 
 
 def test_what_edf_ce_starves_is_planned() -> None:
-    """Whoever needs both ends has to wait for both; by Algorithm 1, those that need one take it
+    """A run that needs both ends has to wait for both; by Algorithm 1, those that need one take it
     whenever it is free, and the wide one is never started."""
     greedy = [Task(f"a{n}", 60, 7, 59, frozenset("a")) for n in range(7)]
     greedy += [Task(f"b{n}", 60, 10, 59, frozenset("b")) for n in range(5)]

@@ -1,4 +1,4 @@
-"""Who is told of what, each thing once."""
+"""Who is notified of what, once each."""
 
 from __future__ import annotations
 
@@ -453,7 +453,7 @@ def test_stuck_is_told_once_for_each_standstill(watched: Watched) -> None:
 
 
 def test_a_standstill_that_begins_after_all_else_is_told(watched: Watched) -> None:
-    """Its last change is older than whoever tells; held jobs are no change."""
+    """Its last change is older than the notifier; held jobs are no change."""
     archive, told, time, notices = watched
     archive.record_many([workflow("w2"), status("w2", time.now - 7200)])
     archive.record_many([workflow(), status(at=time.now - 100)])

@@ -43,7 +43,7 @@ def test_results_are_in_order(processes: int) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_errors_come_to_whoever_asked(processes: int) -> None:
+def test_errors_come_to_the_caller(processes: int) -> None:
     with pytest.raises(InputError, match="found 3, expected less"):
         each(range(9), refused, processes)
 

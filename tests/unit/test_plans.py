@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from problem_world import problem_of, random_problem
 
 from site_selector.estimates.plans import Plan, plan_from, with_plans
-from site_selector.estimates.world import Belief, PathBelief, SiteBelief, World
+from site_selector.estimates.world import EstimatedValue, PathEstimate, SiteEstimate, World
 from site_selector.mapping.estimator import Estimator, Schedule
 from site_selector.mapping.mapper import map_problem
 from site_selector.mapping.policies import round_robin
@@ -22,10 +22,11 @@ NOW = 1000.0
 
 def world_of(workers: float = 8.0, gamma_bps: float = 100.0) -> World:
     sites = {
-        name: SiteBelief(Belief(workers, "catalog"), Belief(0.0, "catalog")) for name in ("a", "b")
+        name: SiteEstimate(EstimatedValue(workers, "catalog"), EstimatedValue(0.0, "catalog"))
+        for name in ("a", "b")
     }
-    rate = Belief(gamma_bps, "catalog")
-    path = PathBelief(rate, Belief(1e9, "catalog"), 1e9, 0.0, 1, 1, 0.0)
+    rate = EstimatedValue(gamma_bps, "catalog")
+    path = PathEstimate(rate, EstimatedValue(1e9, "catalog"), 1e9, 0.0, 1, 1, 0.0)
     return World(NOW, sites, {("a", "b"): path}, {})
 
 
@@ -114,7 +115,10 @@ def test_two_workflows_end_sooner_when_the_second_knows_the_plan_of_the_first() 
     alone = map_problem(fan(), ["t"] * 8).assignment
     run = Estimator(fan())(alone)
     plan = plan_of("first", fan(), alone, run, NOW)
-    sites = {f"place{s}": SiteBelief(Belief(8.0, "x"), Belief(0.0, "x")) for s in (0, 1)}
+    sites = {
+        f"place{s}": SiteEstimate(EstimatedValue(8.0, "x"), EstimatedValue(0.0, "x"))
+        for s in (0, 1)
+    }
     known = seen(World(NOW, sites, {}, {}), plan).planned
     assert known == {"place0": ((0.0, 6), (60.0, 0))}
     second = map_problem(fan(((0.0, 0, -6), (60.0, 0, 6))), ["t"] * 8).assignment

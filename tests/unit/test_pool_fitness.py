@@ -46,7 +46,7 @@ def ended(**more: Any) -> dict[str, Any]:
         (ended(JobStatus=5, HoldReasonCode=13), False),  # its input could not be transferred
         (ended(JobStatus=5, HoldReasonCode=1), None),  # by condor_hold
         (ended(JobStatus=1), False),  # back in the queue: the shadow lost its starter
-        (ended(JobStatus=1, ExitCode=0), None),  # it ended well, and is run again
+        (ended(JobStatus=1, ExitCode=0), None),  # it succeeded, and is run again
         ({**ended(JobStatus=1), "JobCurrentStartDate": classad2.Value.Undefined}, None),
         (ended(JobStatus=2, ServerTime=5030), None),
         (ended(JobStatus=2, ServerTime=5061), True),

@@ -242,7 +242,7 @@ def test_an_agent_reports_what_has_changed_and_what_was_not_taken(
 
 
 def test_an_agent_sees_the_connections_of_this_machine() -> None:
-    # No port that the kernel may give to whoever binds another address.
+    # No port that the kernel may give to a process that binds another address.
     port = free_port()
     with (
         socket.create_server(("127.0.0.1", port)) as server,

@@ -1,4 +1,4 @@
-"""Whether promises were kept: the rules one by one, and a broker that tells of those that were
+"""Whether promises were kept: the rules one by one, and a broker that reports those that were
 not."""
 
 from __future__ import annotations

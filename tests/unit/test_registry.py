@@ -1,4 +1,4 @@
-"""Registering a workflow and waking a watcher, whoever else does so at the same time."""
+"""Registering a workflow and waking a watcher, while others do so at the same time."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_whatever_the_order_bytes_are_the_same(
         if cut_after is None:
             assert (client_end, server_end) == (True, True)
             await asyncio.gather(*works)
-        # A socket tells of a reset once: to who writes, or to who reads.
+        # A socket reports a reset once: to the writer or to the reader.
         for said, got, ended, sent in zip(
             spoke, (at_client, at_server), (client_end, server_end), (back, there), strict=True
         ):

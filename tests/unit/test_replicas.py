@@ -280,7 +280,7 @@ def test_a_url_without_size_is_written_without_one(web: str) -> None:
     ran = adon("site", "replicas", f"{web}/plain/a", "--site", "mu")
     assert (ran.code, "metadata" in ran.out) == (0, False)
     assert ran.err == (
-        f"adon: {web}/plain/a: its server tells no size of 1 files, written without one\n"
+        f"adon: {web}/plain/a: its server reports no size for 1 files; written without one\n"
     )
 
 
@@ -300,7 +300,7 @@ def test_a_url_that_is_refused(web: str, path: str, said: str) -> None:
 def test_an_odd_listing_leads_nowhere_else(web: str) -> None:
     said: list[str] = []
     assert list(read_url(f"{web}/odd/", said.append)) == [SourceFile("a", f"{web}/odd/a")]
-    assert said == [f"{web}/odd/: its server tells no size of 1 files, written without one"]
+    assert said == [f"{web}/odd/: its server reports no size for 1 files; written without one"]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_who_shares_rules_is_not_held_against_its_part_of_their_count(rig: Rig) 
 
 def test_what_went_without_a_path_is_bounded_too(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", best_effort="it runs already")
-    assert rig.broker.release("a", BIG, 9000.0).usage.doubt == ""  # it is told of when it is over
+    assert rig.broker.release("a", BIG, 9000.0).usage.doubt == ""  # it is reported when it is over
     rig.ask("b", "mu", "tacc", best_effort="it runs already")
     assert "at most 200 Mb/s" in rig.broker.release("b", BIG, 1.0).usage.doubt
     rig.ask("c", "mu", "mu")

@@ -221,7 +221,7 @@ def test_the_fastest_replica_is_taken() -> None:
 
 def test_an_input_that_lies_nowhere_is_refused() -> None:
     problem = problem_of([(["f"], [])], {"f": MB}, {"f": []}, [[1.0]], [[0.0]])
-    with pytest.raises(InputError, match="'f' lies nowhere"):
+    with pytest.raises(InputError, match="'f' has no replica"):
         Estimator(problem)
 
 

@@ -1,4 +1,4 @@
-"""Transits on disk: what was put is there, whoever dies afterwards."""
+"""Transits on disk: what was put is there, even if the process dies afterwards."""
 
 from __future__ import annotations
 

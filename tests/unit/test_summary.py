@@ -12,7 +12,7 @@ from report_world import facts, taught, transit
 
 from adon.report.messages import failure_words
 from adon.report.run_facts import NO_MAPPING
-from examples.demo.facts import AsPegasusComes, DemoFacts, as_json
+from examples.demo.facts import DemoFacts, MakespanWithoutAdon, as_json
 from examples.demo.sections import demo_page as render
 from examples.demo.summary import COLUMNS, changed, summary_text
 from examples.scenario import CheckedResult
@@ -58,8 +58,8 @@ def test_the_summary_is_readable(earlier: int) -> None:
     assert "and 91 more warnings" in text and text.count("report ") < 20
 
 
-def test_one_line_says_what_it_bought() -> None:
-    run = facts(without=AsPegasusComes(208.4, 93.9))
+def test_one_line_says_what_adon_gains() -> None:
+    run = facts(without=MakespanWithoutAdon(208.4, 93.9))
     words = "20 s; without ADON about 208 s by the model (94 s with Pegasus's Heft)"
     assert f"gain       {words}" in summary_text(run, REPORTS)
     assert "without ADON" not in summary_text(facts(), REPORTS)

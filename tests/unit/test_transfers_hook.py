@@ -1,4 +1,4 @@
-"""The hook as HTCondor starts it: whatever it meets, it leaves with 0 and says what came of it."""
+"""The hook as HTCondor starts it: whatever it meets, it exits with 0 and reports the result."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_transfer_advise_where_little_is_known(
 
     *_, path, source, destination = rows("iplant", "local")
     assert "as the topology has it" in path
-    assert source.startswith("not known") and destination.startswith("not known")
+    assert source.startswith("unknown") and destination.startswith("unknown")
     address = broker.topology.site("iplant").hosts[0].address
     here = SimpleNamespace(address=address)
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": [here]})

@@ -28,7 +28,7 @@ WAIT_S = 120.0
 
 
 def heard(watch: FileWatch, folder: Path) -> bool:
-    """Whether a change of ``folder`` is told; whatever was told of it before is."""
+    """Whether a change of ``folder`` is told; whatever was told about it before is."""
     return folder in watch.wait(WAIT_S)
 
 

@@ -162,7 +162,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def connected(world: World, patch: pytest.MonkeyPatch) -> World:
-    """Whoever reads the decision file sees the world's."""
+    """A reader of the decision file sees the world's."""
     patch.setattr(DecisionFile, "read", classmethod(lambda _cls, _file: world.file))
     return world
 

@@ -107,7 +107,7 @@ def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
 
 
 def test_that_a_retry_is_submitted_is_no_news_of_the_attempt_before() -> None:
-    """DAGMan tells of it before its job's log was read: its path would go."""
+    """DAGMan reports it before its job's log was read: its path would go."""
     ended = ((event, 1, 0.0) for event, *_ in (SUBMITTED, ENDED))
     asked = (fact(EventKind.PRE_STARTED, look=2), fact(EventKind.PRE_ENDED, look=2, code=0))
     again = fact(EventKind.SUBMITTED, at=103.0, look=3, cluster=0)

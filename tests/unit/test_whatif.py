@@ -49,8 +49,8 @@ def with_flip(world: World, flip: Flip, value: float, transformation: str) -> Wo
         return replace(world, paths={**world.paths, (src, dst): replace(path, gamma_a=gamma_a)})
     if flip.what == "gamma_c":
         key = (transformation, flip.subject)
-        belief = replace(world.compute[key].belief, value=value)
-        compute = {**world.compute, key: replace(world.compute[key], belief=belief)}
+        estimate = replace(world.compute[key].estimated, value=value)
+        compute = {**world.compute, key: replace(world.compute[key], estimated=estimate)}
         return replace(world, compute=compute)
     site = world.sites[flip.subject]
     if flip.what == "t_q":

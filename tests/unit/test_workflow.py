@@ -93,7 +93,7 @@ def _with(**change: object) -> str:
         (_with(uses=[{"lfn": "f", "type": "inout"}]), "type 'inout', expected input"),
         (_with(uses=[{"type": "input"}]), "a file it uses has no lfn"),
         (_with(profiles={"pegasus": {"memory": "much"}}), "job x: memory is 'much'"),
-        (_with(profiles=[1]), "profiles are no mapping"),
+        (_with(profiles=[1]), "profiles are not a mapping"),
         ("name: x\n", "no list of jobs"),
         ("", "found an empty file"),
         ("- a\n", "found a list"),

@@ -7,9 +7,9 @@ of the compute API, and proxies, ignore filters. Neutron lets no tenant delete a
 server is gone: until then, and where a request was never followed by its server, it is told as a
 machine that has ENDED, and goes when that is deleted.
 
-Nothing is tried again in here: a request that failed may have been carried out, so that whoever
-asked lists first; and a cloud that says when to come back may say an hour. For requests that are
-safe, clouds.yaml may set ``compute_status_code_retries`` and the like.
+Nothing is tried again in here: a request that failed may have been carried out, so that the caller
+that asked lists first; and a cloud that says when to come back may say an hour. For requests that
+are safe, clouds.yaml may set ``compute_status_code_retries`` and the like.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _POLICY = "soft-anti-affinity"
 _FLAVOUR, _COLLECTOR = "adon_flavour", "adon_collector"
 _VERSION = (2, 52)
 """Of the compute API, whatever clouds.yaml says: servers have tags from their creation on. Below
-2.26 Nova tells no tags, and ignores the filter by them."""
+2.26 Nova reports no tags, and ignores the filter by them."""
 _QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
 _TRANSIENT = (408, 413, 425, 429)
 """413 is what Nova's old rate limits answer."""
@@ -383,7 +383,7 @@ def _seconds(text: str | None) -> float:
 def _refusal(what: str, error: Exception) -> CloudError:
     """An error of the client's as ours: one line, and what can be done about it."""
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None) or 0
-    words = " ".join(str(getattr(error, "details", None) or error).split())
+    details = " ".join(str(getattr(error, "details", None) or error).split())
     after = _retry_after(error) if isinstance(error, sdk.HttpException) else 0.0
     if status in _TRANSIENT or status >= 500 or isinstance(error, keystone.ConnectionError):
         why = Refusal.BUSY
@@ -391,12 +391,12 @@ def _refusal(what: str, error: Exception) -> CloudError:
         # Keystone's own answers are given when logging in: an application credential that was
         # revoked is not found, and what clouds.yaml lacks is a bad request.
         why = Refusal.CREDENTIALS
-    elif status == 403 and _QUOTA.search(words):
+    elif status == 403 and _QUOTA.search(details):
         why = Refusal.QUOTA
     else:
         why = Refusal.CONFLICT if status == 409 else Refusal.REFUSED
-    code = f" ({status})" if status and str(status) not in words else ""
-    return CloudError(f"{what}: {words[:300]}{code}", why, after)
+    code = f" ({status})" if status and str(status) not in details else ""
+    return CloudError(f"{what}: {details[:300]}{code}", why, after)
 
 
 def _retry_after(error: sdk.HttpException) -> float:

@@ -1,7 +1,7 @@
 """What a cloud can do for a pool: machines of some flavours, asked for by names of ours.
 
 A driver of a cloud (:class:`Cloud`) keeps nothing itself: the cloud is asked what there is, so that
-nothing is lost when whoever asks is killed. A name is chosen before the request; asked for again
+nothing is lost when the caller is killed. A name is chosen before the request; asked for again
 under the same name, a machine is not made twice.
 """
 
@@ -78,7 +78,7 @@ class Cloud(Protocol):
         ...
 
     def machines(self) -> Sequence[Server]:
-        """All that are ours, whoever asked for them and when."""
+        """All that are ours, for any request."""
         ...
 
     def start(self, flavour: str, name: str) -> None:
@@ -88,7 +88,7 @@ class Cloud(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete a machine; returns as soon as that is accepted. Nothing happens where there is
-        none. To be repeated for as long as :meth:`machines` tells of it: what was made for it may
+        none. To be repeated for as long as :meth:`machines` reports it: what was made for it may
         have to go after it."""
         ...
 

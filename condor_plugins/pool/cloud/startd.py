@@ -2,7 +2,7 @@
 
 Each has a folder below ``directory`` with its configuration, its logs, ``machine.json``, which is
 there before it is started, and ``process``, by which it is known: its process id and the time it
-started, written by itself before it is HTCondor. It runs on, whoever started it.
+started, written by itself before it is HTCondor. It outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class StartdCloud:
                     with self._turn():
                         # Its logs say why, if it was too soon.
                         last = self._directory / _LAST
-                        if last.exists() and not _read(last / _RECORD):  # it is somebody else's
+                        if last.exists() and not _read(last / _RECORD):  # it is another's
                             shutil.rmtree(home)
                             return
                         shutil.rmtree(last, ignore_errors=True)
@@ -225,24 +225,24 @@ def _family(home: Path, master: Process | None) -> list[int]:
     """Ids of a machine's processes: its daemons, known by their configuration also where their
     master is gone (they would end a minute later), and what they started."""
     mark = f"CONDOR_CONFIG={home}/condor_config".encode()
-    parents, family = {}, {master.pid} if master else set()
+    parents, pids = {}, {master.pid} if master else set()
     for path in Path("/proc").iterdir():
         if path.name.isdecimal() and (process := Process.of(path / "stat")):
             parents[process.pid] = process.parent
             with contextlib.suppress(OSError):  # another user's
                 if mark in (path / "environ").read_bytes().split(b"\0"):
-                    family.add(process.pid)
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sorted(family)
+                    pids.add(process.pid)
+    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return sorted(pids)
 
 
 def _kill(home: Path, master: Process | None) -> bool:
     """Whether there was anything."""
-    family = _family(home, master)
-    for pid in family:
+    pids = _family(home, master)
+    for pid in pids:
         _signal(pid, signal.SIGKILL)
-    return bool(family)
+    return bool(pids)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -6,7 +6,7 @@ has claimed for a while shuts down (``STARTD_NOCLAIM_SHUTDOWN``): so it leaves t
 nobody ever tells it to.
 
 A cloud machine's image has HTCondor as a distribution installs it, and a service ``condor``. The
-user data can be read by every job that runs there (clouds answer at 169.254.169.254 whoever asks):
+user data can be read by every job that runs there (clouds serve it at 169.254.169.254):
 it holds no more than a token that may advertise a machine, for as long as a boot takes.
 """
 
@@ -72,7 +72,7 @@ def execute_node(
 ) -> dict[str, str]:
     """The machine ``name`` of the pool of a collector (``host:port``), which it joins by a token:
     one partitionable slot for the jobs of ``site``, "" for any. ``attributes`` are more settings
-    that stand in its ads."""
+    for its ads."""
     own = {**named(site), WORKER_ATTRIBUTE: name}
     return {
         "CONDOR_HOST": collector.rpartition(":")[0],
@@ -117,8 +117,8 @@ def staying(idle_s: float) -> dict[str, str]:
 
 
 def worker_config(settings: StartdSettings, flavour: Flavour, name: str) -> str:
-    """For a ``condor_master`` with one startd. It stands alone: neither this machine's own HTCondor
-    settings nor a user's are read."""
+    """For a ``condor_master`` with one startd. It is self-contained: neither this machine's own
+    HTCondor settings nor a user's are read."""
     tokens, home = str(settings.directory / "tokens.d"), settings.directory / name
     return text(
         {
@@ -212,11 +212,12 @@ def boot_token(run: Callable[[Sequence[str]], str], lifetime_s: int, identity: s
     """A new token of the pool that may advertise a machine for ``lifetime_s``.
 
     A machine that has joined stays, since its session with the collector outlives the token (a day,
-    by HTCondor's default). With ``identity`` (``worker@pool``) it is signed here, by who can read the
-    pool's signing key; without, the collector gives one to who asks, under its own name.
+    by HTCondor's default). With ``identity`` (``worker@pool``) it is signed here, by a process that
+    can read the pool's signing key; without, the collector gives one to the caller, under its own
+    name.
 
     :param run: runs a program of HTCondor's and returns what it writes.
     """
     rights = [word for right in AUTHORIZATIONS for word in ("-authz", right)]
-    words = ["condor_token_create", "-identity", identity] if identity else ["condor_token_fetch"]
-    return run([*words, *rights, "-lifetime", str(lifetime_s)]).strip()
+    command = ["condor_token_create", "-identity", identity] if identity else ["condor_token_fetch"]
+    return run([*command, *rights, "-lifetime", str(lifetime_s)]).strip()

@@ -44,8 +44,8 @@ class Condor:
         self._schedds: dict[str, classad2.ClassAd] = {}
 
     def slots(self) -> list[classad2.ClassAd]:
-        """Ads of all slots that are no parts of others and run jobs, machines that are ``Offline``
-        among them."""
+        """Ads of all slots that are not parts of other slots and run jobs, machines that are
+        ``Offline`` among them."""
         with _told(self._named):
             where = 'SlotType =!= "Dynamic" && IsDataSlot =!= true'
             return list(self._open().query(htcondor2.AdType.Slot, where))

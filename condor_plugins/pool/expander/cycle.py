@@ -102,7 +102,7 @@ class Expander:
         self._condor.forget_flavours(self._pool)
 
     def _fit(self, view: View, wanted: PoolDemand) -> tuple[View, Mapping[str, str]]:
-        """Without the machines that jobs cannot use, of which ours are to be drained; and why
+        """Without the machines that jobs cannot use, of which ours must be drained; and why
         others, and cores, are not counted."""
         judged = self._judge.of(
             view.machines, view.holes, view.ads, wanted.waiting, view.lives, wanted.jobs, view.now
@@ -184,7 +184,7 @@ class Expander:
     # -- acting ----------------------------------------------------------------------------------
 
     def _act(self, view: View, decision: PoolDecision) -> list[str]:
-        """What was refused, in words."""
+        """What was refused, as text."""
         scaling_plan, slots = decision.plan, view.slots
         over = {
             **view.supply.over,

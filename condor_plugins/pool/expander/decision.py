@@ -15,7 +15,7 @@ SOURCE = "adon pool"
 class PoolDecision:
     """``delete``: machines that are over, by name with why. ``demand``: jobs by where they are
     known from; ``machines`` by what they do. ``matched``: when the negotiator last matched a job
-    with a flavour (Unix seconds). ``failed``: requests that were refused, in words."""
+    with a flavour (Unix seconds). ``failed``: requests that were refused, as text."""
 
     at: float
     plan: ScalingPlan

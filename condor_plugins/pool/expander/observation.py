@@ -65,7 +65,7 @@ class View:
     of machines that could be started, by flavour. Jobs die at once on ``holes``, with why, and do
     well on machines of ours that ``worked``, which joined at that Unix second. ``lives`` are of
     machines of ours. The cloud has accepted requests for machines that are ``unlisted``, which it
-    does not tell of: they cannot be counted, or deleted."""
+    does not report: they cannot be counted, or deleted."""
 
     now: float
     jobs: Sequence[classad2.ClassAd]
@@ -270,7 +270,7 @@ class PoolObserver:
         self._looked = now
 
     def _servers(self, now: float) -> list[Server]:
-        # A program that is a cloud may tell of machines that it has for others.
+        # A program that is a cloud may report machines that it has for others.
         listed = [s for s in self._cloud.machines() if self._named.fullmatch(s.name)]
         names = {server.name for server in listed}
         unlisted = {n: server for n, server in self._accepted.items() if n not in names}
@@ -289,7 +289,7 @@ class PoolObserver:
         return replace(last, state=MachineState.ENDED, error="its cloud does not have it any more")
 
     def _know_joined(self, servers: Mapping[str, Server]) -> None:
-        """After a restart the archive tells which machines have been in the pool before."""
+        """After a restart the archive reports which machines have been in the pool before."""
         unknown = {key("boot", self._pool, n): n for n in servers if n not in self._memory.joined}
         for id_ in self._archive.those(list(unknown)):
             self._memory.joined.add(unknown[id_])

@@ -81,8 +81,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class PoolSupply:
-    """``machines`` of ours; ``old`` are no more of them, and to be drained; ``over`` are to be
-    deleted, by name with why; ``dead`` are those of them whose jobs are to be vacated, and
+    """``machines`` of ours; ``old`` no longer count, and must be drained; ``over`` are to be
+    deleted, by name with why; ``dead`` are those of them whose jobs must be vacated, and
     ``early`` those that were over soon after they joined, undrained; ``boots`` are machines that
     have joined since, by name with the seconds that it took."""
 

@@ -18,7 +18,7 @@ _WAIT_S = 1.0  # who waited for longer is shown to have waited
 
 
 def draw(story: Story, real: bool) -> str:
-    """A page that stands alone."""
+    """A page that is self-contained."""
     how = "measured on the testbed's switches" if real else "simulated"
     note = f"Throughput of each transfer, {how}; rates are the thesis's times {SCALE:g}."
     figures = [
@@ -33,7 +33,7 @@ def _path(story: Story, layer: str) -> dict[str, Any]:
     """What a path carried, and what of it could still be reserved; seconds and bit/s."""
     taken = [t for t in TRANSFERS if story.layers[t.name] == layer]
     free = [(s.at_s, s.free[layer]) for s in story.samples if layer in s.free]
-    asked = {event.mark: event.at_s for event in story.events}
+    at_s_by_mark = {event.mark: event.at_s for event in story.events}
     return {
         "key": layer,
         "title": _TITLES[layer],
@@ -54,9 +54,9 @@ def _path(story: Story, layer: str) -> dict[str, Any]:
             *(_transfer(story, t.name) for t in taken),
         ],
         "bands": [
-            {"from": asked[t.name], "to": story.spans[t.name][0], "words": f"{t.name} waits"}
+            {"from": at_s_by_mark[t.name], "to": story.spans[t.name][0], "words": f"{t.name} waits"}
             for t in taken
-            if story.spans[t.name][0] - asked[t.name] > _WAIT_S
+            if story.spans[t.name][0] - at_s_by_mark[t.name] > _WAIT_S
         ],
         "marks": [
             {"at": event.at_s, "value": 0, "letter": event.mark, "words": event.text}

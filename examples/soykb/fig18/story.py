@@ -121,7 +121,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, in words; ``mark`` is the thesis's name for the moment."""
+    """Something that happened, as text; ``mark`` is the thesis's name for the moment."""
 
     at_s: float
     mark: str
@@ -214,11 +214,11 @@ def _sample(
     rates = {}
     for name, transfer in running.items():
         before, bytes_before = counted[name]
-        moved = world.moved(transfer)
+        moved_bytes = world.moved(transfer)
         # A switch brings its counters up to date now and then: no news is no standstill.
-        if now - before >= 2 * TICK_S and moved > bytes_before:
-            rates[name] = goodput(moved - bytes_before, now - before)
-            counted[name] = (now, moved)
+        if now - before >= 2 * TICK_S and moved_bytes > bytes_before:
+            rates[name] = goodput(moved_bytes - bytes_before, now - before)
+            counted[name] = (now, moved_bytes)
     free = {}
     for link in broker.describe_topology()["links"]:
         if link["layer"] in ("l2", "l3"):

@@ -81,8 +81,8 @@ class RealWorld:
         assert sink.stdout is not None
         if sink.stdout.readline() != "ready\n":
             raise RuntimeError(f"the receiver of {transfer.name} did not start")
-        words = (address, transfer.port, "--bytes", transfer.size_bytes)
-        self._senders[transfer.name] = _run(SRC, "send", *words)
+        arguments = (address, transfer.port, "--bytes", transfer.size_bytes)
+        self._senders[transfer.name] = _run(SRC, "send", *arguments)
 
     def finished(self, transfer: Transfer) -> bool:
         """See World. Raises RuntimeError for a transfer that failed."""

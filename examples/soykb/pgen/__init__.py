@@ -6,7 +6,7 @@ dataset  one directory of inputs plus the truth
 cohort   names of samples, chromosomes and files; how many jobs a size makes
 shape    sizes and run times known before the first run
 sites    where things are: example sites, or those of a running test bed
-beliefs  what its administrator believes of each site, and where each program is installed
+estimates  what its administrator believes of each site, and where each program is installed
 """
 
 import sys

@@ -42,7 +42,7 @@ def input_sizes(cohort: Cohort, recipe: Recipe) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known of a run's files (``input_bytes``) and what can be guessed of the rest."""
+    """What is known about a run's files (``input_bytes``) and what can be guessed of the rest."""
 
     cohort: Cohort
     recipe: Recipe

@@ -36,6 +36,6 @@ def here_places(out: Path) -> dict[str, Place]:
 def testbed_places(path: Path) -> dict[str, Place]:
     """The sites that a running test bed describes in its ``testbed.json``.
 
-    Raises ExampleError for a file that is none.
+    Raises ExampleError for an invalid file.
     """
     return places.testbed_places(path, SITES, TOOLS)

@@ -30,7 +30,7 @@ def is_text(text: str) -> bool:
 
 def converted(text: str) -> Converted | None:
     """What a file says; None for one in no form of Pegasus 4 that is read here. Raises FormError
-    where it is not written as such a file has to be."""
+    where it is not written as such a file must be."""
     if is_text(text):
         return catalog_text.read(text)
     if not is_xml(text) or not _ROOT.search(text[:_SEEN]):

@@ -65,16 +65,16 @@ class _Reader:
     def _read(self, text: str) -> Iterator[_Token]:
         at, line = 0, 1
         while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
+            token = _TOKEN.match(text, at)
+            if token is None:
                 raise FormError(line, f"found {text[at : at + 20]!r}, expected text in quotes")
-            at, kind = found.end(), str(found.lastgroup)
+            at, kind = token.end(), str(token.lastgroup)
             if kind == "line":
                 line += 1
             elif kind == "quoted":
-                yield _Token(kind, _ESCAPE.sub(r"\1", found[0][1:-1]), line)
+                yield _Token(kind, _ESCAPE.sub(r"\1", token[0][1:-1]), line)
             elif kind != "skip":
-                yield _Token(kind, found[0], line)
+                yield _Token(kind, token[0], line)
 
     def next(self) -> _Token | None:
         """The next token; None at the end."""
@@ -83,7 +83,7 @@ class _Reader:
         return token
 
     def take(self, kind: str, what: str) -> str:
-        """The text of the next token, which has to be of this kind."""
+        """The text of the next token, which must be of this kind."""
         token = self.next()
         if token is None or token.kind != kind:
             shown = "the end" if token is None else repr(token.text)
@@ -91,7 +91,7 @@ class _Reader:
         return token.text
 
     def block(self, made: dict[str, Any], names: dict[str, str]) -> None:
-        """What stands in braces, into ``made``; ``names`` are those of its values in YAML."""
+        """What is in braces, into ``made``; ``names`` are those of its values in YAML."""
         if self.take("brace", "'{'") != "{":
             raise FormError(self._line, "found '}', expected '{'")
         while (word := self.next()) is not None and word.text != "}":

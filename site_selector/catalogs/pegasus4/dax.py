@@ -110,8 +110,8 @@ def _replica(file: Element) -> dict[str, Any]:
     about = {one.attributes.get("key", ""): one.text for one in file.children("metadata")}
     named: dict[str, Any] = file.values(lfn="name")
     # Without a site, Pegasus takes a file for one of the submit host.
-    found = [{"site": "local"} | place for place in places]
-    return named | {"pfns": found} | ({"metadata": about} if about else {})
+    entries = [{"site": "local"} | place for place in places]
+    return named | {"pfns": entries} | ({"metadata": about} if about else {})
 
 
 def with_profiles(
@@ -122,7 +122,7 @@ def with_profiles(
     xml, data = parser(text)
     edits: list[tuple[int, int, str]] = []
     jobs: list[str] = []
-    found: set[str] = set()
+    names: set[str] = set()
     is_bare = False  # whether the element that began last has nothing in it so far
 
     def start(name: str, attributes: dict[str, str]) -> None:
@@ -141,7 +141,7 @@ def with_profiles(
         prefix, _, short = name.rpartition(":")
         if short not in _JOBS:
             return
-        found.add(job := jobs.pop())
+        names.add(job := jobs.pop())
         added = "".join(
             _profile(prefix, namespace, key, str(value))
             for namespace, keys in wanted.get(job, {}).items()
@@ -160,7 +160,7 @@ def with_profiles(
     for first, last, added in edits:
         pieces += [data[at:first].decode(), added]
         at = last
-    return [*pieces, data[at:].decode()], found
+    return [*pieces, data[at:].decode()], names
 
 
 def _profile(prefix: str, namespace: str, key: str, value: str) -> str:

@@ -38,14 +38,16 @@ class Element:
 
     @property
     def text(self) -> str:
-        """What stands directly inside it."""
+        """What is directly inside it."""
         return "".join(part for part in self.content if isinstance(part, str)).strip()
 
     def values(self, **names: str) -> dict[str, str]:
         """The attributes that are there and not empty, by the names they have in YAML, in which
         ``_`` stands for a point."""
-        found = ((key.replace("_", "."), self.attributes.get(name)) for key, name in names.items())
-        return {key: value for key, value in found if value}
+        attributes = (
+            (key.replace("_", "."), self.attributes.get(name)) for key, name in names.items()
+        )
+        return {key: value for key, value in attributes if value}
 
 
 def parser(text: str) -> tuple[expat.XMLParserType, bytes]:

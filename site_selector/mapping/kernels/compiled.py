@@ -1,4 +1,4 @@
-"""Functions that numba compiles, and that run as they stand where little is to be done.
+"""Functions that numba compiles, and that run unchanged where little is to be done.
 
 A *kernel* is a function in a restricted subset of Python: numbers, loops, and vectors that can be
 indexed. It makes no arrays. Floating point follows IEEE 754, without ``fastmath``, so that results
@@ -41,7 +41,7 @@ import numpy as np
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Steps (jobs, and files or sites looked at for each) that run as they stand before machine code is
+#: Steps (jobs, and files or sites looked at for each) that run unchanged before machine code is
 #: loaded, about a second's worth; and where there is none yet, half a minute's.
 WARM_STEPS: Final = 300_000
 COLD_STEPS: Final = 9_000_000
@@ -52,7 +52,7 @@ _SHARED = _HERE / "__pycache__" / "kernels"
 
 class _State:
     """What this process has done so far. ``running``: whether compiled kernels are in use;
-    ``cold_steps``: steps before this process compiles what nobody has compiled yet."""
+    ``cold_steps``: steps before this process compiles what is not compiled yet."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -93,7 +93,7 @@ def compile_from_now_on() -> None:
 
 @contextmanager
 def without_compiling() -> Iterator[None]:
-    """What nobody has compiled yet runs as it stands meanwhile, however much there is to be done:
+    """What is not compiled yet runs unchanged meanwhile, however much there is to be done:
     for an answer that cannot wait."""
     _state.cold_steps = math.inf
     try:
@@ -150,7 +150,7 @@ def _key(package: Path) -> str:
 
 def _processor(file: Path = Path("/proc/cpuinfo")) -> str:
     """Its model: code made for one may not be for another, which has the same disk. "" if the
-    kernel does not tell."""
+    kernel does not say."""
     with suppress(OSError), file.open(errors="replace") as lines:
         for line in lines:
             name, _, value = line.partition(":")

@@ -40,7 +40,7 @@ SHARES, FETCHES = 1, 2
 
 
 class Shape(NamedTuple):
-    """What a problem consists of, without any number that could be believed wrongly.
+    """What a problem consists of, without any number that could be estimated wrongly.
 
     ``group`` tells which input files of the workflow lie at the same places, -1 for results.
     """
@@ -106,7 +106,7 @@ class Order(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What can be believed wrongly. Seconds, bytes; matrices row by row. ``queue`` of a job at a
+    """What can be estimated wrongly. Seconds, bytes; matrices row by row. ``queue`` of a job at a
     site is at job * queue_row + site; ``queue_row`` is 0 if all jobs wait alike. At ``change_s``
     a site has ``change_by`` workers more, or fewer."""
 
@@ -138,7 +138,7 @@ class State(NamedTuple):
     ``next_s`` is when the first of them ends if nothing comes between; ``active`` are the paths
     where any is under way. By stage job: how much it waits for (``coming``), and the last of its
     transfers (``loaded``), of which each knows the one before (``beside``). By transfer: its
-    ``path``, what it takes beside its bytes (``later``), ``due`` on the path's clock, ``left`` and
+    ``path``, what it takes besides its bytes (``later``), ``due`` on the path's clock, ``left`` and
     ``right`` of the heap, and the last of the uses that wait for it, of which each knows the one
     before (``before``). By move: its file and its transfer.
     """

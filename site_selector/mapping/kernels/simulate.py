@@ -9,8 +9,8 @@ more workers than were free has fewer than none until jobs end.
 On each path runs a *clock* that advances by a second while a transfer gets what it would get alone
 for a second. With n transfers under way on a path that carries ``room`` of them at full speed it
 goes at min(1, room / n). A transfer that takes s seconds alone is done when the clock has advanced
-by s, whoever comes and goes meanwhile: its due time never changes, only what the clock shows.
-Each transfer knows the uses (see ``Order``) that wait for it.
+by s, whichever of them come and go meanwhile: its due time never changes, only what the clock
+shows. Each transfer knows the uses (see ``Order``) that wait for it.
 
 Files go by *stage jobs*, which take what goes the same path along as one transfer. A stage job is
 numbered as the reader whose inputs it brings from other sites; those of inputs of the workflow and

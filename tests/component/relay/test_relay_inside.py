@@ -86,7 +86,7 @@ def turn_round(sock: socket.socket) -> None:
 
 
 def same(sock: socket.socket, data: bytes) -> None:
-    """Raises AssertionError where something else comes."""
+    """Raises AssertionError if something else comes."""
     assert all_of(sock) == data
 
 

@@ -35,7 +35,7 @@ def answer(sock: socket.socket) -> None:
 
 
 def transfer(rig: RelayRig, n_bytes: int) -> str:
-    """What becomes of one. Raises AssertionError where bytes are not those that were sent."""
+    """What becomes of one. Raises AssertionError if bytes are not those that were sent."""
     try:
         sock = rig.connect(PORT)
     except OSError:

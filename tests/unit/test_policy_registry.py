@@ -1,4 +1,4 @@
-"""The book of policies: kept, enforced while it is time, and what links get of them."""
+"""The registry of policies: kept, enforced while it is time, and what links get of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decision of edge optimisation in words, as a table and as JSON."""
+"""A decision of edge optimisation as text, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _who_could(decision: Decision) -> str:
     if not decision.give_way:
         return "no application of lower priority in layer 2 could make room"
     named = " and ".join(f"{h.application} (priority {h.priority})" for h in decision.give_way)
-    return f"it would fit if {named} gave way in layer 2"
+    return f"it would fit without {named} in layer 2"
 
 
 def _why(taken: Offer, others: Sequence[Offer]) -> str:

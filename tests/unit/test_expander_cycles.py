@@ -1,4 +1,4 @@
-"""Turns of the expander, with a cloud and a pool made up."""
+"""Cycles of the expander, with a simulated cloud and pool."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def flavours(servers: Mapping[str, Server]) -> Sequence[str]:
 def test_machines_that_were_not_started_for_the_pool_are_left_alone(
     world: World, archive: Archive, state: MachineState
 ) -> None:
-    """Also where a cloud, or the program that is one, tells of all that it has."""
+    """Also where a cloud, or the program that is one, reports all that it has."""
     names = ("payroll-db", "p-1", "p-0123abcde", "xp-0123abcd", "q-0123abcd", "P-0123ABCD")
     theirs = {name: Server(name, "cheap", state, world.now - 9e5, "", "off") for name in names}
     world.there |= theirs

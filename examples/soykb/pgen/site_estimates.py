@@ -1,21 +1,21 @@
 """What the example's administrator believes about each site, and where each program is installed.
 
-The beliefs are first guesses, given to site selection as ``pegasus: adon.*`` profiles. They are
+The estimates are first guesses, given to site selection as ``pegasus: adon.*`` profiles. They are
 meant to be wrong in places: once measured, times and rates take their place.
 """
 
 from __future__ import annotations
 
-from examples.workflows.catalogs import Belief
+from examples.workflows.catalogs import SiteEstimate
 from pgen.sites import DATA_STORE, EXECUTION
 
 NAMESPACE = "soykb"
-BELIEFS = {
-    "iplant": Belief(rate="5 MB/s", queue_wait="5 s"),
-    "mu": Belief(rate="5 MB/s", queue_wait="3 s"),
+SITE_ESTIMATES = {
+    "iplant": SiteEstimate(rate="5 MB/s", queue_wait="5 s"),
+    "mu": SiteEstimate(rate="5 MB/s", queue_wait="3 s"),
     # An HPC site's nodes are fast and its queue is feared.
-    "tacc": Belief(rate="10 MB/s", queue_wait="60 s"),
-    "local": Belief(rate="5 MB/s", queue_wait="3 s"),
+    "tacc": SiteEstimate(rate="10 MB/s", queue_wait="60 s"),
+    "local": SiteEstimate(rate="5 MB/s", queue_wait="3 s"),
 }
 # TACC and iPlant share a network, as do the campus and the submit host; a wide-area path joins
 # the two.

@@ -1,4 +1,4 @@
-"""What ADON bought: when a run would have ended with Pegasus alone, by the mapping's model.
+"""What ADON gains: when a run would have ended with Pegasus alone, by the mapping's model.
 
 ``make compare`` runs it both ways; this takes no time.
 """
@@ -13,7 +13,7 @@ from statistics import fmean
 import numpy as np
 
 from adon.planning.placement import counted
-from examples.demo.facts import AsPegasusComes
+from examples.demo.facts import MakespanWithoutAdon
 from monitors.base.estimates import Estimate
 from network_provisioner.controllers.routes import default_paths
 from network_provisioner.topology.graph import Topology
@@ -48,14 +48,14 @@ def best_effort_only(topology: Topology) -> Topology:
     return Topology([replace(node, macs=None) for node in topology.nodes.values()], left)
 
 
-def as_pegasus_comes(
+def makespan_without_adon(
     inputs: Inputs,
     source: MeasurementSource,
     topology: Topology,
     slots: Mapping[str, int],
     output_site: str,
     now: float,
-) -> AsPegasusComes:
+) -> MakespanWithoutAdon:
     """What the model says with what was measured until ``now`` (Unix seconds); ``slots`` by site,
     all of them idle. Raises InputError."""
     world = estimate_world(
@@ -68,6 +68,6 @@ def as_pegasus_comes(
     problem = build_problem(inputs, world, output_site)
     run, dice = Estimator(problem), Random(0)
     heft = list_schedule(problem, np.zeros(len(problem.jobs)), VARIANTS["pegasus-heft"])
-    return AsPegasusComes(
+    return MakespanWithoutAdon(
         fmean(run.makespan(random_sites(problem, dice)) for _ in range(_DRAWS)), run.makespan(heft)
     )
