@@ -47,6 +47,8 @@ def _fill(ring: Keyring, config: Config, strict: bool = True) -> None:
     if config.broker.token is not None:
         # As it was before there were roles: whoever has it may do everything, in any name.
         keys.append(Key(Principal("", Role.ENGINEER), hash_of(config.broker.token)))
+    for issuer in config.security.issuers if strict else ():
+        issuer.client_secret()
     issuers = _federation(config.security.issuers) if config.security.issuers else None
     try:
         ring.replace(keys, issuers)
