@@ -125,7 +125,7 @@ def test_what_is_no_shape_is_none() -> None:
 def test_saved_by_places_and_by_paths(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(
         json.dumps(
-            {"makespan_s": 800, "policy": "chains", "portfolio": {"random": 1300, "x": None}}
+            {"estimate_s": 800, "policy": "chains", "portfolio": {"random": 1300, "x": None}}
         )
     )
     plan = plan_of(tmp_path)

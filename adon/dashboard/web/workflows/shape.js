@@ -74,7 +74,7 @@ export function saved({ savings }) {
   const known = paths.filter((pair) => pair.saved_s !== null);
   const less = (seconds) => (seconds < 0 ? `${duration(-seconds)} lost` : duration(seconds));
   return section("saved", "What ADON saved",
-    cards({
+    (placement || known.length > 0) && cards({
       ...(placement && {
         "by where its jobs are": [
           less(placement.saved_s),
