@@ -28,6 +28,7 @@ UNITS = {
     "queue_wait": "s",
     "status": "%",
     "workflow": "1",
+    "dag": "1",
     "job": "s",
     "task": "s",
     "job_transfer": "byte",
@@ -86,7 +87,7 @@ _MOST = {
     "bit/s": MAX_RATE_BPS, "byte/s": MAX_RATE_BPS, "s": MAX_DURATION_S, "byte": MAX_SIZE_BYTES,
 }  # fmt: skip
 _MOST_OF_OTHERS = 1e18
-OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
+OF_WORKFLOWS = frozenset({"workflow", "dag", "status", "held"})
 """Metrics whose subject is the workflow that they belong to."""
 # What was written before nulls were written for them.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)

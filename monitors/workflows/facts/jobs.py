@@ -29,12 +29,19 @@ from monitors.workflows.facts.condor_transfers import (
     own_protocol_transfers,
     plugin_facts,
 )
-from monitors.workflows.facts.plan import Believed, belief_errors, estimates_in, placement_facts
+from monitors.workflows.facts.plan import (
+    Believed,
+    belief_errors,
+    estimates_in,
+    placement_facts,
+    plan_of,
+)
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.records import JobOutput, planner_words, read_output
+from monitors.workflows.planned.levels import DagShape, dag_fact, levels_of
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
@@ -53,6 +60,7 @@ _MOST_TASKS = 10  # of a clustered job that are named
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
 _MOST_HELD = 100  # of which is told why
+_MOST_FILES = 20  # of these with the file of their output: paths are long
 
 
 ExecutionOf = Callable[[int, int], Execution | None]
@@ -80,6 +88,7 @@ class JobFacts:
         self._run_again = 0.0  # when it was run anew after an end (Unix seconds)
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
+        self._levels: dict[str, int] = {}  # of the DAG, by job
         self._journal = Journal(submit_dir.path)
         self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
@@ -101,6 +110,7 @@ class JobFacts:
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
                 self._believed = estimates_in(facts)
+            facts += self._dag_facts(event.at)
         if event.kind is Kind.SUBMIT and self._is_next(event):
             for waiting in self._pending.pop(event.node):
                 facts += self._facts_without_post(waiting)
@@ -124,6 +134,17 @@ class JobFacts:
             self._pending.setdefault(attempt.job.name, []).append(attempt)
             return facts
         return facts + self._attempt_facts(attempt)
+
+    def _dag_facts(self, at: float) -> list[Measurement]:
+        """The shape of the DAG, where that can be read."""
+        try:
+            parents = {name: node.parents for name, node in self.dir.nodes.items()}
+        except InputError:
+            return []
+        self._levels = levels_of(parents)
+        plan = plan_of(self.dir.path) if self.dir.braindump else {}
+        shape = DagShape.of(parents, self._levels)
+        return [dag_fact(self.dir.workflow, self.dir.planned_at or at, shape, plan)]
 
     def _is_next(self, event: JobEvent) -> bool:
         """Whether a job is submitted anew that still waits for its POST; not the same submission
@@ -250,7 +271,7 @@ class JobFacts:
                 continue
             lost.submit, lost.end, lost.outcome, lost.reason = at, at, Outcome.FAILED, reason
             planner = planner_words(self.dir.path / f"{name}.pre.log")
-            facts.append(_job_fact(lost, JobOutput(stderr=planner)))
+            facts.append(_job_fact(lost, JobOutput(stderr=planner), self._levels.get(name)))
         return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
@@ -290,10 +311,14 @@ class JobFacts:
         workflow = self.dir.workflow
         began = self._run_again if at >= self._run_again else 0.0
         held = [attempt for attempt in self._held.values() if attempt.submit >= began]
-        holds = [(attempt.job.name, attempt.job.site, attempt.hold) for attempt in held]
+        holds = [(a.job.name, a.job.site, a.job.output_path, a.hold) for a in held]
         if self._dagman_hold is not None:
-            holds.insert(0, (DAGMAN_JOB, RELAY, self._dagman_hold))
-        shown = [{"job": name, "site": site} | asdict(hold) for name, site, hold in holds if hold]
+            holds.insert(0, (DAGMAN_JOB, RELAY, "", self._dagman_hold))
+        shown = [
+            {"job": name, "site": site, "output": output if n < _MOST_FILES else ""} | asdict(hold)
+            for n, (name, site, output, hold) in enumerate(holds)
+            if hold
+        ]
         return Measurement(
             id=f"held:{workflow}:{key}",
             metric="held",
@@ -335,7 +360,7 @@ class JobFacts:
         ready = self._ready(attempt)
         wait = queue_wait(attempt, ready, left.work_s)
         facts = run_facts(attempt, left.records) + ([] if wait is None else [wait])
-        job = _job_fact(attempt, left)
+        job = _job_fact(attempt, left, self._levels.get(attempt.job.name))
         facts += [job, *_task_facts(attempt, left.records)]
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
         lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
@@ -460,7 +485,7 @@ def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurem
     ]
 
 
-def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
+def _job_fact(attempt: Attempt, left: JobOutput, level: int | None) -> Measurement:
     job, records, workflow = attempt.job, left.records, attempt.workflow
     seconds = attempt.ran_s if left.work_s is None else left.work_s
     # pegasus-mpi-cluster tries tasks again: the last run of each says how it ended.
@@ -480,6 +505,7 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
         workflow=workflow,
         details={
             "job": job.name,
+            "level": level,
             "cluster": attempt.cluster,
             "task": job.task,
             "kind": str(job.kind),
