@@ -117,13 +117,15 @@ def router(seen: Visible) -> APIRouter:
     @routes.get("/v1/workflows/{workflow:path}/dag", response_model=DagProgress)
     def get_dag(workflow: str, caller: Caller) -> Response:
         """How far its DAG has come by level and kind of job, and the level that it waits for; of a
-        workflow whose DAG nobody recorded, nothing."""
-        seen.one(caller, workflow)
+        workflow whose DAG or jobs nobody recorded, or whose jobs are forgotten, no boxes."""
+        overview, _ = seen.one(caller, workflow)
         dags = seen.of(caller, "dag", [workflow])
         shape = DagShape.read(dags[-1]) if dags else None
         if shape is None:
             return answers.answer(asdict(DagProgress()))
-        return answers.answer(asdict(progress(shape, seen.of(caller, "job", [workflow]))))
+        done = 0 if overview.status is None else overview.status.done
+        made = progress(shape, seen.of(caller, "job", [workflow]), done)
+        return answers.answer(asdict(made))
 
     @routes.get("/v1/workflows/{workflow:path}/savings", response_model=Savings)
     def get_savings(workflow: str, caller: Caller) -> Response:

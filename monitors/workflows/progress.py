@@ -12,6 +12,7 @@ from monitors.workflows.analysis import number, split_subject, text, whole
 from monitors.workflows.planned.levels import DagShape
 
 DONE = "done"
+_FEW, _PART = 10, 0.05  # of the jobs that DAGMan says are done: they have no event, or not yet
 _MOST_KINDS = 5  # that are named of a level
 
 
@@ -75,8 +76,10 @@ class _Count:
     runs: dict[str, list[float]] = field(default_factory=dict)
 
 
-def progress(shape: DagShape, jobs: Iterable[Measurement]) -> DagProgress:
-    """Of the ``job`` measurements of a workflow. What is in no box of its DAG is passed over."""
+def progress(shape: DagShape, jobs: Iterable[Measurement], known_done: int = 0) -> DagProgress:
+    """Of the ``job`` measurements of a workflow. What is in no box of its DAG is passed over. No
+    boxes where many more of its jobs are ``known_done`` than were measured: the archive forgets
+    them first, and older versions did not say their levels."""
     finder, kinds = shape.finder(), {box.kind for box in shape.boxes}
     counts = [_Count() for _ in shape.boxes]
     ends: dict[str, tuple[int, bool]] = {}
@@ -90,6 +93,9 @@ def progress(shape: DagShape, jobs: Iterable[Measurement]) -> DagProgress:
         outcome = text(measured, "outcome")
         ends[name] = (box, outcome == DONE or (name in ends and ends[name][1]))
         _run(counts[box].runs, measured, outcome != DONE)
+    counted = sum(done for _, done in ends.values())
+    if known_done - counted > max(_FEW, _PART * known_done) or (known_done and not counted):
+        return DagProgress(shape.jobs, shape.levels)
     for box, done in ends.values():
         counts[box].done += done
         counts[box].failed += not done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from dashboard_world import job, measured
@@ -111,6 +111,16 @@ def test_what_became_of_each_box() -> None:
     assert (run.started_at, run.ended_at, run.waited_s) == (NOW + 200, NOW + 310, 7.5)
     assert made.awaits is not None
     assert (made.awaits.left, made.awaits.jobs, made.awaits.kinds) == (99, 100, [("b", 99)])
+
+
+def test_what_is_forgotten_is_not_shown_as_to_come() -> None:
+    parents: dict[str, list[str]] = {f"a_ID{n}": [] for n in range(100)}
+    shape = DagShape.of(parents, levels_of(parents))
+    ended = [ended_job(f"a_ID{n}", 0) for n in range(50)]
+    assert progress(shape, ended, 55).boxes[0].done == 50  # the last are yet to be measured
+    for jobs, done in (([], 1), (ended, 70), ([replace(ended[0], details={"job": "a_ID0"})], 1)):
+        made = progress(shape, jobs, done)
+        assert (made.jobs, made.boxes, made.awaits) == (100, (), None)
 
 
 def test_what_is_no_shape_is_none() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from planner_world import MAPPING as SITES
@@ -13,9 +14,11 @@ from planner_world import make_case
 from waiting import until
 
 from adon.planning import planner as planning
-from adon.planning.kept_placements import leave
+from adon.planning.kept_placements import leave, placement_reasons
 from monitors.workflows.facts.plan import FILE, placement_facts, plan_of
 from network_provisioner.base.errors import InputError
+from site_selector.estimates.estimating import estimate_world
+from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import (
     Alternative,
     Mapping,
@@ -23,6 +26,8 @@ from site_selector.mapping.placement import (
     Placement,
     write_placements,
 )
+from site_selector.mapping.policies import random_sites
+from site_selector.problem import build_problem
 
 MAPPING = Mapping(
     "w", "chains", math.inf, {}, (
@@ -109,3 +114,15 @@ def test_a_process_of_its_own_writes_it(tmp_path: Path) -> None:
     leave(tmp_path, lambda: MAPPING)
     until((tmp_path / FILE).exists, "the placements")
     assert len(placement_facts(tmp_path, "u")) == 2
+
+
+def test_pegasus_own_choice_is_weighed_by_the_same_estimates(tmp_path: Path) -> None:
+    inputs = make_case(tmp_path / "case").inputs()
+    world = estimate_world(inputs, now=1000.0)
+    problem = build_problem(inputs, world)
+    sites = [allowed[0] for allowed in problem.allowed]
+    mapping = placement_reasons(inputs, world, problem, sites, "x")
+    estimator = Estimator(problem)
+    drawn = [estimator.makespan(random_sites(problem, Random(n))) for n in range(5)]
+    assert mapping.portfolio == {"random": sorted(drawn)[2]}
+    assert mapping.makespan_s == estimator.makespan(sites)

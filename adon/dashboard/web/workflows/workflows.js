@@ -34,6 +34,10 @@ export const workflows = {
     const s = c.state;
     // Where there are more than can be listed, the broker finds those that are looked for.
     const wanted = s.cut ? { user: s.user || null, state: s.only || null, text: s.text || null } : {};
+    if (!c.loaded) {
+      s.list = await get("/v1/workflows", { limit: ROWS }, c.signal);
+      c.early();
+    }
     const list = [];
     for (let page = 1; page <= s.pages && list.length === (page - 1) * MOST; page += 1) {
       const last = list.at(-1);
