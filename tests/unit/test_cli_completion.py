@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_world import adon, refusal
+from api_rig import application, keyring, serving, token_of
+from broker_rig import Clock, Rig
+from cli_world import NOBODY, adon, refusal
 
 ASK = """
 source "$1"; shift
@@ -27,12 +32,54 @@ echo "${COMPREPLY[@]}"
     ],
 )
 def test_bash_completes(tmp_path: Path, words: list[str], expected: str) -> None:
-    script = tmp_path / "script"
-    script.write_text(adon("completion", "bash").out)
     (tmp_path / "adon.yml").touch()
+    assert completed(tmp_path, *words) == expected.split()
+
+
+def completed(folder: Path, *words: str) -> list[str]:
+    """What bash makes of the last word."""
+    script = folder / "script"
+    script.write_text(adon("completion", "bash").out)
     command = ["bash", "-c", ASK, "bash", str(script), "adon", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == expected.split()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=env)
+    return done.stdout.split()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With two transits, one of which a shell must not read."""
+    rig = Rig(tmp_path / "state.sqlite", clock=Clock(1_790_000_000.0))
+    (tmp_path / "token").write_text(token_of("engineer"))
+    monkeypatch.setenv("ADON_TOKEN_FILE", str(tmp_path / "token"))
+    with serving(application(rig, keyring(rig))) as port:
+        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
+        for name in ("night-7", f"$(id>{tmp_path}/run)"):
+            assert adon("transit", "request", "mu", "tacc", "--id", name).code == 0
+        yield
+
+
+@pytest.mark.usefixtures("broker")
+def test_bash_completes_names_that_the_broker_knows(tmp_path: Path) -> None:
+    assert completed(tmp_path, "transit", "release", "") == ["night-7"]
+    assert not (tmp_path / "run").exists()
+    assert completed(tmp_path, "transit", "request", "m") == ["mu"]
+    assert completed(tmp_path, "transfer", "advise", "mu", "tacc", "--template", "d") == ["default"]
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("kind", ["policies", "sites", "templates", "transits", "workflows"])
+def test_names_of_each_kind_can_be_had(kind: str) -> None:
+    ran = adon("completion", "--names", kind)
+    assert (ran.code, ran.err) == (0, "")
+    assert ("tacc" in ran.out.splitlines()) == (kind == "sites")
+
+
+def test_without_a_broker_there_are_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADON_BROKER", f"http://{NOBODY}")
+    ran = adon("completion", "--names", "sites")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
 def test_other_shells_have_theirs() -> None:
