@@ -110,7 +110,7 @@ def by_layer() -> Series | None:
     rates = paper_runs.load("soykb")
     cases = ("L2 alone", "L3 alone", "L2 beside others")
     keys = [f"{case}, {size} GB" for case in cases for size in paper_runs.SIZES]
-    if not all(key in rates for key in keys):
+    if not all(rates.get(key) for key in keys):
         return None
     told = (5.5, 0.65, 0.5)  # "close to 5.5", "around 650 Mb/s", "around 500 Mb/s"
     return {
@@ -125,7 +125,7 @@ def threads() -> Series | None:
     tools = {"GridFTP": "gridftp", "iRODS": "irods"}
     keys = {name: [f"{tool}, {n} threads" for n in paper_runs.THREADS]
             for name, tool in tools.items()}  # fmt: skip
-    if not all(key in rates for row in keys.values() for key in row):
+    if not all(rates.get(key) for row in keys.values() for key in row):
         return None
     full = 100 / paper_runs.LAYERS["L2"][0]
     return {name: [scaled(rates[key], full) for key in row] for name, row in keys.items()}
@@ -139,7 +139,7 @@ def buffers() -> Series | None:
         row: list[Value] = []
         for layer in paper_runs.LAYERS:
             keys = [f"{layer}, {streams} streams, {size} MB" for size in paper_runs.BUFFERS]
-            if not all(key in rates for key in keys):
+            if not all(rates.get(key) for key in keys):
                 return None
             least = paper_runs.bounds(rates[keys[0]])[0]
             row += [scaled(rates[key], 1 / least) for key in keys]
@@ -192,7 +192,7 @@ _FULL = 100 / paper_runs.PATH_BPS
 def relay() -> Series | None:
     """Percent of the path by streams; the relay's last bar is one stream of bbr."""
     rates = paper_runs.load("sos")
-    if not paper_runs.whole("sos"):
+    if not all(rates.get(key) for key in paper_runs.sos_points()):
         return None
     rows: dict[str, list[Value]] = {
         "GridFTP, thesis": [(10 * mean, 10 * half) for mean, half in _GRIDFTP],
@@ -210,7 +210,7 @@ def relay_buffers() -> Series | None:
     rates = paper_runs.load("sos")
     least, middle, _ = paper_runs.RELAY_BUFFERS
     keys = [f"relay, 64, {least}", f"relay, 64, {middle}", "relay, 64"]
-    if not all(key in rates for key in keys):
+    if not all(rates.get(key) for key in keys):
         return None
     return {"thesis": (49.361, 57.857, 59.84), "ADON": [scaled(rates[k], _FULL) for k in keys]}
 

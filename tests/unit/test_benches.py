@@ -11,7 +11,7 @@ import pytest
 
 from tests.bench import Bench, Figure, Input, Tell, paper_runs
 from tests.bench.__main__ import load, run
-from tests.bench.papers import PAPERS, drawn
+from tests.bench.papers import PAPERS, Plot, drawn
 from tests.bench.results import ROOT, save
 from tests.bench.tables import rendered
 
@@ -48,8 +48,20 @@ def test_a_run_becomes_a_table(tmp_path: Path) -> None:
 def test_plots_of_the_papers_have_a_value_for_each_label() -> None:
     for plot in (plot for paper in PAPERS.values() for plot in paper.plots):
         series = plot.read() or {}
-        assert {len(values) for values in series.values()} <= {len(plot.labels)}, plot.name
+        lengths = {len(values) for values in series.values()}
+        assert len(lengths) <= 1 and (plot.lines or lengths <= {len(plot.labels)}), plot.name
         assert not series or drawn(plot, series).startswith("<svg")
+
+
+def test_plots_are_bars_or_lines() -> None:
+    bars = drawn(
+        Plot("a", "t", ("1", "2"), "%", dict), {"paper": [(10.0, 1.0), -1], "ADON": [5, 7]}
+    )
+    assert bars.count("■") == 2 and bars.count("<rect x=") == 3
+    lines = drawn(
+        Plot("b", "t", (), "", dict, True), {"t1": [0.0, 1.0, 2.0], "t3": [3.0, 1.0, 0.0]}
+    )
+    assert lines.count("<polyline") == 2
 
 
 def test_what_is_measured_is_not_measured_again(
