@@ -6,7 +6,6 @@ is counted by :mod:`condor_plugins.pool.sitepool`.
 
 from __future__ import annotations
 
-import getpass
 import json
 import sys
 import time
@@ -19,6 +18,7 @@ import htcondor2
 
 from condor_plugins.pool.sitepool import CLAIM_S, SitePool, summarise
 from condor_plugins.pool.sites import Ad
+from network_provisioner.base import account
 from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     collector, as JSON by site. One line on standard error and exit 1 where it does not answer."""
     given = sys.argv[1:] if argv is None else list(argv)
     try:
-        pool = read(HTCondorPool(*given[:1]), user=getpass.getuser())
+        pool = read(HTCondorPool(*given[:1]), user=account.user_name())
     except AdonError as error:
         print(error, file=sys.stderr)
         return 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from network_provisioner.access import Role
-from network_provisioner.base.schema import STRICT
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import STRICT, File
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,9 @@ class Issuer:
     ``suffix``    what is put behind that name, so that no two issuers' names are the same; None for
                   ``@`` and the issuer's host. With ``""`` the names are those of local users
     ``claims``    where entitlements, groups and scopes stand
-    ``client``    the id that the dashboard has at the issuer, as a public client; None where nobody
-                  logs in with a browser. ID tokens for it are taken too
+    ``client``    the id that the dashboard has at the issuer; None where nobody logs in with a
+                  browser. ID tokens for it are taken too
+    ``client_secret_file``  a file with its secret, where it is a confidential client
     ``scope``     what the dashboard asks for then
     """
 
@@ -51,4 +54,28 @@ class Issuer:
         "scope", "scp", "groups", "roles", "entitlements", "eduperson_entitlement", "wlcg.groups",
     )  # fmt: skip
     client: str | None = None
+    client_secret_file: File | None = None
     scope: str = "openid profile email"
+
+    def __post_init__(self) -> None:
+        if self.client_secret_file and not self.client:
+            raise ValueError(
+                "client_secret_file without client, expected the id that it belongs to"
+            )
+
+    def client_secret(self) -> str:
+        """What stands in the file; "" for a public client. Raises InputError, which never quotes
+        it."""
+        if not self.client_secret_file:
+            return ""
+        file = Path(self.client_secret_file)
+        try:
+            secret = file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise InputError(f"{file}: cannot be read: {why}, expected a client secret") from None
+        if not secret or not secret.isprintable():
+            raise InputError(
+                f"{file}: found something else, expected one line with a client secret"
+            )
+        return secret

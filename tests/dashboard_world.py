@@ -17,6 +17,7 @@ from browser import Page
 
 from monitors.alerts.anomalies.model import Anomaly, to_measurement
 from monitors.base.measurement import UNITS, Measurement
+from monitors.workflows.planned.levels import DagShape, dag_fact, levels_of
 
 _EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "adon.yml"
 QUIET: dict[str, Any] = {
@@ -209,6 +210,11 @@ def workflows(now: float) -> Iterator[Measurement]:
         yield status(WORKFLOW, begun + 60 * n, unready=left, **counts)
     yield workflow(INSIDE, "soykb-merge", begun + 300, root=WORKFLOW, parent=WORKFLOW)
     yield status(INSIDE, begun + 400, done=2, in_queue=1, unready=1, root=WORKFLOW)  # type: ignore[arg-type]
+    parents: dict[str, list[str]] = {f"bwa_mem_ID{n:07d}": [] for n in range(5)}
+    parents |= {f"sort_ID{n:07d}": [f"bwa_mem_ID{n - 5:07d}"] for n in range(5, 10)}
+    parents |= {FOREIGN: list(parents)[5:], "merge_ID0000011": [FOREIGN]}
+    plan = {"policy": "chains+search", "expected_s": 812.5, "portfolio": {"random": 1290.0}}
+    yield dag_fact(WORKFLOW, begun, DagShape.of(parents, levels_of(parents)), plan)
     for n in range(8):
         kind = "soykb::bwa_mem:1.0" if n < 5 else "soykb::sort:1.0"
         site = ("mu", "tacc")[n % 2]
@@ -241,6 +247,11 @@ def workflows(now: float) -> Iterator[Measurement]:
         key = f"00000000-0000-4000-8000-{n:012d}"
         yield workflow(key, f"soykb-{n + 1:02d}", now - 86400 - 3600 * n)
         yield status(key, now - 80000 - 3600 * n, "done", done=14)
+        yield measured(
+            "job_transfer", "iplant>mu", 1e9, now - 80500 - 3600 * n, "dagman", key, job="in",
+            bytes=1e9, seconds=100.0, goodput_bps=8e7, path=[], tool="pegasus-transfer",
+            outcome="done",
+        )  # fmt: skip
 
 
 def everything(now: float | None = None) -> list[Measurement]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,6 +28,7 @@ class Provider:
         self.challenges: dict[str, str] = {}
         self.groups = ["soykb-members"]
         self.refuses = ""
+        self.secret, self.methods = "", ["client_secret_basic"]
 
     def token(self) -> str:
         """ada's ID token."""
@@ -41,6 +42,7 @@ class Provider:
         about = {
             "issuer": self.url, "jwks_uri": f"{self.url}/keys",
             "authorization_endpoint": f"{self.url}/login", "token_endpoint": f"{self.url}/token",
+            "token_endpoint_auth_methods_supported": self.methods,
         }  # fmt: skip
         return {"/.well-known/openid-configuration": about, "/keys": {"keys": [key]}}.get(path)
 
@@ -55,8 +57,16 @@ class Provider:
             self.challenges[back["code"]] = query["code_challenge"]
         return f"{query['redirect_uri']}?{urlencode(back)}"
 
-    def exchanged(self, form: dict[str, str]) -> dict[str, str]:
-        """The tokens for a code; each once, for who has the verifier."""
+    def exchanged(self, form: dict[str, str], basic: str = "") -> dict[str, str]:
+        """The tokens for a code; each once, for who has the verifier, and the secret where there
+        is one."""
+        pair = f"{CLIENT}:{quote_plus(self.secret)}".encode()
+        said = {
+            "client_secret_basic": basic == f"Basic {b64encode(pair).decode()}",
+            "client_secret_post": form.get("client_secret") == self.secret,
+        }
+        if self.secret and not said[self.methods[0]]:
+            return {"error": "invalid_client"}
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
         challenge = urlsafe_b64encode(digest).decode().rstrip("=")
         if self.challenges.pop(form["code"], "") != challenge or form["client_id"] != CLIENT:
@@ -81,7 +91,12 @@ def provider() -> Iterator[Provider]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self.say(made.exchanged({name: v[0] for name, v in parse_qs(body).items()}))
+            self.say(
+                made.exchanged(
+                    {name: v[0] for name, v in parse_qs(body).items()},
+                    self.headers.get("Authorization", ""),
+                )
+            )
 
         def say(self, answer: dict[str, Any] | None) -> None:
             self.send_response(404 if answer is None else 200)

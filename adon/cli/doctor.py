@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from adon.cli.output import Column, note, print_records
 from adon.cli.parsing import Nouns, add_command, add_output
 from adon.machine import box
+from network_provisioner.base import account
 from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.instants import local_time
@@ -111,7 +112,7 @@ def plug_in() -> Iterator[CheckResult]:
         path = None
     try:
         home = home_on_path()
-        files = (home.properties, Path.home() / ".pegasusrc", Path(PROPERTIES))
+        files = (home.properties, account.home() / ".pegasusrc", Path(PROPERTIES))
         path = next((file for file in files if names_plugin(file)), path)
     except AdonError:  # no planner, or nothing that it could read
         return
@@ -162,7 +163,7 @@ def _network() -> CheckResult:
 
 
 def _disk() -> CheckResult:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or account.home() / ".cache").absolute()
     place = next(p for p in (cache, *cache.parents) if p.is_dir())
     free = shutil.disk_usage(place).free
     return CheckResult(
@@ -263,10 +264,14 @@ def _followed(config: Config) -> Iterator[CheckResult]:
 def _as_owner(file: Path) -> Iterator[str]:
     """As the user that ``file`` belongs to, which the broker runs as, where we may; its name."""
     owner = file.stat().st_uid if file.exists() else os.geteuid()
-    user = pwd.getpwuid(owner)
     before = os.geteuid(), os.getegid(), os.getgroups()
     if owner == before[0] or before[0] != 0:
-        yield pwd.getpwuid(before[0]).pw_name
+        yield account.user_name(before[0])
+        return
+    try:
+        user = pwd.getpwuid(owner)
+    except KeyError:  # not known on this machine
+        yield account.user_name(before[0])
         return
     os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
     os.setegid(user.pw_gid)

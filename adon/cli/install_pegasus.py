@@ -24,6 +24,7 @@ from adon.cli.install_ask import (
     undo,
 )
 from adon.cli.parsing import DEFAULT_BROKER, config, flag, option
+from network_provisioner.base import account
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _places(args: argparse.Namespace, home: PegasusHome | None) -> list[InstallT
     if not args.me:
         assert home is not None
         return [place_for_all(home)]
-    own, shell = Path.home(), os.environ.get("SHELL", "")
+    own, shell = account.home(), os.environ.get("SHELL", "")
     for_user = place_for_user(own, shell, args.callout)
     # Whichever way it was installed before, and whatever the shell was then.
     every = [place_for_user(own, "", True)]
@@ -245,7 +246,7 @@ def _notes(
     from pegasus_hooks.install.installing import own_choice, own_post
 
     hooks = [part for part in parts if part.scripts is not None]
-    rc = Path.home() / ".pegasusrc"
+    rc = account.home() / ".pegasusrc"
     if not args.me:
         for part in parts:
             mine = own_choice(rc, [part])

@@ -146,8 +146,9 @@ def _status(args: argparse.Namespace) -> int:
         key = _key_of(source, args)
         overview = source.workflow(key, args.history)
         inner = [source.workflow(child, 0) for child in overview["children"]]
+        waiting = [row for each in (key, *overview["children"]) for row in source.waiting(each)]
     rows = text.status_rows(overview, inner)
-    shown = text.status_text(overview, inner, time.time())
+    shown = text.status_text(overview, inner, time.time(), waiting)
     return print_records(args, text.STATUS, rows, document=overview, text=lambda _: shown)
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
 from network_provisioner.base.database_url import is_database_url
-from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.suggestions import meant
 from network_provisioner.client.broker import BrokerClient
 
@@ -45,6 +45,9 @@ class WorkflowSource(Protocol):
 
     def analysis(self, key: str, whole: bool) -> dict[str, Any]:
         """``GET /v1/workflows/KEY/analysis``."""
+
+    def waiting(self, key: str) -> Rows:
+        """Transfers of a workflow that wait for a path, each with ``job`` and ``reason``."""
 
     def refresh(self, key: str) -> bool:
         """``POST /v1/workflows/KEY/refresh``; whether it was measured."""
@@ -190,6 +193,10 @@ class ArchiveSource:
         )
         return {"workflow": key, "state": known[key].state, "workflows": ids} | asdict(made)
 
+    def waiting(self, key: str) -> Rows:
+        """Only the broker knows."""
+        return []
+
     def refresh(self, key: str) -> bool:
         """See :class:`WorkflowSource`."""
         refresher = Refresher(self._archive, time.time)
@@ -224,6 +231,13 @@ class BrokerSource:
     def analysis(self, key: str, whole: bool) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
         return self._one("GET", key, "/analysis", {"whole": whole})
+
+    def waiting(self, key: str) -> Rows:
+        """See :class:`WorkflowSource`; none where the caller may not see them."""
+        with suppress(BrokerError):
+            queued = self._client.list("queued", key)
+            return [{"job": t.request.job, "reason": t.reason} for t in queued]
+        return []
 
     def refresh(self, key: str) -> bool:
         """See :class:`WorkflowSource`."""

@@ -88,8 +88,11 @@ def status_rows(workflow: Row, inner: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def status_text(workflow: Row, inner: Sequence[Row], now: float) -> str:
-    """The eight fields of Figure 16 of a workflow, of those inside it and of all; its changes."""
+def status_text(
+    workflow: Row, inner: Sequence[Row], now: float, waiting: Iterable[Row] = ()
+) -> str:
+    """The eight fields of Figure 16 of a workflow, of those inside it and of all; its changes, and
+    why jobs wait for paths."""
     source = f"{_ago(workflow['at'], now)} ago by {printable(workflow['source']) or 'nobody'}"
     head = (
         f"{printable(workflow['name'])} of {printable(workflow['user']) or 'an unknown user'}"
@@ -101,6 +104,7 @@ def status_text(workflow: Row, inner: Sequence[Row], now: float) -> str:
         *_stuck([workflow, *inner]),
         *_ends([workflow, *inner]),
         *_held([workflow, *inner], now),
+        *(wrapped(f"{printable(w['job'])} waits: {printable(w['reason'])}") for w in waiting),
     ]
     if workflow["history"]:
         when = Column("at", "WHEN>", lambda at: f"-{for_people(max(0.0, now - at))}")

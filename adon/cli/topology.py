@@ -232,7 +232,8 @@ def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
 
     with bad_answer(args, "topology"):
         names = [node["name"] for node in data["nodes"]]
-        layout = layout_of(names, [(link["a"], link["b"]) for link in data["links"]])
+        given = {n["name"]: (n["x"], n["y"]) for n in data["nodes"] if n.get("x") is not None}
+        layout = layout_of(names, [(link["a"], link["b"]) for link in data["links"]], given)
     title = "Reserved bandwidth" + (f" on {local_time(data['at'])}" if data.get("at") else "")
     network = Figure("network", {"topology": data, "layout": layout})
     args.plot.write_text(page(title, [network]), encoding="utf-8")

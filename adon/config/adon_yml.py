@@ -28,8 +28,10 @@ def parse_config(data: object, where: str, fitting: bool = True) -> Config:
     """Validate the parsed YAML of ``where``, network and templates too, and that what is measured
     can be, unless it need not be ``fitting``. Raises InputError with one line."""
     folder = Path(where).absolute().parent
-    # With nothing said of the broker its files are in this folder, too.
-    data = {"broker": {}, **data} if isinstance(data, dict) else data
+    if isinstance(data, dict):
+        # A section with all its lines commented out is as one that is not there. With nothing said
+        # of the broker its files are in this folder, too.
+        data = {"broker": {}} | {key: value for key, value in data.items() if value is not None}
     config = read(Config, data, where, folder)
     try:
         topology = resolve(config.topology, folder)

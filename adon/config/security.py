@@ -47,6 +47,8 @@ def _fill(ring: Keyring, config: Config, strict: bool = True) -> None:
     if config.broker.token is not None:
         # Who has it may do everything, for any user.
         keys.append(Key(Principal("", Role.ENGINEER), hash_of(config.broker.token)))
+    for issuer in config.security.issuers if strict else ():
+        issuer.client_secret()
     issuers = _federation(config.security.issuers) if config.security.issuers else None
     try:
         ring.replace(keys, issuers)

@@ -6,7 +6,9 @@ Graph Drawing 2004), beginning from classical scaling. No random numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -17,14 +19,18 @@ Floats = NDArray[np.float64]
 Place = tuple[float, float]
 
 _STEPS = 300  # fewer of them where there are many nodes: each costs n²
+_APART, _FAN = 0.07, 0.7  # of neighbours: a part of the drawing's width, and radians
 _STILL = 1e-4  # less than this part of a hop is no movement
 
 
-def layout_of(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Where to draw the nodes, in parts of the drawing's width; JSON-ready."""
+def layout_of(
+    nodes: Sequence[str], links: Sequence[tuple[str, str]], given: Mapping[str, Place] | None = None
+) -> dict[str, Any]:
+    """Where to draw the nodes, in parts of the drawing's width; JSON-ready. Where places are
+    ``given``, these stay, and others are near their neighbours."""
     if not nodes:
         return {"height": 0.0, "nodes": []}
-    positions = places(nodes, links)
+    positions = beside(nodes, links, given) if given else places(nodes, links)
     xs, ys = zip(*positions.values(), strict=True)
     wide = max(xs) - min(xs)
     wide = wide if wide > 1e-9 else 1.0
@@ -45,6 +51,39 @@ def places(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, 
     hops = _hops(nodes, links)
     positions = _turned(_relaxed(_scaled(hops), hops))
     return {name: (float(x), float(y)) for name, (x, y) in zip(nodes, positions, strict=True)}
+
+
+def beside(
+    nodes: Sequence[str], links: Sequence[tuple[str, str]], given: Mapping[str, Place]
+) -> dict[str, Place]:
+    """A place for every node: those that are ``given``, and around each of these its neighbours
+    without one, away from the middle. What nothing joins to any is in a row below."""
+    graph = nx.Graph(links)
+    graph.add_nodes_from(nodes)
+    positions = {name: given[name] for name in nodes if name in given}
+    xs, ys = zip(*positions.values(), strict=True)
+    middle = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+    wide = max(max(xs) - min(xs), max(ys) - min(ys)) or 1.0
+    taken: Counter[str] = Counter()
+    waiting = deque(positions)
+    while waiting:
+        near = waiting.popleft()
+        for name in sorted(graph[near]):
+            if name in positions:
+                continue
+            known = [positions[other] for other in sorted(graph[name]) if other in positions]
+            x, y = (sum(values) / len(known) for values in zip(*known, strict=True))
+            if len(known) == 1:
+                side = taken[near] = taken[near] + 1
+                turn = _FAN * (side // 2) * (-1) ** side
+                angle = math.atan2(y - middle[1], x - middle[0]) + turn
+                x, y = x + _APART * wide * math.cos(angle), y + _APART * wide * math.sin(angle)
+            positions[name] = x, y
+            waiting.append(name)
+    lost = [name for name in nodes if name not in positions]
+    for number, name in enumerate(lost):
+        positions[name] = min(xs) + (number + 0.5) * wide / len(lost), max(ys) + 2 * _APART * wide
+    return {name: positions[name] for name in nodes}
 
 
 def _hops(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> Floats:

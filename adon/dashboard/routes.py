@@ -157,6 +157,9 @@ def router(
         since: Annotated[
             float | None, Query(ge=0, le=MOST, description="decided at this Unix second or later")
         ] = None,
+        until: Annotated[
+            float | None, Query(ge=0, le=MOST, description="decided by this Unix second")
+        ] = None,
         text: Annotated[
             Text | None, Query(description="part of what was decided, about what, or why")
         ] = None,
@@ -164,20 +167,26 @@ def router(
     ) -> Response:
         """What was decided, newest first, each with its reason and what there was to choose from:
         paths of transits, sites of jobs, leases of slots, machines of the pool. A researcher sees
-        its own paths and sites."""
+        its own paths and sites. For the next page, pass ``at`` of the last as ``until``: those of
+        the same instant come again."""
         caller.need(May.READ)
         listed: list[ShownDecision] = []
         words = text.lower() if text else ""
         if kind in (None, "transit"):
-            only = Only(since=since, users=caller.users, text=words or None)
+            only = Only(since=since, users=caller.users, text=words or None, until=until)
             shown = partial(redaction.transits, caller)
             every = partial(broker.list, None, workflow)
             taken = shown(newest(every, limit, only, shown))
             listed += map(decisions.of_transit, taken)
-            listed += (change for one in taken for change in decisions.of_changes(one))
+            listed += (
+                change
+                for one in taken
+                for change in decisions.of_changes(one)
+                if until is None or change.at <= until
+            )
         for name, (metric, made) in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
-                wanted = Selection((metric,), workflow=workflow, since=since)
+                wanted = Selection((metric,), workflow=workflow, since=since, until=until)
                 found = map(made, _seen(archive, wanted, rules, caller))
                 listed += islice((one for one in found if words in one.words), limit)
         told = [asdict(decision) for decision in decisions.newest(listed, limit)]
@@ -201,11 +210,18 @@ def router(
         # NumPy takes a while to load, and only a browser asks for this.
         from adon.dashboard.layout import layout_of  # noqa: PLC0415
 
-        return layout_of(list(topology.nodes), [(link.a, link.b) for link in topology.links])
+        given = {
+            node.name: (node.x, node.y)
+            for node in topology.nodes.values()
+            if node.x is not None and node.y is not None
+        }
+        links = [(link.a, link.b) for link in topology.links]
+        return layout_of(list(topology.nodes), links, given)
 
     @routes.get("/v1/topology/layout", response_model=LayoutAnswer)
     def get_layout(caller: Caller) -> Response:
-        """Where to draw the nodes of the network: neighbours near each other, always the same."""
+        """Where to draw the nodes of the network: where the topology says, else neighbours near
+        each other, always the same."""
         caller.need(May.READ)
         return answers.answer(layout())
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from network_provisioner.base import account
 from network_provisioner.base.errors import MissingError
 from network_provisioner.base.units import format_size
 
@@ -28,7 +29,7 @@ _SAY_AFTER_S = 10.0
 def cache_root() -> Path:
     """``$XDG_CACHE_HOME/adon``, or ``~/.cache/adon``."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "adon"
+    return (Path(base) if base.startswith("/") else account.home() / ".cache") / "adon"
 
 
 def make_once(

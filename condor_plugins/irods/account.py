@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from irods import password_obfuscation
 from irods.session import iRODSSession
 
+from network_provisioner.base.account import home as home_of_user
 from network_provisioner.base.errors import InputError
 
 ENVIRONMENT, PASSWORD, TOKEN = "irods_environment.json", ".irodsA", "irods.use"
@@ -85,7 +86,7 @@ def open_session(settings: Mapping[str, Any], silence_s: float = SILENCE_S) -> i
 
 def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, Any]:
     """The settings that iRODS's clients have, and a ``password``. Raises InputError."""
-    home = (Path(env["HOME"]) if env.get("HOME") else Path.home()) / ".irods"
+    home = (Path(env["HOME"]) if env.get("HOME") else home_of_user()) / ".irods"
     usual = Path(env.get("IRODS_ENVIRONMENT_FILE", home / ENVIRONMENT))
     files = [folder / ENVIRONMENT, usual, home / ENVIRONMENT]
     file = next((f for f in files if f.is_file()), None)

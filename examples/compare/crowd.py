@@ -51,7 +51,7 @@ from site_selector.catalogs.sources import Sources
 from site_selector.estimates.running import Live
 from site_selector.inputs import load_inputs
 
-_WORKERS = {"mu": 2, "tacc": 4}  # their jobs sleep: there may be more than cores
+_WORKERS = {"mu": 1, "tacc": 3}  # their jobs sleep: there may be more than cores
 _TEMPLATE = "soykb"
 _NEEDED = ("condor", "gridftp", "bio", "openvswitch")  # no job calls anything of the third
 _COMPUTE = ("queue_wait", "runtime", "compute_rate")
@@ -112,7 +112,7 @@ def inside(text: str) -> int:
 
 
 def layout_on(network: str) -> Layout:
-    """SoyKB's sites on a network of the comparison, with more workers. Raises InputError."""
+    """SoyKB's sites on a network of the comparison, with one worker more. Raises InputError."""
     layout = scenarios.load("soykb").on(network).layout
     sites = [replace(s, workers=_WORKERS.get(s.name, s.workers)) for s in layout.sites]
     return replace(layout, sites=tuple(sites))
@@ -275,7 +275,7 @@ class _Crowd:
             placed.inputs,
             Sources(workflow),
             placed.mapping,
-            self._run_dir / "submit" / workflow.parent.name,
+            self._run_dir / "submit",
             output,
             self._run_dir / steps.HOOKS if way.hooks else None,
             Options(user=user, check="" if way.hooks else CHECK),

@@ -126,7 +126,11 @@ def text(found: Mapping[str, Mapping[str, CrowdRun]]) -> str:
         learned, peer = runs.get(LEARNED.name), best_peer(runs)
         if learned is not None and peer is not None:
             ratio = learned.mean / peer.mean
-            lines.append(f"{LEARNED.name} ÷ {peer.way}: mean {ratio:.2f}, goal ≤ {MEAN_GOAL}")
+            least = min(slowdown(runs[w.name], alone) for w in PEERS if w.name in runs)
+            lines.append(
+                f"{LEARNED.name} ÷ {peer.way}: mean {ratio:.2f}, goal ≤ {MEAN_GOAL}; goal for its "
+                f"slow-down ≤ {least:.1f}, for its forecast ≤ {FORECAST_GOAL:.0%}"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 

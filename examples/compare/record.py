@@ -119,7 +119,8 @@ def run_of(facts: RunFacts, way: str, number: int, loads: list[tuple[float, floa
 
 
 class Cores:
-    """Meanwhile the load of all cores is noted each second: (Unix second, 0 to 1)."""
+    """Meanwhile the load of all cores is noted each second: (Unix second, 0 to 1). What gives way
+    (``nice``) does not count."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.loads: list[tuple[float, float]] = []
@@ -128,7 +129,7 @@ class Cores:
         self._thread = Thread(target=self._look, name="cores", daemon=True)
 
     def __enter__(self) -> Self:
-        psutil.cpu_percent()  # the first answer means nothing
+        psutil.cpu_times_percent()  # the first answer means nothing
         self._thread.start()
         return self
 
@@ -142,4 +143,6 @@ class Cores:
 
     def note(self) -> None:
         """Look once."""
-        self.loads.append((self._clock(), psutil.cpu_percent() / 100))
+        of_all = psutil.cpu_times_percent()
+        spare = of_all.idle + of_all.nice + getattr(of_all, "iowait", 0.0)
+        self.loads.append((self._clock(), max(0.0, 1 - spare / 100)))

@@ -35,7 +35,7 @@ EXECUTION = ("mu", "tacc")
 _BELIEF = SiteEstimate(rate="10 MB/s", queue_wait="3 s")
 _LAN, _WAN = "1 Gb/s", "32 Mb/s"
 # Of the examples' own run times and sizes.
-_TIMES, _SIZES = 8, 4
+_TIMES, _SIZES = 5, 4
 # Seconds that SoyKB's programs take with its default data (examples/soykb/pgen/shape.py).
 _SOYKB_S = {
     "bwa_index": 0.14, "faidx": 0.01, "seq_dict": 0.01, "alignment_to_reference": 2.8,

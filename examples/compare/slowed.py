@@ -29,7 +29,7 @@ _NETWORK = "idle"
 SLOWED = Schedule(
     tuple(Entry(shape, "ada") for shape in ("fan", "soykb", "fan", "soykb")),
     1200.0,
-    OtherLoad("tacc", 3, entry=1, after_s=20.0),  # of its four slots
+    OtherLoad("tacc", 2, entry=1, after_s=20.0),  # of its three slots
 )
 STATE = Path(".adon/many")
 GOAL = 0.85

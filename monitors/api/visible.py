@@ -86,6 +86,13 @@ class Visible:
             cursor = page[-1][0]
         return measurements[offset:most]
 
+    def between(
+        self, caller: Principal, metric: str, subject: str, limit: int
+    ) -> list[Measurement]:
+        """The newest of a subject, whatever workflow they are of. Raises ArchiveError."""
+        newest = self.archive.query(metric, subject, newest=True, limit=limit)
+        return [m for m in newest if self._may_see(caller, m)]
+
     def placements(
         self, caller: Principal, workflow: str, jobs: Collection[str]
     ) -> dict[str, Measurement]:

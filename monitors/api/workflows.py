@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -26,6 +28,9 @@ from monitors.workflows.overview import (
     placed_as,
     transfer_row,
 )
+from monitors.workflows.planned.levels import DagShape
+from monitors.workflows.progress import DagProgress, progress
+from monitors.workflows.savings import Savings, by_paths, by_placement
 from monitors.workflows.service import KIND, LOOK_S, Refresher, RefreshRequest
 from monitors.workflows.timeline import Timeline, timeline
 from network_provisioner.access import May, Principal
@@ -33,9 +38,11 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.connection import stopping
 from network_provisioner.api.shapes import MOST, Answer
+from network_provisioner.base.errors import InputError
 
 MOST_LISTED = 10_000
 MOST_CHANGES = 10_000
+MOST_COMPARED = 1000  # transfers between two sites
 
 State = Literal["planned", "running", "done", "failed", "removed", "stuck"]
 Kind = Literal[
@@ -68,19 +75,26 @@ def router(seen: Visible) -> APIRouter:
             str | None, Query(max_length=200, description="part of name, id, user or directory")
         ] = None,
         limit: Limit = 1000,
+        cursor: Annotated[
+            str | None, Query(max_length=1100, description="AT:ID of the last of the page before")
+        ] = None,
     ) -> Response:
-        """All workflows that the caller may see, the one that changed last first."""
+        """All workflows that the caller may see, the one that changed last first. For the next
+        page, pass ``at`` and ``id`` of the last as ``cursor``; a page of fewer than ``limit`` is
+        the last."""
         words = (text or "").lower()
-        overviews = [
+        last = None if cursor is None else _place(cursor)
+        matching = (
             known.as_dict()
             for known in seen.all(caller).values()
             if (user is None or known.user == user)
             and (state is None or known.is_in(state))
             and known.at >= since
+            and (last is None or (-known.at, known.id) > last)
             and not (roots and known.parent)
             and words in f"{known.name} {known.id} {known.user} {known.submit_dir}".lower()
-        ]
-        return answers.answer(overviews[:limit])
+        )
+        return answers.answer(list(islice(matching, limit)))
 
     @routes.get("/v1/workflows/{workflow:path}/analysis", response_model=AnalysisAnswer)
     def get_analysis(workflow: str, caller: Caller, whole: bool = False) -> Response:
@@ -99,6 +113,28 @@ def router(seen: Visible) -> APIRouter:
         """How many of its jobs ran and waited over time, by site; of attempts that have ended."""
         seen.one(caller, workflow)
         return answers.answer(asdict(timeline(seen.of(caller, "job", [workflow]), bins)))
+
+    @routes.get("/v1/workflows/{workflow:path}/dag", response_model=DagProgress)
+    def get_dag(workflow: str, caller: Caller) -> Response:
+        """How far its DAG has come by level and kind of job, and the level that it waits for; of a
+        workflow whose DAG nobody recorded, nothing."""
+        seen.one(caller, workflow)
+        dags = seen.of(caller, "dag", [workflow])
+        shape = DagShape.read(dags[-1]) if dags else None
+        if shape is None:
+            return answers.answer(asdict(DagProgress()))
+        return answers.answer(asdict(progress(shape, seen.of(caller, "job", [workflow]))))
+
+    @routes.get("/v1/workflows/{workflow:path}/savings", response_model=Savings)
+    def get_savings(workflow: str, caller: Caller) -> Response:
+        """How much sooner it ends by where its jobs are, as was expected, and how much time paths
+        saved its transfers, against the last transfers of all without one that the caller may
+        see."""
+        seen.one(caller, workflow)
+        dags = seen.of(caller, "dag", [workflow])
+        between = partial(seen.between, caller, "job_transfer", limit=MOST_COMPARED)
+        paths = by_paths(seen.transfers(caller, [workflow]), between)
+        return answers.answer(asdict(Savings(by_placement(dags[-1] if dags else None), paths)))
 
     @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobRow])
     def list_jobs(
@@ -151,6 +187,15 @@ def router(seen: Visible) -> APIRouter:
         return answers.answer(overview.as_dict() | details)
 
     return routes
+
+
+def _place(cursor: str) -> tuple[float, str]:
+    """Where a workflow stands in the list. Raises InputError."""
+    at, _, key = cursor.partition(":")
+    try:
+        return -float(at), key
+    except ValueError:
+        raise InputError(f"cursor: found {cursor!r:.100}, expected AT:ID of a workflow") from None
 
 
 class CountsAnswer(Answer):

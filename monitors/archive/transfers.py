@@ -18,14 +18,10 @@ import numpy.typing as npt
 
 from monitors.archive.outbox import Outbox
 from monitors.base.estimates import WINDOW, weighted, weighted_median, weights
-from monitors.base.measurement import Measurement, claimed_by
+from monitors.base.measurement import SMALL_BYTES, Measurement, claimed_by
 from network_provisioner.base.model import LIVE, SHARES, Transit, TransitState
 from network_provisioner.base.units import BITS_PER_BYTE, goodput
 from network_provisioner.topology.graph import way_of
-
-# A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
-# time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).
-SMALL_BYTES = 64_000
 
 # What went without a path stands beside the layers of those that had one. Most of it is small, and
 # over before TCP has found out what the path carries: 20 round trips of 50 ms are enough.

@@ -11,6 +11,10 @@ from typing import Any
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import MAX_DURATION_S, MAX_RATE_BPS, MAX_SIZE_BYTES
 
+# A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
+# time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).
+SMALL_BYTES = 64_000
+
 COLUMNS = "id, metric, subject, value, unit, at, source, workflow, details"
 
 # The unit of every metric that decisions read. Other metrics may have any unit.
@@ -24,6 +28,7 @@ UNITS = {
     "queue_wait": "s",
     "status": "%",
     "workflow": "1",
+    "dag": "1",
     "job": "s",
     "task": "s",
     "job_transfer": "byte",
@@ -82,7 +87,7 @@ _MOST = {
     "bit/s": MAX_RATE_BPS, "byte/s": MAX_RATE_BPS, "s": MAX_DURATION_S, "byte": MAX_SIZE_BYTES,
 }  # fmt: skip
 _MOST_OF_OTHERS = 1e18
-OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
+OF_WORKFLOWS = frozenset({"workflow", "dag", "status", "held"})
 """Metrics whose subject is the workflow that they belong to."""
 # What was written before nulls were written for them.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)

@@ -79,15 +79,22 @@ def _group(user: int) -> int:
 
 
 def ads(text: str | None) -> list[Ad] | None:
-    """The jobs in what a command of HTCondor's printed with ``-json``: no job may be no text. None
-    where nobody answered, or with something else."""
+    """The jobs in what a command of HTCondor's printed with ``-json``: no job may be no text, and
+    those of several schedds are a list each, one behind the other. None where nobody answered, or
+    with something else."""
     if text is None:
         return None
+    left, jobs = text.strip(), list[Ad]()
     try:
-        data = json.loads(text) if text.strip() else []
+        while left:
+            part, end = json.JSONDecoder().raw_decode(left)
+            if not isinstance(part, list):
+                return None
+            jobs += [ad for ad in part if isinstance(ad, dict)]
+            left = left[end:].lstrip()
     except (ValueError, RecursionError):
         return None
-    return [ad for ad in data if isinstance(ad, dict)] if isinstance(data, list) else None
+    return jobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,9 +126,10 @@ class LastExecutions:
     def __init__(self) -> None:
         self._last: dict[tuple[int, int], Execution] = {}
 
-    def get(self, cluster: int, proc: int) -> Execution | None:
-        """The last one of a process; None where nothing was heard of it."""
-        return self._last.get((cluster, proc))
+    def take(self, cluster: int, proc: int) -> Execution | None:
+        """The last one of a process, which is kept no longer; None where nothing was heard of
+        it."""
+        return self._last.pop((cluster, proc), None)
 
     def feed(self, event: JobEvent) -> None:
         """Take the next event."""

@@ -78,7 +78,7 @@ class Attempt:
     many of the workflow's jobs asked for slots there when this one got its own. ``retry`` is how
     often the same DAGMan had tried before. ``hold`` is the hold that it is on, or was on when it
     was removed; ``reason`` why it was removed. ``last`` is its newest event, ``at`` that event's
-    time, ``read`` when that was read.
+    time, ``read`` when that was read. ``had`` are its events, until it is over.
     """
 
     job: PlannedJob
@@ -104,6 +104,7 @@ class Attempt:
     left: float = 0.0
     first: float = 0.0
     held_s: float = 0.0
+    had: set[tuple[Kind, float, int]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -125,6 +126,18 @@ class Attempt:
         """How long it waited for its first machine (s), without time on hold."""
         until = self.first or self.start or (self.end if self.hold is None else self.hold.since)
         return max(0.0, until - self.submit - self.held_s)
+
+    def has_had(self, event: JobEvent) -> bool:
+        """Whether an event of it comes again. Once it is over none changes it but the end of its
+        POST script, so that 100,000 jobs need not remember theirs."""
+        if self.is_over:
+            is_post = self.last is event.kind is Kind.POST_SCRIPT_TERMINATED
+            return is_post and event.at <= self.at
+        mark = event.kind, event.at, event.nth
+        self.had = self.had or set()
+        is_again = mark in self.had
+        self.had.add(mark)
+        return is_again
 
     def posted(self, status: int) -> None:
         """Its POST script, which has the last word on the job, ended with this exit status, minus
@@ -157,7 +170,7 @@ class Job:
     """
 
     name: str
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: tuple[Attempt, ...] = ()
     current: Attempt | None = None
     pre: PreScript | None = None
     pre_failures: tuple[float, ...] = ()
@@ -165,7 +178,7 @@ class Job:
 
     def submitted(self, attempt: Attempt, lost: bool) -> None:
         """A process of it was submitted; ``lost``: as a later event of it shows."""
-        self.attempts.append(attempt)
+        self.attempts = (*self.attempts, attempt)  # mostly one: no list with room for more
         newest = self.current.cluster if self.current is not None else attempt.cluster
         if lost and attempt.cluster < newest:
             return
@@ -213,14 +226,20 @@ def unplanned(name: str) -> PlannedJob:
     return PlannedJob(name, JobKind.OTHER)
 
 
+def number_of(cluster: int, proc: int) -> int | tuple[int, int]:
+    """HTCondor's number of a job, in as little memory as most need."""
+    return (cluster, proc) if proc else cluster
+
+
 class Jobs:
     """All jobs of one workflow, and its DAG.
 
     ``job`` gives the planned job of a name, ``workflow`` is the UUID. ``names`` are the jobs' by
-    HTCondor's numbers as DAGMan tells them. ``dag`` is DAGMan's newest event, None before the
-    first, ``dag_read`` when that was read. ``began`` is when the DAGMan started whose jobs count
-    (Unix seconds, 0 where nobody says): one that goes on where another was killed counts the jobs
-    of that, too. ``reading`` is noted with each event; whoever feeds them sets it.
+    HTCondor's numbers as DAGMan tells them, of those whose submission was not read. ``dag`` is
+    DAGMan's newest event, None before the first, ``dag_read`` when that was read. ``began`` is when
+    the DAGMan started whose jobs count (Unix seconds, 0 where nobody says): one that goes on where
+    another was killed counts the jobs of that, too. ``reading`` is noted with each event; whoever
+    feeds them sets it.
     """
 
     def __init__(self, job: Callable[[str], PlannedJob] = unplanned, workflow: str = "") -> None:
@@ -231,10 +250,9 @@ class Jobs:
         self.began = 0.0
         self.reading = self.dag_read = UNREAD
         self._jobs: dict[str, Job] = {}
-        self._live: dict[tuple[int, int], Attempt] = {}
+        self._live: dict[int | tuple[int, int], Attempt] = {}
         self._own_end: dict[str, float] = {}
         self._asking: Counter[str] = Counter()  # compute jobs that wait or run, by site
-        self._handled: set[tuple[int, int, int, float, int]] = set()
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs.values())
@@ -250,7 +268,7 @@ class Jobs:
 
     def of(self, event: JobEvent) -> Attempt | None:
         """The attempt that an event is of, None where its submission was not seen."""
-        attempt = self._live.get((event.cluster, event.proc))
+        attempt = self._live.get(number_of(event.cluster, event.proc))
         return None if attempt is None or event.at < attempt.submit else attempt
 
     def take(self, event: AnyEvent) -> str | None:
@@ -269,18 +287,18 @@ class Jobs:
     def feed(self, event: JobEvent) -> Attempt | None:
         """Take the next event of a job; the attempt that it changed, None for none."""
         kind = event.kind
-        mark = (event.cluster, event.proc, kind, event.at, event.nth)
-        if mark in self._handled:
-            return None
-        self._handled.add(mark)
         if kind is Kind.SUBMIT:
             return self._submitted(event)
         attempt = self.of(event)
         if attempt is None and kind in (Kind.EXECUTE, Kind.TERMINATED):
             # The log has lost its submission, and DAGMan may have told of it.
-            self._submitted(replace(event, node=self.names.get(event.cluster, "")))
+            name = self.names.get(event.cluster, "")
+            first = self._live.get(event.cluster)  # of the same submission
+            if not name and event.proc and first is not None and first.submit <= event.at:
+                name = first.job.name
+            self._submitted(replace(event, node=name))
             attempt = self.of(event)
-        if attempt is None or not self._change(attempt, event):
+        if attempt is None or attempt.has_had(event) or not self._change(attempt, event):
             return None
         ended = kind in (Kind.TERMINATED, Kind.ABORTED)
         self._jobs[attempt.job.name].changed(attempt, ended)
@@ -327,10 +345,12 @@ class Jobs:
         if not event.node:
             return None
         number = (event.cluster, event.proc)
-        job, known = self._named(event.node), self._live.get(number)
+        job, known = self._named(event.node), self._live.get(number_of(*number))
         same = known is not None and known.job.name == event.node
         if same and known is not None and event.at <= known.at + _CLOCKS_S:
             return None  # another log tells of it
+        if any((a.cluster, a.proc, a.submit) == (*number, event.at) for a in job.attempts):
+            return None  # it comes again, and the number is another one's by now
         # A known number, but later: in a pool made anew the numbers begin again.
         attempt = Attempt(
             self._job(event.node), *number, len(job.attempts), event.at,
@@ -339,8 +359,9 @@ class Jobs:
         if attempt.job.on_hold:  # of which HTCondor writes no event of its own
             attempt.outcome = Outcome.HELD
             attempt.hold = Hold(event.at, *_ON_HOLD)
-        self._live[number] = attempt
+        self._live[number_of(*number)] = attempt
         self._asking[attempt.job.site] += attempt.job.kind is JobKind.COMPUTE
+        self.names.pop(event.cluster, None)  # the attempt has it from now on
         self.all.append(attempt)
         job.submitted(attempt, lost=event.kind is not Kind.SUBMIT)
         return attempt
@@ -376,6 +397,8 @@ class Jobs:
         else:
             return False
         attempt.last, attempt.at, attempt.read = kind, event.at, self.reading
+        if attempt.is_over:
+            attempt.had = None
         return True
 
     def _end(self, attempt: Attempt, event: JobEvent) -> None:

@@ -37,6 +37,7 @@ _DAGMAN_STATES = {
 Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
 Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
 
+_PORTION = 10_000  # events that wait at once: memory stays flat
 _EMPTY = (-1, 0)  # sizes of a file that is not there or has nothing in it
 
 
@@ -65,6 +66,7 @@ class JobEvents:
         self._before: list[JobEvent] = []  # of files that it was, not told yet
         self._waiting: list[JobEvent] = []  # of the one that it is
         self._other: list[JobEvent] = []  # of the other log, not told
+        self._unfiltered = 0  # events that were told since it was last without those
         self._last: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
         self.seen: tuple[object, ...] = ()
         """How that file was when all was last read, as :func:`state_of`."""
@@ -98,18 +100,35 @@ class JobEvents:
         # Before reading: what comes meanwhile makes the next look read again.
         seen = state_of(self.path)
         self._lacks |= not self._has_any or seen[1] in _EMPTY
-        self._wait()
+        for _ in self._wait():
+            self._read_lost()
+            yield from self._in_order()
+        if self._read_lost():
+            for _ in self._wait():  # whose events they are that were written since
+                pass
+        yield from self._in_order()
+        self._other = _after(self._other, self._last)
+        self.seen = seen
+
+    def _read_lost(self) -> bool:
+        """Reads in the other log what this one may have lost; whether it may have lost anything."""
+        if self._log is None or not self._lacks:
+            return False
+        self._read_other(self._log)
+        return True
+
+    def _in_order(self) -> Iterator[JobEvent]:
+        """Those that wait, and before them those that were lost."""
         if self._log is not None and self._lacks:
-            self._read_other(self._log)
-            self._wait()  # whose events they are that were written since
             self._lacks = False
             yield from self._earlier()
         waiting, self._waiting = self._waiting, []
-        if self._log is not None:
+        if self._log is not None and self._log.begun:  # else no event is in both
             self._last.update(_last_of(waiting))
-            self._other = _after(self._other, self._last)
+            self._unfiltered += len(waiting)
+            if 2 * self._unfiltered > len(self._other):  # not at each portion: it may be long
+                self._other, self._unfiltered = _after(self._other, self._last), 0
         yield from waiting
-        self.seen = seen
 
     def _read_other(self, log: EventTail) -> None:
         for event in log.read():
@@ -118,14 +137,14 @@ class JobEvents:
                 self._other.append(event)
 
     def execution(self, cluster: int, proc: int) -> Execution | None:
-        """The last execution of a process, where the workflow's own log tells of it: nodes.log has
-        no transfers. Raises InputError where that is there and cannot be read."""
+        """The last execution of a process, once, where the workflow's own log tells of it:
+        nodes.log has no transfers. Raises InputError where that is there and cannot be read."""
         if self._named is not None and self._is_instead:
             return self._named.execution(cluster, proc)
         if self._log is None or not self._log.path.exists():
             return None
         self._read_other(self._log)
-        return self._executions.get(cluster, proc)
+        return self._executions.take(cluster, proc)
 
     @property
     def is_lost(self) -> bool:
@@ -151,11 +170,14 @@ class JobEvents:
             if path is not None
         )
 
-    def _wait(self) -> None:
+    def _wait(self) -> Iterator[None]:
+        """Has new events wait; stops where many do: a log may have millions."""
         for event in self._nodes.read():
             self._turn()
             self._waiting.append(event)
             self._has_any = True
+            if len(self._waiting) >= _PORTION:
+                yield
         self._turn()
 
     def _turn(self) -> None:

@@ -67,8 +67,8 @@ class NamedLogs:
         return any(tail.begun for tail in self._tails.values())
 
     def execution(self, cluster: int, proc: int) -> Execution | None:
-        """The last execution of a process, where a log tells of it."""
-        return self._executions.get(cluster, proc)
+        """The last execution of a process, once, where a log tells of it."""
+        return self._executions.take(cluster, proc)
 
     def _is_logged(self, event: JobEvent) -> bool:
         jobs = self._scripts if event.kind is Kind.POST_SCRIPT_TERMINATED else self._submitted

@@ -31,6 +31,7 @@ from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
 from monitors.workflows.planned.foreign_files import as_owner, read_bytes, read_text
 from monitors.workflows.planned.sub_workflows import root_of
 from monitors.workflows.planned.submit_dir import dag_of
+from network_provisioner.base import account
 
 _log = logging.getLogger(__name__)
 
@@ -209,14 +210,14 @@ def _of_job(job: Mapping[str, Any]) -> FoundWorkflow | None:
 
 def of_user(since: Callable[[], float]) -> list[WorkflowSource]:
     """Where the workflows of whoever this process runs as are known."""
-    home, name = Path.home(), pwd.getpwuid(os.getuid()).pw_name
-    return [*_of_home(home, os.geteuid(), since), CondorQueue(name)]
+    name = account.user_name(os.getuid())
+    return [*_of_home(account.home(), os.geteuid(), since), CondorQueue(name)]
 
 
 def of_all(since: Callable[[], float]) -> list[WorkflowSource]:
     """Where the workflows of all users of this machine are known, as far as they may be read. The
     log says whose may not."""
-    homes = {Path(user.pw_dir) for user in pwd.getpwall()} | {Path.home()}
+    homes = {Path(user.pw_dir) for user in pwd.getpwall()} | {account.home()}
     sources: list[WorkflowSource] = [CondorQueue("")]
     for home in sorted(homes):
         if home != Path("/") and os.access(home, os.X_OK) and home.is_dir():

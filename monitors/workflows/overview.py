@@ -37,7 +37,8 @@ _OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """A job that is on hold ``since`` then (Unix seconds), with HTCondor's reason and codes."""
+    """A job that is on hold ``since`` then (Unix seconds), with HTCondor's reason and codes, and
+    where its ``output`` goes."""
 
     job: str
     site: str
@@ -45,6 +46,7 @@ class HeldJob:
     reason: str
     code: int
     subcode: int
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +164,10 @@ def held_jobs(holding: Measurement) -> list[HeldJob]:
     jobs = []
     for row in details if isinstance(details, list) else ():
         if isinstance(row, Mapping) and (hold := hold_of(row, holding.at)) is not None:
-            job, site = (str(row.get(name) or "") for name in ("job", "site"))
-            jobs.append(HeldJob(job, site, hold.since, hold.reason, hold.code, hold.subcode))
+            job, site, output = (str(row.get(name) or "") for name in ("job", "site", "output"))
+            jobs.append(
+                HeldJob(job, site, hold.since, hold.reason, hold.code, hold.subcode, output)
+            )
     return jobs
 
 

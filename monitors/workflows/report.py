@@ -56,7 +56,7 @@ def timeline(run: str | Path | FollowedWorkflow) -> list[JobTimes]:
     workflow = _followed(run)
     attempts = sorted(workflow.attempts.all, key=lambda attempt: (attempt.submit, attempt.key))
     with workflow.dir.as_owner():
-        return [_times(attempt) for attempt in attempts]
+        return [_times(workflow.dir.job(attempt.job.name), attempt) for attempt in attempts]
 
 
 def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
@@ -67,8 +67,8 @@ def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
     return workflow
 
 
-def _times(attempt: Attempt) -> JobTimes:
-    job, start, end = attempt.job, attempt.start, attempt.end
+def _times(job: PlannedJob, attempt: Attempt) -> JobTimes:
+    start, end = attempt.start, attempt.end
     if job.output is not None and start and end:
         record = read_record(job.output, start, end)
         if record is not None:

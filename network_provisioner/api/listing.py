@@ -19,10 +19,10 @@ _LEAST = 1000  # transits that are read at a time where too few were taken
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """What else is asked for; None asks nothing. ``since`` is the Unix second of the request,
-    ``users`` those that the caller acts for, ``site`` one of the two ends, ``text`` a part of what
-    names the transit or says what became of it, in lower case; ``failed``: whether it failed or
-    expired, or its transfer did not succeed."""
+    """What else is asked for; None asks nothing. ``since`` and ``until`` are Unix seconds of the
+    request, ``users`` those that the caller acts for, ``site`` one of the two ends, ``text`` a part
+    of what names the transit or says what became of it, in lower case; ``failed``: whether it
+    failed or expired, or its transfer did not succeed."""
 
     user: str | None = None
     project: str | None = None
@@ -31,6 +31,7 @@ class Only:
     site: str | None = None
     text: str | None = None
     failed: bool | None = None
+    until: float | None = None
 
     def takes(self, transit: Transit) -> bool:
         """Whether this one is meant."""
@@ -38,6 +39,7 @@ class Only:
             self.user in (None, transit.request.user)
             and self.project in (None, transit.request.project)
             and (self.since is None or transit.request.requested_at >= self.since)
+            and (self.until is None or transit.request.requested_at <= self.until)
             and (self.users is None or transit.request.user in self.users)
             and (self.site is None or self.site in (transit.request.src, transit.request.dst))
             and self.failed in (None, _has_failed(transit))

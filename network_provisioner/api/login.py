@@ -2,8 +2,9 @@
 
     page ─► provider's login page ─► code ─► page ─► here ─► provider: code and verifier ─► token
 
-The dashboard is a public client: it has no secret, and the verifier proves that who brings the code
-is who began. The token that comes of it is checked as any other
+The verifier proves that who brings the code is who began. The dashboard is a public client, or a
+confidential one where the issuer insists: then the broker, which exchanges the code, has a secret
+(``client_secret_file``) that no browser sees. The token that comes of it is checked as any other
 (:mod:`~network_provisioner.api.federation`).
 """
 
@@ -13,28 +14,32 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 import requests
 
 from network_provisioner.access import Federation
 from network_provisioner.api.federation import Fetch, fetched
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.issuers import Issuer
 
 log = logging.getLogger(__name__)
 
 _KEPT_S = 300.0  # what a provider says of itself; also that it does not answer
 _TIMEOUT_S = 10.0
-Post = Callable[[str, Mapping[str, str]], Any]
+_BASIC, _POST = "client_secret_basic", "client_secret_post"
+Login = tuple[str, str]
+"""Name and password of HTTP's basic authentication."""
+Post = Callable[[str, Mapping[str, str], Login | None], Any]
 """The JSON answer to a form. Raises OSError, ValueError."""
 
 
-def posted(url: str, form: Mapping[str, str]) -> Any:
+def posted(url: str, form: Mapping[str, str], login: Login | None) -> Any:
     """See :data:`Post`."""
     return requests.post(
         url,
         data=form,
+        auth=login,
         timeout=_TIMEOUT_S,
         allow_redirects=False,
         headers={"Accept": "application/json"},
@@ -81,10 +86,12 @@ class BrowserLogins:
             "client_id": known.client or "", "redirect_uri": redirect_uri,
         }  # fmt: skip
         try:
-            said = self._post(self._about(issuer)["token_endpoint"], form)
+            about = self._about(issuer)
+            secret, login = _secret_of(known, about)
+            said = self._post(about["token_endpoint"], form | secret, login)
             held = [said[kind] for kind in ("access_token", "id_token") if kind in said]
             why = said.get("error_description") or said.get("error") or "there is no token in it"
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, InputError) as error:
             log.warning("issuer %s gave no token: %.200r", issuer, error)
             raise BrokerError(
                 f"{issuer} does not answer as expected; see the broker's log", "unauthorized"
@@ -127,3 +134,15 @@ class BrowserLogins:
         if about["issuer"] != issuer:
             raise ValueError(f"found the configuration of issuer {about['issuer']!r}")
         return about
+
+
+def _secret_of(issuer: Issuer, about: Mapping[str, Any]) -> tuple[dict[str, str], Login | None]:
+    """How a confidential client says who it is: in the form, or as HTTP has it, which every
+    provider takes that does not say otherwise (RFC 6749, 2.3.1). Raises InputError."""
+    secret, client = issuer.client_secret(), issuer.client or ""
+    if not secret:
+        return {}, None
+    methods = about.get("token_endpoint_auth_methods_supported") or [_BASIC]
+    if _BASIC not in methods and _POST in methods:
+        return {"client_secret": secret}, None
+    return {}, (quote_plus(client), quote_plus(secret))

@@ -14,6 +14,7 @@ from network_provisioner.base.errors import InputError
 _URL = re.compile(
     r"(?P<scheme>postgres(?:ql)?)://(?P<at>[^/?]*)(?P<path>/[^?]*)?(?:\?(?P<query>.*))?\Z"
 )
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:@\s]*)(?::\d{0,5})?\Z")
 _EXPECTED = "expected postgresql://USER@HOST:PORT/DATABASE"
 _SHOWN = ("host", "hostaddr", "port", "user", "dbname")  # of what may stand after the ?
@@ -35,7 +36,7 @@ def check_state(where: str) -> None:
     scheme, mark, _ = where.partition("://")
     if is_database_url(where):
         check_database_url(where)
-    elif mark and scheme.isalnum():
+    elif mark and _SCHEME.fullmatch(scheme):
         raise InputError(f"found the URL of something else ({scheme}:), {_EXPECTED} or a file")
     elif not where.strip() or "\0" in where:
         raise InputError(f"found {where!r}, {_EXPECTED} or a file")

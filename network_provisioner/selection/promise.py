@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from network_provisioner.base.units import bits, format_rate
 from network_provisioner.state.sockets import Sender
@@ -84,10 +84,19 @@ def judge(sample: Sample) -> Verdict:
     return _less(sample, arrived, figures)
 
 
-def where(link: str, path: Sequence[str]) -> str:
+def where(link: str, path: tuple[str, ...]) -> str:
     """Where a promise was broken, in words: a link, else between which nodes of the path."""
-    nodes = link.split("-") if link else path
-    return f"on link {link}" if link and len(nodes) == 2 else f"between {nodes[0]} and {nodes[-1]}"
+    nodes = nodes_of(link, path)
+    return (
+        f"on link {'-'.join(nodes)}" if len(nodes) == 2 else f"between {nodes[0]} and {nodes[-1]}"
+    )
+
+
+def nodes_of(link: str, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The nodes of a path that the name of a link of it stands for; of none, all."""
+    places = combinations(range(len(path)), 2)
+    parts = (path[first : last + 1] for first, last in places)
+    return next((part for part in parts if "-".join(part) == link), path)
 
 
 def lossiest(sample: Sample) -> str:

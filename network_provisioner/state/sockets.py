@@ -78,7 +78,8 @@ class ReportedSockets:
         for period in found:
             if site_at(period.local[0]) == site:
                 own.setdefault(site_at(period.remote[0]), []).append(period)
-        self._check(site, [p for there, sent in own.items() if there != site for p in sent])
+        others = own.keys() - {site, ""}
+        self._check(site, [period for other in others for period in own[other]])
         reports = self._reports.setdefault(site, {})
         kept = [report for report in reports.get(agent, ()) if 0 <= now - report[0] < KEPT_S]
         reports[agent] = [*kept, (now, own)]

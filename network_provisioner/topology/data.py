@@ -32,6 +32,8 @@ class _NodeSchema(Schema):
     hosts: list[dict[str, Any]] = Field(default=[])
     urls: list[Name] = Field(default=[])
     was: Name | None = None
+    x: Number | None = None
+    y: Number | None = None
 
 
 class _HostSchema(Schema):
@@ -70,9 +72,9 @@ def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     """Build a topology from the ``topology`` section of adon.yml.
 
     ``{"nodes": [{name, kind, dtn?, address?, mac?, hosts?: [{address, mac?, name?}], urls?, dpid?,
-    macs?, dmz?, was?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?, layer?,
-    vlan?, ports?, devices?, guaranteed?, was?}]}``; capacities and times carry units. Raises
-    InputError.
+    macs?, dmz?, was?, x?, y?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?,
+    layer?, vlan?, ports?, devices?, guaranteed?, was?}]}``; capacities and times carry units.
+    Raises InputError.
     """
     section = read(_TopologySchema, data, "topology")
     nodes = [_node(number, item) for number, item in enumerate(section.nodes, 1)]
@@ -108,7 +110,8 @@ def _node_data(node: Node) -> dict[str, Any]:
         "urls": list(node.urls),
         "was": node.was,
     }
-    return {"name": node.name, "kind": node.kind} | {k: v for k, v in values.items() if v}
+    place = {} if node.x is None else {"x": node.x, "y": node.y}
+    return {"name": node.name, "kind": node.kind} | {k: v for k, v in values.items() if v} | place
 
 
 def _host_data(host: Host) -> dict[str, Any]:
@@ -145,6 +148,8 @@ def _node(number: int, item: dict[str, Any]) -> Node:
             f"{label}: address {node.address!r} and mac {node.mac!r} of a relay, expected an IPv4 "
             "address and a MAC address"
         )
+    if (node.x is None) != (node.y is None):
+        raise InputError(f"{label}: found one of x and y, expected both")
     others = [
         Host(**dict(read(_HostSchema, host, f"{label}: host {n}")))
         for n, host in enumerate(node.hosts, 1)

@@ -136,9 +136,21 @@ def _items(
             if names[number] in item:
                 raise InputError(f"{where}: found {names[number]!r:.80} twice in one <{domain}>")
             item[names[number]] = data.text or ""
+        if (drawn := element.find(".//{*}Geometry[@x][@y]")) is not None and domain == "node":
+            # yEd's, of a corner; its files say nothing else of ours.
+            item = _middle(drawn) | item
         # What the element says itself counts.
         items.append(usual | item | {end: _needed(element, end, where) for end in _ENDS[domain]})
     return items
+
+
+def _middle(drawn: ElementTree.Element) -> dict[str, Any]:
+    """The middle of what yEd has drawn; nothing where that is no place."""
+    try:
+        x, y, width, height = (float(drawn.get(key, "0")) for key in ("x", "y", "width", "height"))
+    except ValueError:
+        return {}
+    return {"x": str(x + width / 2), "y": str(y + height / 2)}
 
 
 def _needed(element: ElementTree.Element, key: str, where: str) -> str:

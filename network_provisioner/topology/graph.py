@@ -64,7 +64,8 @@ class Node:
     neighbouring switch. A site in a Science ``dmz`` is reached by transits alone: without one its
     switch drops all that comes and goes (precision-medicine paper, §3). A relay at a switch carries
     others' TCP connections, and has an ``address`` and a ``mac`` of its own. ``was`` is the name
-    before this one, "" for none.
+    before this one, "" for none. ``x`` and ``y`` are its place on drawings, from left to right and
+    from top to bottom by any scale, None where nobody says.
     """
 
     name: str
@@ -78,6 +79,8 @@ class Node:
     others: tuple[Host, ...] = ()
     urls: tuple[str, ...] = ()
     was: str = ""
+    x: float | None = None
+    y: float | None = None
 
     @property
     def hosts(self) -> tuple[Host, ...]:

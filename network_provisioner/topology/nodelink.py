@@ -11,6 +11,7 @@ look like one of ours with a slip of the pen.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -27,6 +28,7 @@ _WHOLE = ("dpid", "vlan")
 _BOOLEANS = ("dmz", "guaranteed")
 _DECIMAL = re.compile("[1-9][0-9]{0,14}")  # of a dpid: other texts are hexadecimal
 _TRUTH = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+_HALF, _MOST_NORTH = 180.0, 85.0  # degrees, as maps have them
 _SLIP = 0.74  # how alike a foreign attribute must be to one of ours to be taken for a slip
 
 
@@ -60,7 +62,27 @@ def to_node_link(topology: Topology) -> dict[str, Any]:
 
 def _node(number: int, item: Mapping[str, Any]) -> dict[str, Any]:
     name = _name(item, "id", "name", f"topology: node number {number}")
-    return {"name": name, **_ours(item, NODE_KEYS, ("id", "name"), f"node {name!r}")}
+    node = {"name": name, **_ours(item, NODE_KEYS, ("id", "name"), f"node {name!r}")}
+    if all(isinstance(node.get(key), float | int) for key in ("x", "y")):
+        return node
+    # One of both is no place; it is another program's.
+    return {k: v for k, v in node.items() if k not in ("x", "y")} | _on_a_map(item)
+
+
+def _on_a_map(item: Mapping[str, Any]) -> dict[str, float]:
+    """The place of a node whose file says where on earth it is, as the Topology Zoo's do."""
+    said = {key.lower(): value for key, value in item.items()}
+    try:
+        east, north = float(said["longitude"]), float(said["latitude"])
+    except (KeyError, TypeError, ValueError):
+        return {}
+    if not (abs(east) <= _HALF and abs(north) <= _MOST_NORTH):
+        return {}
+    # Mercator's, so that directions are those of maps.
+    return {
+        "x": round(east, 6),
+        "y": round(-math.degrees(math.asinh(math.tan(math.radians(north)))), 6),
+    }
 
 
 def _link(number: int, item: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,6 +133,12 @@ def _meant(key: str, value: Any) -> Any:
             return json.loads(value)
         if key == "vlan" or (key == "dpid" and _DECIMAL.fullmatch(value)):
             return int(value)
-        return float(value) if key == "loss" else _TRUTH[value] if key in _BOOLEANS else value
+        return (
+            float(value)
+            if key in ("loss", "x", "y")
+            else _TRUTH[value]
+            if key in _BOOLEANS
+            else value
+        )
     except (ValueError, KeyError, RecursionError):
         return value

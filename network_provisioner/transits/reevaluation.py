@@ -22,7 +22,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit
 from network_provisioner.base.units import format_rate
 from network_provisioner.selection.admission import Admission
-from network_provisioner.selection.promise import BROKEN, KEPT, LESS
+from network_provisioner.selection.promise import BROKEN, KEPT, LESS, nodes_of
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import Metric
 from network_provisioner.state import circuits
@@ -186,15 +186,16 @@ class Reevaluation:
         verdict = self._promises.verdict(transit.id)
         arrived_bps = verdict.arrived_bps if verdict.state == BROKEN else transit.request.min_bps
         path, done = watched.path, False
+        suspect = nodes_of(verdict.link, path)
         # There is no limit that this path misses: the other one is to be better.
         unlimited = metric != "throughput" and trigger.limit is None
         if trigger.action == "move" and unlimited:
             best = self._admission.better(transit, now)
             done = best is not None and self._move_to(transit, best.path, why, now)
         elif trigger.action == "move":
-            done = self._move(transit, watched, verdict.link.split("-"), arrived_bps, why, now)
+            done = self._move(transit, watched, suspect, arrived_bps, why, now)
         elif trigger.action == "split":
-            done = self._split(transit, verdict.link.split("-"), arrived_bps, why, now)
+            done = self._split(transit, suspect, arrived_bps, why, now)
         elif trigger.action == "reduce" and verdict.state == BROKEN:
             done = self._reduce(transit, watched, arrived_bps, why, now)
         watched.acted_at = now  # what cannot be done now is tried again after the pause
@@ -218,7 +219,7 @@ class Reevaluation:
         self._state.avoided.setdefault(transit.id, set()).add(path)
 
     def _move(
-        self, transit: Transit, watched: _Watched, suspect: list[str], arrived_bps: float,
+        self, transit: Transit, watched: _Watched, suspect: Nodes, arrived_bps: float,
         why: str, now: float,
     ) -> bool:  # fmt: skip
         """Away from the link that is to blame, else from the first that can be avoided."""
@@ -236,7 +237,7 @@ class Reevaluation:
         return self._lifecycle.try_move(moves, why, now)
 
     def _split(
-        self, transit: Transit, suspect: list[str], arrived_bps: float, why: str, now: float
+        self, transit: Transit, suspect: Nodes, arrived_bps: float, why: str, now: float
     ) -> bool:
         away = self._admission.separating(transit, suspect)
         if away is None:

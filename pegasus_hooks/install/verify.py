@@ -158,7 +158,10 @@ def _plan(
 
 def _other_home(env: Mapping[str, str]) -> str:
     """A likely reason: the planner reads ~/.pegasusrc of the home that the system knows."""
-    known = pwd.getpwuid(os.getuid()).pw_dir
+    try:
+        known = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # not known on this machine
+        return ""
     return "" if env.get("HOME") in (None, known) else f" (your home is {known} to it, not HOME)"
 
 

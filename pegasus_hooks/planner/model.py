@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from monitors.workflows.planned.transferlist import Entry
+from network_provisioner.base import account
 from site_selector.replicas.order import Paths
 
 MAX_JOBS = {"cleanup": 4, "registration": 1, "stageout": 10, "stagein": 10}
@@ -44,7 +44,7 @@ class Options:
     Pegasus's default, one for every ten jobs of the level.
     """
 
-    user: str = field(default_factory=getpass.getuser)
+    user: str = field(default_factory=account.user_name)
     python: str = sys.executable
     stage_in_clusters: int | None = None
     stage_out_clusters: int | None = None

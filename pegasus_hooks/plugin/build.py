@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from network_provisioner.base import account
 from network_provisioner.base.errors import AdonError, MissingError
 from pegasus_hooks.plugin import JAR_NAME
 
@@ -81,7 +82,7 @@ def installed_compiler() -> Path | None:
 def cache_root() -> Path:
     """``$XDG_CACHE_HOME/adon``, or ``~/.cache/adon``."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "adon"
+    return (Path(base) if base.startswith("/") else account.home() / ".cache") / "adon"
 
 
 def source_key() -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from network_provisioner.base import account
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs import properties as java
 from site_selector.catalogs.documents import read_text
@@ -48,7 +49,7 @@ class Sources:
     input_dirs: Sequence[Path] = ()
     data_configuration: str | None = None
     staging_site: str | None = None
-    home: Path = field(default_factory=Path.home)
+    home: Path = field(default_factory=account.home)
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     @cached_property

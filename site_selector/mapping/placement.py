@@ -265,6 +265,8 @@ def write_placements(submit_dir: Path, mapping: Mapping, at: float) -> None:
         "range_s": None
         if mapping.forecast is None
         else [finite(mapping.forecast.low_s), finite(mapping.forecast.high_s)],
+        "estimate_s": finite(mapping.makespan_s),
+        "portfolio": {name: finite(seconds) for name, seconds in mapping.portfolio.items()},
         "note": mapping.beliefs.get("note", ""),
         "placements": [_placement(placement, mapping.beliefs) for placement in mapping.placements],
     }

@@ -112,6 +112,9 @@ def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, bool,
     for path, item in paths.items():
         if _is_within(path, here):
             parts = list(filter(_succeeded, item.iterfind("{*}propstat")))
+            if path == here and len(paths) == 1 and not parts:
+                status = item.findtext("{*}propstat/{*}status", "").partition(" ")[2]
+                raise InputError(f"{folder}: its server answers {status or 'with no property'}")
             is_folder = any(p.find(".//{*}resourcetype/{*}collection") is not None for p in parts)
             lengths = (whole_bytes(p.findtext(".//{*}getcontentlength", "").strip()) for p in parts)
             size = next((length for length in lengths if length is not None), None)

@@ -20,5 +20,5 @@ def busy_compute(tell: Tell) -> Iterable[Figure]:
         return
     blind_s = runs[BLIND.name].end
     peers = {"without what is measured of compute": blind_s}
-    name = "four workflows, a site that loses three of its four slots in the second"
+    name = "four workflows, a site that loses two of its three slots in the second"
     yield Figure(name, runs[AWARE.name].end, "s", "lower", GOAL * blind_s, peers)

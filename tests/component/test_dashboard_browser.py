@@ -96,6 +96,31 @@ def test_it_is_drawn_and_no_wider_than_the_window(
         )
 
 
+def test_a_workflow_says_what_it_waits_for_and_what_was_saved(page: Page, world: World) -> None:
+    show(page, world.url, DETAIL)
+    page.wait("document.querySelector('[data-key=dag] svg')")
+    assert page.text("[data-key=awaits]").startswith("It waits for level 2 of 4: 2 of 5 jobs left")
+    boxes = page.run("document.querySelectorAll('[data-key=dag] g.job').length")
+    assert boxes == 12
+    saved = page.text("[data-key=saved]")
+    assert "7 min 58 s" in saved and "iplant → mu" in saved and "80 Mb/s" in saved
+    assert page.problems == []
+
+
+def test_a_template_is_tried_before_it_is_saved(page: Page, world: World) -> None:
+    show(page, world.url, "templates/default")
+    page.click("[data-key='fold:form:template'] summary")
+    page.run("document.querySelector('input[name=min_throughput]').focus()")
+    page.run("document.activeElement.select()")
+    page.type("90 Gb/s")
+    page.click("button[value=also]")
+    page.wait("document.querySelector('[data-key=tried]')")
+    assert "no path" in page.text("[data-key=tried]")
+    command = shlex.split(page.text("[data-command=template-also]").partition("<<")[0])
+    assert command == ["adon", "template", "try", "default", "--file", "/dev/stdin"]
+    assert page.run("document.querySelector('input[name=min_throughput]').value") == "90 Gb/s"
+
+
 # Text that has less contrast with what is behind it than 4.5:1 (WCAG 2.2, 1.4.3).
 FAINT = """(() => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});

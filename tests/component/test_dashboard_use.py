@@ -250,7 +250,7 @@ def test_what_somebody_recorded_badly_spoils_no_page(page: Page, tmp_path: Path)
 def test_more_workflows_than_are_listed(page: Page, crowd: str) -> None:
     show(page, crowd, "workflows")
     assert "150 of 1,000 workflows among the 1,000 that changed last" in page.text("caption")
-    assert "There are more." in page.text()
+    assert "1,000 more" in page.text()
     page.run("document.querySelector('[data-act=only]').focus()")
     page.type("removed")
     page.run(

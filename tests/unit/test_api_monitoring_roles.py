@@ -54,6 +54,8 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("get", "/v1/workflows"): (SEE, "/v1/workflows", None),
     ("get", "/v1/workflows/{workflow}"): (SEE, WORKFLOW, None),
     ("get", "/v1/workflows/{workflow}/analysis"): (SEE, f"{WORKFLOW}/analysis", None),
+    ("get", "/v1/workflows/{workflow}/dag"): (SEE, f"{WORKFLOW}/dag", None),
+    ("get", "/v1/workflows/{workflow}/savings"): (SEE, f"{WORKFLOW}/savings", None),
     ("get", "/v1/workflows/{workflow}/timeline"): (SEE, f"{WORKFLOW}/timeline", None),
     ("get", "/v1/workflows/{workflow}/jobs"): (SEE, f"{WORKFLOW}/jobs", None),
     ("get", "/v1/workflows/{workflow}/transfers"): (SEE, f"{WORKFLOW}/transfers", None),

@@ -119,6 +119,12 @@ def test_workflows_are_chosen_and_the_last_to_change_comes_first(
     assert ids(roots=True) == ["w2", "w1", "told-by-nobody", "w4"]
     assert ids(since=T0 + 20) == ["w3", "w2"]
     assert ids(limit=1) == ["w3"]
+    pages, last = [], {}
+    while page := client.get("/v1/workflows", params={"limit": 1, **last}).json():
+        pages.append(page[0]["id"])
+        last = {"cursor": f"{page[0]['at']}:{page[0]['id']}"}
+    assert pages == ids()
+    assert error(client.get("/v1/workflows?cursor=x"))[1] == "bad_request"
     (outer,) = [one for one in client.get("/v1/workflows").json() if one["id"] == "w2"]
     assert outer["totals"] == {"done": 4, "fail": 0, "total": 9, "percent_done": 44.44}
     assert client.get("/v1/workflows/w2").json()["children"] == ["w3"]

@@ -100,6 +100,18 @@ def test_the_latest_status_is_figure_16s(source: tuple[str, str]) -> None:
     assert json.loads(adon("monitor", "status", "w2", "--json", *source).out)["children"] == ["w3"]
 
 
+def test_the_status_says_why_transfers_wait(tmp_path: Path) -> None:
+    made = Web(tmp_path)
+    made.archive.record_many(MEASURED)
+    made.rig.ask("a", "mu", "tacc", min_bps=150e6)
+    made.rig.ask("b", "local", "tacc", min_bps=150e6, workflow=UUID, job="stage_in_0")
+    with serving(made.app) as port:
+        where = ("--broker", f"http://127.0.0.1:{port}")
+        said = " ".join(adon("monitor", "status", UUID, *where).out.split())
+        assert "stage_in_0 waits: " in said and "held by a" in said
+        assert "waits:" not in adon("monitor", "status", "w2", *where).out
+
+
 def test_the_analysis(source: tuple[str, str]) -> None:
     said = adon("monitor", "show", UUID[:8], *source).out
     assert "makespan 3 min, run times together 60 s, lost in failures 10 s" in said

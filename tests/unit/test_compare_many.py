@@ -47,15 +47,15 @@ def test_every_shape_can_be_placed_with_the_catalogs_of_its_user(name: str, tmp_
         jobs = shape.document["jobs"]
         assert len(placed.mapping.sites) == len(jobs)
         assert set(placed.mapping.sites.values()) <= {"mu", "tacc"}
-        # Ten of them keep six slots busy for minutes.
-        assert sum(shape.seconds[job["name"]] for job in jobs) > 100
+        # Ten of them keep four slots busy for minutes.
+        assert sum(shape.seconds[job["name"]] for job in jobs) > 60
 
 
 def test_a_job_is_told_its_seconds_and_the_files_it_writes() -> None:
     (fan,) = shapes.parts("fan")
     split, work, *_ = fan.document["jobs"]
-    assert split["arguments"][:2] == ["4", "fan-0=2000000"]
-    assert work["arguments"] == ["16", "fan-0.out=1000000"]
+    assert split["arguments"][:2] == ["2.5", "fan-0=2000000"]
+    assert work["arguments"] == ["10", "fan-0.out=1000000"]
     assert fan.inputs == {"fan.in": 20_000_000}
 
 
@@ -97,7 +97,10 @@ def test_slow_down_is_against_the_shape_alone() -> None:
 def test_rows_and_goals_are_shown() -> None:
     lines = many.text({"busy": RUNS}).split("\n")
     assert lines[0].startswith("busy network; alone: soykb 50 s, montage 50 s")
-    assert lines[-1] == "adon-learned ÷ heft: mean 0.50, goal ≤ 0.75"
+    assert lines[-1].startswith(
+        "adon-learned ÷ heft: mean 0.50, goal ≤ 0.75; goal for its slow-down"
+    )
+    assert "≤ 4.0" in lines[-1]
     assert "adon-learned" in lines[4] and "25%" in lines[4]
     aware, blind = crowd("adon", 80.0), crowd("adon-blind", 100.0)
     shown = slowed.text({"adon-blind": blind, "adon": aware})

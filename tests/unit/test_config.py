@@ -20,6 +20,12 @@ def test_defaults_are_loopback_and_simulated() -> None:
     assert config.broker.listen.startswith("127.0.0.1:")
 
 
+def test_a_section_with_nothing_in_it_is_as_if_it_were_not_there() -> None:
+    data = {"topology": {"nodes": [], "links": []}}
+    empty = dict.fromkeys(("broker", "limits", "security", "templates", "controller", "pool"))
+    assert parse_config({**data, **empty}, "adon.yml") == parse_config(data, "adon.yml")
+
+
 @pytest.mark.parametrize(
     "address",
     [

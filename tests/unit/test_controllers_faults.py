@@ -115,6 +115,19 @@ def test_a_message_that_lacks_what_it_needs_ends_its_connection_alone(
     assert len(lines) == 1 and lines[0].startswith("switch s2 (dpid 0x2) was disconnected: ")
 
 
+def test_messages_of_vendors_and_of_later_versions_are_passed_over(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        rig.s2.say(struct.pack("!BBHI", 4, 35, 24, 0) + bytes(16))
+        rig.s2.say(struct.pack("!BBHIHHI", 4, ERROR, 16, 0, 0xFFFF, 1, 0x2320))
+    rig.wait_for("all of them", lambda: caplog.text.count("OFPET_EXPERIMENTER") == 2)
+    assert caplog.text.count("switch 0x2 sent a message of type 35 that cannot be read") == 1
+    assert "Traceback" not in caplog.text
+    rig.controller.apply(first(rig))
+    assert rig.s2.connections == 1
+
+
 class At:
     """Does something when a switch has received so many messages, once."""
 

@@ -88,3 +88,26 @@ def test_groups_and_meters_are_read_back() -> None:
     data = struct.pack("!HH4x", 7, 0) + body
     message = wire.decode(struct.pack("!BBHI", 4, 19, 8 + len(data), 1) + data)
     assert wire.read_group(1, message.body[0]) is None  # somebody else's
+
+
+def packet_in(*fields: bytes) -> bytes:
+    body = b"".join(fields)
+    match = struct.pack("!HH", 1, 4 + len(body)) + body + bytes(-(4 + len(body)) % 8)
+    head = struct.pack("!IHBBQ", 0xFFFFFFFF, 5, 1, 0, 0)
+    data = head + match + b"\0\0frame"
+    return struct.pack("!BBHI", 4, 10, 8 + len(data), 7) + data
+
+
+def test_a_frame_with_fields_of_a_vendor_has_its_port_all_the_same() -> None:
+    port = struct.pack("!HBBI", 0x8000, 0, 4, 11)
+    vendor = struct.pack("!HBBIB", 0xFFFF, 3 << 1, 5, 0x4FDA, 1)
+    for fields in ((port,), (vendor, port), (port, vendor)):
+        message = wire.decode(packet_in(*fields))
+        assert (message.match["in_port"], bytes(message.data)) == (11, b"frame")
+    assert wire.decode(packet_in(vendor)) is None
+
+
+def test_a_vendors_error_is_told_by_its_numbers() -> None:
+    body = struct.pack("!HHI", 0xFFFF, 5, 0x2320)
+    message = wire.decode(struct.pack("!BBHI", 4, 1, 8 + len(body), 1) + body)
+    assert wire.error_text(message) == "OFPET_EXPERIMENTER 0x2320 type 5"

@@ -110,6 +110,8 @@ def test_decisions_of_all_kinds_newest_first(tmp_path: Path, archive: Archive) -
         assert {d["workflow"] for d in flow} == {WORKFLOW}
         late = client.get(f"/v1/decisions?since={NOW + 1}").json()["decisions"]
         assert all(d["at"] >= NOW + 1 for d in late)
+        again = client.get(f"/v1/decisions?until={found[2]['at']}").json()["decisions"]
+        assert again == found[[d["at"] for d in found].index(found[2]["at"]) :]
 
 
 def test_a_researcher_sees_its_own_transits(tmp_path: Path, archive: Archive) -> None:
@@ -264,6 +266,22 @@ def test_every_node_has_a_place_in_the_drawing(client: TestClient, tmp_path: Pat
 
 def test_a_network_without_nodes_has_no_drawing() -> None:
     assert layout_of([], []) == {"height": 0.0, "nodes": []}
+
+
+def test_given_places_stay_and_others_are_beside_their_neighbours() -> None:
+    given = {"a": (0.0, 0.0), "b": (100.0, 0.0), "c": (100.0, 50.0)}
+    links = [("a", "b"), ("b", "c"), *((f"s{n}", "c") for n in range(5)), ("x", "s0")]
+    links += [("between", "a"), ("between", "b")]
+    nodes = [*given, *(f"s{n}" for n in range(5)), "x", "between", "alone"]
+    drawing = layout_of(nodes, links, given)
+    places = {node["name"]: (node["x"], node["y"]) for node in drawing["nodes"]}
+    assert len(set(places.values())) == len(nodes)
+    wide = places["b"][0] - places["a"][0]
+    assert places["c"][1] - places["b"][1] == pytest.approx(wide / 2, abs=1e-3)
+    assert places["between"][0] == pytest.approx((places["a"][0] + places["b"][0]) / 2, abs=1e-3)
+    assert all(abs(places[f"s{n}"][0] - places["c"][0]) < 0.1 * wide for n in range(5))
+    assert places["alone"][1] == max(y for _, y in places.values())
+    assert layout_of(["a"], [], {"a": (3.0, 4.0)})["nodes"] == [{"name": "a", "x": 0.0, "y": 0.0}]
 
 
 # -- what is written of them ---------------------------------------------------------------------

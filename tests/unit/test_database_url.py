@@ -44,6 +44,7 @@ def test_what_can_be_meant(url: str) -> None:
         (f"postgresql://adon:a?{SECRET}@db/x", "cannot be taken apart"),
         (f"postgresql://adon:{SECRET} @db/x", "cannot be taken apart"),
         (f"mysql://adon:{SECRET}@db/x", r"the URL of something else \(mysql:\)"),
+        (f"postgresql+psycopg://adon:{SECRET}@db/x", r"something else \(postgresql\+psycopg:\)"),
         ("", "found ''"),
         ("a\0b", "found 'a"),
     ],

@@ -6,6 +6,8 @@ import json
 import os
 import threading
 import time
+import tracemalloc
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,7 @@ from monitors.workflows.follower import Follower
 from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.logs.watch import InotifyWatch, StatWatch, open_watch
 from network_provisioner.base.errors import InputError
+from tests.bench import bench_p7_large
 
 WAIT_S = 120.0  # how long a test waits for what should come at once
 
@@ -45,7 +48,11 @@ def shown(archive: Archive) -> list[tuple[int, int, str]]:
 # ------------------------------------------------------------------ polling
 
 
-def test_a_long_log_is_read_in_portions(planned: Submitted) -> None:
+@pytest.mark.parametrize("events", [1, 2, 10_000])
+def test_a_long_log_is_read_in_portions(
+    planned: Submitted, monkeypatch: pytest.MonkeyPatch, events: int
+) -> None:
+    monkeypatch.setattr("monitors.jobs.logs._PORTION", events)
     planned.out.write_text(whole_run(steps=2))
     planned.nodes.write_text(
         "".join(
@@ -292,3 +299,26 @@ def test_stops_when_told(planned: Submitted, archive: Archive) -> None:
 
 
 # ------------------------------------------------------------------ kill -9
+
+
+def test_a_job_that_has_ended_takes_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_p7_large, "JOBS", 600)
+    bench_p7_large.make_workflow(tmp_path)
+    with (
+        (tmp_path / "w.dag.nodes.log").open("w") as nodes,
+        (tmp_path / "w.dag.dagman.out").open("w") as dagman,
+    ):
+        deque(bench_p7_large.steps(bench_p7_large.Logs(nodes, dagman)), maxlen=0)
+    workflow = FollowedWorkflow(tmp_path)
+    tracemalloc.start()
+    try:
+        assert workflow.step()
+        assert len(workflow.attempts.all) == 600
+        workflow.take()
+        ours = tracemalloc.Filter(True, "*/monitors/*")
+        kept = tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename")
+    finally:
+        tracemalloc.stop()
+    assert sum(file.size for file in kept) / 600 < 1400, "bytes of each of 100,000 jobs"

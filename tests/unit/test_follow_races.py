@@ -40,6 +40,7 @@ from monitor_files import (
 
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
+from monitors.jobs import logs
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.tail import Piece, Tail
 
@@ -51,9 +52,9 @@ def told(statuses: list[Measurement]) -> list[tuple[Any, ...]]:
     return [tuple(one.details[name] for name in names) for one in statuses]
 
 
-def check(history: History, portions: list[int], each: int, keep: bool) -> None:
+def check(history: History, portions: list[int], each: int, keep: bool, together: int) -> None:
     """What is recorded is what happened, with a follower that looks whenever something was written
-    and with one that reads it all afterwards."""
+    ``together`` events at a time, and with one that reads it all afterwards."""
     with (
         mock.patch("monitors.workflows.followed._LATE_S", 0.0),
         tempfile.TemporaryDirectory() as name,
@@ -67,7 +68,7 @@ def check(history: History, portions: list[int], each: int, keep: bool) -> None:
             return READ(self)
 
         live = Follower(world.planned.path, archive, keep=keep)
-        with mock.patch.object(Tail, "read", read):
+        with mock.patch.object(Tail, "read", read), mock.patch.object(logs, "_PORTION", together):
             for look in itertools.count():
                 if not world.portions:
                     break
@@ -100,8 +101,9 @@ def check(history: History, portions: list[int], each: int, keep: bool) -> None:
 
 
 CASES = given(
-    histories(), st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5), st.booleans()
-)
+    histories(), st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5), st.booleans(),
+    st.sampled_from([1, 10_000]),
+)  # fmt: skip
 test_what_is_recorded_is_what_happened = settings(max_examples=6)(CASES(check))
 test_what_is_recorded_is_what_happened_long = pytest.mark.long(
     settings(max_examples=100)(CASES(check))

@@ -3,6 +3,7 @@ are no jobs, jobs that are skipped."""
 
 from __future__ import annotations
 
+import pytest
 from monitor_files import (
     START,
     Submitted,
@@ -16,6 +17,7 @@ from monitor_files import (
 )
 
 from monitors.archive.archive import Archive
+from monitors.jobs.condor import ads
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.events import EventParser
@@ -57,3 +59,13 @@ def test_a_job_that_was_skipped_has_no_run_time(planned: Submitted, archive: Arc
     log += submitted(2, START, TWO) + executing(2, START + 5) + terminated(2, START + 35)
     (run,) = analysed(planned, archive, log).runtimes
     assert (run.count, run.min_s, run.failed) == (1, 30.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("printed", "clusters"),
+    [("", []), ("[\n]\n", []), ('[{"ClusterId": 1}]\n\n[\n{"ClusterId": 2}\n]\n', [1, 2]),
+     ("-- Failed to fetch ads", None), ('[{"ClusterId": 1}] x', None), ("{}", None)],
+)  # fmt: skip
+def test_jobs_as_commands_print_them(printed: str, clusters: list[int] | None) -> None:
+    found = ads(printed)
+    assert (None if found is None else [ad["ClusterId"] for ad in found]) == clusters

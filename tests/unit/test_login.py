@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from broker_rig import code_of
@@ -13,6 +14,8 @@ from oidc_provider import CLIENT, Provider, provider
 from network_provisioner.access import Principal, Role
 from network_provisioner.api.federation import Issuers
 from network_provisioner.api.login import BrowserLogins
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import read
 from network_provisioner.issuers import Entitled, Issuer
 
 VERIFIER, BACK = "v" * 43, "http://127.0.0.1:8470/dashboard/"
@@ -24,10 +27,17 @@ def web() -> Iterator[Provider]:
         yield made
 
 
-def logins_of(web: Provider) -> BrowserLogins:
+def logins_of(web: Provider, secret_file: Path | None = None) -> BrowserLogins:
     roles = (Entitled(frozenset({"soykb-members"}), Role.RESEARCHER),)
     trusted = [
-        Issuer(web.url, ("https://broker.example.org",), roles, suffix="", client=CLIENT),
+        Issuer(
+            web.url,
+            ("https://broker.example.org",),
+            roles,
+            suffix="",
+            client=CLIENT,
+            client_secret_file=secret_file and str(secret_file),
+        ),
         Issuer("https://other.example.org", ("x",), roles),  # for commands alone
     ]
     return BrowserLogins(trusted, Issuers(trusted))
@@ -70,3 +80,29 @@ def test_an_issuer_that_says_odd_things_is_not_offered(web: Provider) -> None:
         odd._fetch = lambda _, change=change: about | change  # type: ignore[assignment,misc]
         assert odd.offers() == []
         assert code_of(odd.token, web.url, "c", VERIFIER, BACK) == "unauthorized"
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_confidential_client_has_a_secret(web: Provider, tmp_path: Path, method: str) -> None:
+    file = tmp_path / "secret"
+    web.secret, web.methods = "a secret: +/=%", [method]
+    file.write_text("a secret: +/=%\n", encoding="utf-8")
+    logins = logins_of(web, file)
+    token = logins.token(web.url, code(web), VERIFIER, BACK)
+    assert logins._federation(token) is not None
+    for wrong in ("another", "", None):
+        file.unlink() if wrong is None else file.write_text(wrong, encoding="utf-8")
+        assert code_of(logins.token, web.url, code(web), VERIFIER, BACK) == "unauthorized"
+    assert code_of(logins_of(web).token, web.url, code(web), VERIFIER, BACK) == "unauthorized"
+
+
+def test_a_secret_is_of_a_client_and_stands_in_a_file(tmp_path: Path) -> None:
+    body = {
+        "issuer": "https://a.example", "audience": ["x"], "client_secret_file": "s",
+        "roles": [{"holds": ["x"], "role": "operator"}],
+    }  # fmt: skip
+    with pytest.raises(InputError, match="expected the id that it belongs to"):
+        read(Issuer, body, "issuer")
+    known = read(Issuer, body | {"client": "c"}, "issuer")
+    with pytest.raises(InputError, match="cannot be read"):
+        known.client_secret()

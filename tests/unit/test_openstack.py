@@ -93,6 +93,10 @@ def said(message: str) -> str:
     return json.dumps({"error": {"message": message}})
 
 
+def neutron(message: str) -> str:
+    return json.dumps({"NeutronError": {"type": "OverQuota", "message": message, "detail": ""}})
+
+
 JSON = {"Content-Type": "application/json"}
 CREATE = "POST /v2.1/servers"
 
@@ -106,6 +110,8 @@ CREATE = "POST /v2.1/servers"
         ((401, JSON, said("The request you have made requires authentication")),
          Refusal.CREDENTIALS, 0),
         ((409, JSON, said("Port is in use")), Refusal.CONFLICT, 0),
+        ((409, JSON, neutron("Quota exceeded for resources: ['port'].")), Refusal.QUOTA, 0),
+        ((409, JSON, neutron("No more IP addresses available on network n.")), Refusal.QUOTA, 0),
         ((413, {**JSON, "Retry-After": "7"}, said("Over limit")), Refusal.BUSY, 7),
         ((429, {**JSON, "Retry-After": "30"}, said("Too many requests")), Refusal.BUSY, 30),
         ((503, {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, ""), Refusal.BUSY, 0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from waiting import until
 
 from adon.planning import planner as planning
 from adon.planning.kept_placements import leave
-from monitors.workflows.facts.plan import FILE, placement_facts
+from monitors.workflows.facts.plan import FILE, placement_facts, plan_of
 from network_provisioner.base.errors import InputError
 from site_selector.mapping.placement import (
     Alternative,
@@ -44,6 +45,10 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (second.subject, second.value) == ("tacc", 15.0)
     json.loads((tmp_path / FILE).read_text())  # no infinities
+    assert plan_of(tmp_path) == {}  # it would never end
+    write_placements(tmp_path, replace(MAPPING, makespan_s=9.0, portfolio={"random": 12.0}), 1.0)
+    plan = {"policy": "chains", "expected_s": 9.0, "portfolio": {"random": 12.0}}
+    assert plan_of(tmp_path) == plan
 
 
 def test_what_was_believed_of_a_job_stands_with_its_source(tmp_path: Path) -> None:

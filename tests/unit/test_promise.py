@@ -14,7 +14,7 @@ from promise_rig import MB, Day
 from network_provisioner.base.controller import LinkCounter, SwitchStatus
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
-from network_provisioner.selection.promise import BROKEN, KEPT, LESS, UNKNOWN, Sample, judge
+from network_provisioner.selection.promise import BROKEN, KEPT, LESS, UNKNOWN, Sample, judge, where
 from network_provisioner.state.sockets import Sender
 
 PATH = ("mu", "s1", "s2", "tacc")
@@ -62,6 +62,19 @@ def test_what_became_of_a_promise(seen: Sample, state: str, words: str, link: st
     verdict = judge(seen)
     assert (verdict.state, verdict.link) == (state, link)
     assert words in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("sw-1-sw-2", "on link sw-1-sw-2"),
+        ("sw-1-r-1-sw-2", "between sw-1 and sw-2"),
+        ("", "between mu and tacc"),
+    ],
+)
+def test_where_a_promise_is_broken(link: str, words: str) -> None:
+    path = ("mu", "sw-1", *(("r-1",) if "r-1" in link else ()), "sw-2", "tacc")
+    assert where(link, path) == words
 
 
 @pytest.fixture

@@ -196,6 +196,10 @@ LISTINGS = {
     "/changed/": listing("/", "/ash.csv", "/elm.csv"),
     "/levels/": listing("/levels/", "/levels/d/", "/levels/d/ash.csv"),
     "/levels/d/": listing("/levels/d/", "/levels/d/ash.csv"),
+    # As nginx answers for what is not there.
+    "/none/": """<D:multistatus xmlns:D="DAV:"><D:response><D:href>/none/</D:href><D:propstat>
+        <D:prop></D:prop><D:status>HTTP/1.1 404 Not Found</D:status></D:propstat></D:response>
+        </D:multistatus>""",
     "/broken/": listing("/broken/", "/broken/a<b"),
     # As XRootD and SabreDAV write it: prefixes of their own, what is not there apart.
     "/parts/": """<D:multistatus xmlns:D="DAV:" xmlns:lp1="DAV:">
@@ -289,6 +293,7 @@ def test_a_url_without_size_is_written_without_one(web: str) -> None:
     [
         ("/gone/a", "its server answers 404 Not Found"),
         ("/gone/", "its server answers 501 Not Implemented"),
+        ("/none/", "its server answers 404 Not Found"),
     ],
 )
 def test_a_url_that_is_refused(web: str, path: str, said: str) -> None:

@@ -244,3 +244,36 @@ def test_whatever_a_file_says_is_a_network_or_one_line(data: st.DataObject) -> N
 def test_bytes_that_are_no_graphml(content: bytes) -> None:
     with pytest.raises(InputError):
         read_graphml(content, "f")
+
+
+ZOO = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<key attr.name="Longitude" for="node" id="d32"/><key attr.name="Latitude" for="node" id="d29"/>
+<key attr.name="kind" for="node" id="k"/><key attr.name="capacity" for="edge" id="c"/>
+<key for="node" id="d6" yfiles.type="nodegraphics"/>
+<graph edgedefault="undirected">
+<node id="NL"><data key="d29">52.37403</data><data key="d32">4.88969</data>
+<data key="k">router</data></node>
+<node id="UK"><data key="d29">None</data><data key="d32">4</data><data key="k">router</data></node>
+<node id="yed"><data key="k">router</data><data key="d6"><y:ShapeNode
+xmlns:y="http://www.yworks.com/xml/graphml"><y:Geometry height="20.0" width="40.0" x="-10" y="5"/>
+</y:ShapeNode></data></node>
+<edge source="NL" target="UK"><data key="c">10 Gb/s</data></edge>
+<edge source="NL" target="yed"><data key="c">10 Gb/s</data></edge>
+</graph></graphml>"""
+
+
+def test_places_on_maps_and_in_drawings_stay(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.graphml"
+    file.write_text(ZOO, encoding="utf-8")
+    network = topology_from_dict(read_topology(file))
+    places = {node.name: (node.x, node.y) for node in network.nodes.values()}
+    assert places == {"NL": (4.88969, -61.696648), "UK": (None, None), "yed": (10.0, 15.0)}
+    for suffix, text in ((".graphml", graphml_of(network)), (".json", json_of(network))):
+        again = tmp_path / f"again{suffix}"
+        again.write_text(text, encoding="utf-8")
+        assert topology_from_dict(read_topology(again)).nodes == network.nodes
+    section = topology_to_dict(network)
+    assert topology_from_dict(yaml.safe_load(yaml_of(network))["topology"]).nodes == network.nodes
+    del section["nodes"][0]["y"]
+    with pytest.raises(InputError, match="found one of x and y, expected both"):
+        topology_from_dict(section)

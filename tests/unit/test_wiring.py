@@ -20,6 +20,7 @@ from adon.service.wiring import (
     make_controller,
     measured_best_effort,
     measured_paths,
+    measured_space,
 )
 from monitors.alerts.anomalies.service import AnomalyService
 from monitors.alerts.anomalies.settings import watch_from_dict
@@ -204,6 +205,33 @@ def test_best_effort_and_paths_are_looked_up_apart() -> None:
         assert measured(path, "ada").keys() == {"throughput"}  # it was asked a moment ago
         now[0] = 116.0
         assert measured(path, "ada")["delay"] == Metric(3.0, "measured", 7.0)
+
+
+@pytest.mark.parametrize("age_s", [2 * 86_400.0, 3600.0, -3000.0])
+def test_what_was_measured_at_another_time_decides_nothing(age_s: float) -> None:
+    """Too long ago, or by a clock that is ahead."""
+    topology = topology_from_dict(star("mu", "tacc"))
+    path, now = topology.path(["mu", "s1", "tacc"]), 1e9
+    with Archive(":memory:") as archive:
+        archive.record_many(
+            [
+                Measurement("r", "rtt", "mu>tacc", 3.0, "s", now - age_s, "agent"),
+                Measurement("l", "loss", "mu>tacc", 1.0, "1", now - age_s, "agent"),
+                Measurement("f", "free_space", "tacc", 0.0, "byte", now - age_s, "agent"),
+            ]
+        )
+        assert measured_paths(archive, topology, lambda: now)(path, "ada") == {}
+        assert measured_space(archive, lambda: now)("tacc") is None
+
+
+def test_the_free_space_of_a_site_is_the_least_of_its_hosts_now() -> None:
+    with Archive(":memory:") as archive:
+        archive.record_many(
+            Measurement(f"{host}{n}", "free_space", host, free, "byte", 1e9 - 60 * n, "agent")
+            for host, free_by_age in (("tacc", (5e9, 1.0)), ("tacc/b", (4e9, 9e9)), ("mu", (0.0,)))
+            for n, free in enumerate(free_by_age)
+        )
+        assert measured_space(archive, lambda: 1e9 + 10)("tacc") == (4e9, 10.0)
 
 
 def test_what_is_measured_of_a_path_comes_with_its_anomaly() -> None:

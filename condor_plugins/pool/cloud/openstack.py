@@ -38,7 +38,8 @@ _FLAVOUR, _COLLECTOR = "adon_flavour", "adon_collector"
 _VERSION = (2, 52)
 """Of the compute API, whatever clouds.yaml says: servers have tags from their creation on. Below
 2.26 Nova reports no tags, and ignores the filter by them."""
-_QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
+_QUOTA = re.compile("quota|exceed|limit|no more ip addresses", re.IGNORECASE)
+"""What Nova says with 403, and Neutron with 409."""
 _TRANSIENT = (408, 413, 425, 429)
 """413 is what Nova's old rate limits answer."""
 _LOOK = {
@@ -391,7 +392,7 @@ def _refusal(what: str, error: Exception) -> CloudError:
         # Keystone's own answers are given when logging in: an application credential that was
         # revoked is not found, and what clouds.yaml lacks is a bad request.
         why = Refusal.CREDENTIALS
-    elif status == 403 and _QUOTA.search(details):
+    elif status in (403, 409) and _QUOTA.search(details):
         why = Refusal.QUOTA
     else:
         why = Refusal.CONFLICT if status == 409 else Refusal.REFUSED

@@ -30,9 +30,9 @@ from network_provisioner.base.units import parse_duration
 HOUR_S, DAY_S = 3600, 86400
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # Their subjects are not series of one thing, so there is nothing to roll up.
-NO_SERIES = frozenset({"status", "workflow", "anomaly", "notice", "plan"})
+NO_SERIES = frozenset({"status", "workflow", "dag", "anomaly", "notice", "plan"})
 # Of these the newest of each subject stays: how a workflow ended, and what it was.
-KEPT_LAST = frozenset({"status", "workflow"})
+KEPT_LAST = frozenset({"status", "workflow", "dag"})
 # Few, and others rely on them (nobody is told twice): they stay unless they are named.
 STAYS = frozenset({"workflow", "anomaly", "notice"})
 _LARGEST = 1.7e308

@@ -24,7 +24,7 @@ from network_provisioner.base.wal import transaction
 MEMORY = ":memory:"
 # Memory for pages of the two indexes that every row goes into; SQLite's own 2 MB are too few for a
 # million rows, and it takes no more than are used.
-_CACHE_KIB = 64 * 1024
+_CACHE_KIB = 16 * 1024
 _LOCK = "measurement_never_changes"  # a trigger
 _INSERT = (
     f"INSERT OR IGNORE INTO measurement ({COLUMNS}, recorded_at)"

@@ -27,8 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from monitors.archive.transfers import SMALL_BYTES
-from monitors.base.measurement import Measurement, number_in
+from monitors.base.measurement import SMALL_BYTES, Measurement, number_in
 from monitors.jobs.condor import Ad, ads, printed
 from monitors.jobs.executions import ENDS, Execution, Span
 from monitors.jobs.jobs import Attempt
@@ -44,7 +43,7 @@ _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the tr
 
 def moved_by_condor(attempt: Attempt, execution: Execution | None) -> list[Measurement]:
     """What HTCondor moved for an attempt that has ended, by its last ``execution``, where that was
-    more than its papers: 64 kB (:data:`~monitors.archive.transfers.SMALL_BYTES`)."""
+    more than its papers: 64 kB (:data:`~monitors.base.measurement.SMALL_BYTES`)."""
     if execution is None or execution.how != ENDS[Kind.TERMINATED]:
         return []
     if abs(execution.at - attempt.end) > 1.0:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from monitors.base.measurement import Measurement
 from monitors.jobs.executions import Execution
-from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome
+from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome, number_of
 from monitors.workflows.facts.attempts import by_kind, queue_wait, run_facts, runtime_subject
 from monitors.workflows.facts.condor_transfers import (
     ACCESS_POINT,
@@ -29,12 +29,19 @@ from monitors.workflows.facts.condor_transfers import (
     own_protocol_transfers,
     plugin_facts,
 )
-from monitors.workflows.facts.plan import Believed, belief_errors, estimates_in, placement_facts
+from monitors.workflows.facts.plan import (
+    Believed,
+    belief_errors,
+    estimates_in,
+    placement_facts,
+    plan_of,
+)
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.records import JobOutput, planner_words, read_output
+from monitors.workflows.planned.levels import DagShape, dag_fact, levels_of
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
@@ -53,6 +60,7 @@ _MOST_TASKS = 10  # of a clustered job that are named
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
 _MOST_HELD = 100  # of which is told why
+_MOST_FILES = 20  # of these with the file of their output: paths are long
 
 
 ExecutionOf = Callable[[int, int], Execution | None]
@@ -69,7 +77,8 @@ class JobFacts:
         # By the job's name: their POST has not ended. A job may have several processes.
         self._pending: dict[str, list[Attempt]] = {}
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
-        self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
+        # When POST scripts ended (Unix seconds), and how, of jobs that are not told yet.
+        self._scripts: dict[int | tuple[int, int], tuple[float, int]] = {}
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._looked_for: set[str] = set()  # jobs that no log knows of
         self._held: dict[str, Attempt] = {}
@@ -79,6 +88,7 @@ class JobFacts:
         self._run_again = 0.0  # when it was run anew after an end (Unix seconds)
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
+        self._levels: dict[str, int] = {}  # of the DAG, by job
         self._journal = Journal(submit_dir.path)
         self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
@@ -89,7 +99,7 @@ class JobFacts:
 
     def post_script_ended(self, posted: DagmanStep) -> None:
         """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
-        self._scripts[posted.cluster, posted.proc] = posted
+        self._scripts[number_of(posted.cluster, posted.proc)] = posted.at, posted.number
 
     def feed(self, event: JobEvent) -> list[Measurement]:
         """What the next event tells."""
@@ -100,6 +110,7 @@ class JobFacts:
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
                 self._believed = estimates_in(facts)
+            facts += self._dag_facts(event.at)
         if event.kind is Kind.SUBMIT and self._is_next(event):
             for waiting in self._pending.pop(event.node):
                 facts += self._facts_without_post(waiting)
@@ -123,6 +134,17 @@ class JobFacts:
             self._pending.setdefault(attempt.job.name, []).append(attempt)
             return facts
         return facts + self._attempt_facts(attempt)
+
+    def _dag_facts(self, at: float) -> list[Measurement]:
+        """The shape of the DAG, where that can be read."""
+        try:
+            parents = {name: node.parents for name, node in self.dir.nodes.items()}
+        except InputError:
+            return []
+        self._levels = levels_of(parents)
+        plan = plan_of(self.dir.path) if self.dir.braindump else {}
+        shape = DagShape.of(parents, self._levels)
+        return [dag_fact(self.dir.workflow, self.dir.planned_at or at, shape, plan)]
 
     def _is_next(self, event: JobEvent) -> bool:
         """Whether a job is submitted anew that still waits for its POST; not the same submission
@@ -201,12 +223,13 @@ class JobFacts:
 
     def _facts_without_post(self, attempt: Attempt) -> list[Measurement]:
         """An attempt whose POST is in no event log."""
-        posted = self._scripts.get((attempt.cluster, attempt.proc))
+        posted = self._scripts.get(number_of(attempt.cluster, attempt.proc))
         # Numbers of jobs begin anew with each pool.
-        if posted is None or posted.at < math.floor(attempt.end):
+        at, status = posted or (0.0, 0)
+        if posted is None or at < math.floor(attempt.end):
             return self._attempt_facts(attempt)
-        attempt.posted(posted.number)
-        return self._attempt_facts(attempt, posted.at)
+        attempt.posted(status)
+        return self._attempt_facts(attempt, at)
 
     def failed_unseen(
         self, failed: Mapping[str, str], run: tuple[float, int], at: float
@@ -226,7 +249,7 @@ class JobFacts:
                 for attempt in self._pending.get(name, ()):  # how its POST ended is lost
                     if (
                         attempt.outcome is Outcome.DONE
-                        and (attempt.cluster, attempt.proc) not in self._scripts
+                        and number_of(attempt.cluster, attempt.proc) not in self._scripts
                     ):
                         attempt.outcome, attempt.reason = Outcome.FAILED, reason
                 continue
@@ -248,7 +271,7 @@ class JobFacts:
                 continue
             lost.submit, lost.end, lost.outcome, lost.reason = at, at, Outcome.FAILED, reason
             planner = planner_words(self.dir.path / f"{name}.pre.log")
-            facts.append(_job_fact(lost, JobOutput(stderr=planner)))
+            facts.append(_job_fact(lost, JobOutput(stderr=planner), self._levels.get(name)))
         return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
@@ -288,10 +311,14 @@ class JobFacts:
         workflow = self.dir.workflow
         began = self._run_again if at >= self._run_again else 0.0
         held = [attempt for attempt in self._held.values() if attempt.submit >= began]
-        holds = [(attempt.job.name, attempt.job.site, attempt.hold) for attempt in held]
+        holds = [(a.job.name, a.job.site, a.job.output_path, a.hold) for a in held]
         if self._dagman_hold is not None:
-            holds.insert(0, (DAGMAN_JOB, RELAY, self._dagman_hold))
-        shown = [{"job": name, "site": site} | asdict(hold) for name, site, hold in holds if hold]
+            holds.insert(0, (DAGMAN_JOB, RELAY, "", self._dagman_hold))
+        shown = [
+            {"job": name, "site": site, "output": output if n < _MOST_FILES else ""} | asdict(hold)
+            for n, (name, site, output, hold) in enumerate(holds)
+            if hold
+        ]
         return Measurement(
             id=f"held:{workflow}:{key}",
             metric="held",
@@ -333,7 +360,7 @@ class JobFacts:
         ready = self._ready(attempt)
         wait = queue_wait(attempt, ready, left.work_s)
         facts = run_facts(attempt, left.records) + ([] if wait is None else [wait])
-        job = _job_fact(attempt, left)
+        job = _job_fact(attempt, left, self._levels.get(attempt.job.name))
         facts += [job, *_task_facts(attempt, left.records)]
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
         lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
@@ -343,7 +370,11 @@ class JobFacts:
         task = attempt.job.task or next(iter(job.details["task_ids"]), "")
         facts += belief_errors(task, attempt.job.site, facts, self._believed)
         facts += [] if wait is None else by_kind(wait, _transformations(attempt.job, left.records))
-        return facts + self._moved_by_condor(attempt)
+        facts += self._moved_by_condor(attempt)
+        self._scripts.pop(number_of(attempt.cluster, attempt.proc), None)
+        self.dir.forget_job(attempt.job.name)
+        attempt.job = attempt.job.ended
+        return facts
 
     def _ready(self, attempt: Attempt) -> float:
         """When DAGMan could have submitted it (Unix seconds): when the last of its parents had
@@ -384,11 +415,11 @@ class JobFacts:
         return any(attempt.submit < math.floor(began) for attempt in self.attempts.all)
 
     def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
-        if not attempt.start or attempt.job.site in ("", ACCESS_POINT):
-            return []
         facts: list[Measurement] = []
         with suppress(InputError):  # not to be read: then nobody tells
-            facts = moved_by_condor(attempt, self._execution(attempt.cluster, attempt.proc))
+            execution = self._execution(attempt.cluster, attempt.proc)
+            if attempt.start and attempt.job.site not in ("", ACCESS_POINT):
+                facts = moved_by_condor(attempt, execution)
         if facts and self._has_urls(attempt.job.name):
             self._asking.append((attempt, facts))
             return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []
@@ -454,7 +485,7 @@ def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurem
     ]
 
 
-def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
+def _job_fact(attempt: Attempt, left: JobOutput, level: int | None) -> Measurement:
     job, records, workflow = attempt.job, left.records, attempt.workflow
     seconds = attempt.ran_s if left.work_s is None else left.work_s
     # pegasus-mpi-cluster tries tasks again: the last run of each says how it ended.
@@ -474,6 +505,7 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
         workflow=workflow,
         details={
             "job": job.name,
+            "level": level,
             "cluster": attempt.cluster,
             "task": job.task,
             "kind": str(job.kind),

@@ -4,6 +4,7 @@ file that whoever mapped the workflow left in its submit directory.
 
     adon-placements.json
     {"at": 1700000000.0, "policy": "chains+search", "makespan_s": 812.5, "range_s": [780.0, 990.0],
+     "estimate_s": 790.0, "portfolio": {"random": 1290.0, "heft": 840.0, …},
      "placements": [{"job": "ID1", "transformation": "soykb::bwa_mem:1.0", "site": "mu",
                      "seconds": 42.0, "reason": "…",
                      "alternatives": [{"site": "mu", "seconds": 42.0, "wait_s": 1.0,
@@ -49,6 +50,21 @@ def _read(submit_dir: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError):
         pass
     return {}
+
+
+def plan_of(submit_dir: Path) -> dict[str, Any]:
+    """How a workflow was mapped: by which ``policy``, the seconds that it takes if all estimates
+    are right (``expected_s``), and those of every policy that was compared (``portfolio``); empty
+    where nobody left a file."""
+    data = _read(submit_dir)
+    expected, rows = number_in(data.get("estimate_s")), data.get("portfolio")
+    if expected is None:
+        return {}
+    pairs = rows.items() if isinstance(rows, Mapping) else ()
+    known = ((str(name)[:50], number_in(seconds)) for name, seconds in list(pairs)[:_MOST_SITES])
+    portfolio = {name: seconds for name, seconds in known if seconds is not None}
+    policy = str(data.get("policy") or "")[:100]
+    return {"policy": policy, "expected_s": expected, "portfolio": portfolio}
 
 
 def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Measurement]:

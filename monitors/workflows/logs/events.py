@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -328,7 +329,7 @@ def _event(kind: Kind, cluster: int, proc: int, at: float, text: bytes, *lines: 
         if "node" not in fields and (node := _NODE.search(line)):
             fields["node"] = _text(node[1] or node[2] or b"")
         elif kind is Kind.EXECUTE and (slot := _SLOT.match(line)):
-            fields["slot"] = _text(slot[1])
+            fields["slot"] = sys.intern(_text(slot[1]))  # many jobs share one
         elif kind is Kind.HELD and (code := _CODE.match(line)):
             fields |= {"code": int(code[1]), "subcode": int(code[2])}
         elif kind in (Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED):

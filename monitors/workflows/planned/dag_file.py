@@ -12,7 +12,7 @@ understood is passed over.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from network_provisioner.base.errors import InputError
 _DEEPEST = 20  # a file that includes itself must not hold us
 _NODES = frozenset({"JOB", "NODE", "FINAL", "SERVICE", "PROVISIONER"})
 _ALL = "ALL_NODES"
+_NO_VARIABLES: Mapping[str, str] = {}  # of most nodes, so that each has none of its own
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _VARIABLE = re.compile(r"""(\+?[\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"']+))""")
 
@@ -46,8 +47,8 @@ class DagNode:
     folder: Path
     is_subdag: bool = False
     description: str | None = None
-    variables: dict[str, str] = field(default_factory=dict)
-    parents: list[str] = field(default_factory=list)
+    variables: Mapping[str, str] = field(default_factory=lambda: _NO_VARIABLES)
+    parents: tuple[str, ...] = ()
     retries: int = 0
     priority: int = 0
     has_post: bool = False
@@ -114,13 +115,17 @@ def _scope(text: str, folder: Path, depth: int) -> _Scope:
         firsts[name] = [f"{name}+{last}" for last, node in splice.nodes.items() if not node.parents]
         lasts[name] = [f"{name}+{last}" for last in splice.nodes if last not in above]
         for inner, node in splice.nodes.items():
-            node.parents = [f"{name}+{parent}" for parent in node.parents]
+            node.parents = tuple(f"{name}+{parent}" for parent in node.parents)
             scope.nodes[f"{name}+{inner}"] = node
+    names = {name: name for name in scope.nodes}  # one string for all mentions of a node
+    parents_of: dict[str, list[str]] = {}
     for parents, children in scope.edges:
-        ends = [last for name in parents for last in lasts.get(name, [name])]
+        ends = [names.get(last, last) for name in parents for last in lasts.get(name, [name])]
         for child in (last for name in children for last in firsts.get(name, [name])):
             if child in scope.nodes:
-                scope.nodes[child].parents += ends
+                parents_of.setdefault(child, list(scope.nodes[child].parents)).extend(ends)
+    for child, ends in parents_of.items():
+        scope.nodes[child].parents = tuple(ends)
     return scope
 
 
@@ -161,7 +166,7 @@ def _say(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
     """What the DAG says of a node, of all, or of two splices."""
     if keyword == "VARS":
         for node in scope.named(words[0]):
-            node.variables |= variables(rest)
+            node.variables = {**node.variables, **variables(rest)}
     elif keyword == "SCRIPT":
         kinds = [word.upper() for word in words]
         kind = next((n for n, word in enumerate(kinds[:-1]) if word in ("PRE", "POST", "HOLD")), 0)

@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import stat
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
@@ -201,6 +202,11 @@ class PlannedJob:
         return Path(self.error_path) if self.error_path else None
 
     @property
+    def ended(self) -> PlannedJob:
+        """The same without what is of no interest once it has ended: there may be 100,000."""
+        return replace(self, output_path="", error_path="", tasks=())
+
+    @property
     def is_clustered(self) -> bool:
         """Whether the planner put tasks of the abstract workflow together into it."""
         planners_own = self.transformation.startswith(_PLANNERS)
@@ -250,8 +256,12 @@ class SubmitDir:
         """Within it this thread opens files of the directory's owner alone."""
         return as_owner(self.owner)
 
+    def forget_job(self, name: str) -> None:
+        """Lets go of what was read of one job; it is read again when it is asked for."""
+        self._jobs.pop(name, None)
+
     def forget(self) -> None:
-        """Lets go of what was read of jobs; it is read again when it is asked for."""
+        """Lets go of what was read of all jobs; it is read again when it is asked for."""
         self._nodes: dict[str, DagNode] | None = None
         self._jobs: dict[str, PlannedJob] = {}
 
@@ -372,7 +382,7 @@ class SubmitDir:
         with self.as_owner():
             text = node.description
             values = submit_values(node.file) if text is None else values_in(text)
-        values |= {"job": name} | node.variables
+        values |= {"job": name, **node.variables}
         return {key: expanded(value, values) for key, value in values.items()}
 
     def job_logs(self) -> list[str]:
@@ -413,8 +423,9 @@ class SubmitDir:
         job = PlannedJob(
             name=name,
             kind=_kind(name, known.get("my.pegasus_job_class", ""), transformation),
-            site=known.get("my.pegasus_site", ""),
-            transformation=transformation,
+            # Many jobs share these: one string for all.
+            site=sys.intern(known.get("my.pegasus_site", "")),
+            transformation=sys.intern(transformation),
             task="" if task == "null" else task,
             output_path=str(files["output"]),
             error_path=str(files["error"]),

@@ -97,6 +97,7 @@ class Channel:
         self.dpid = 0
         self.auxiliary_id = 0
         self.term = 0  # that we lead in, as the switch knows
+        self._passed_over: set[int] = set()  # types of messages that cannot be read
         self._heard = True
         self.silent_s = 0.0  # for how long nothing has come
         self.peer = _peer(sock)
@@ -163,11 +164,14 @@ class Channel:
         reason = wrong = ""
         try:
             while True:
-                message = self._decode(self._read())
+                data = self._read()
+                message = self._decode(data)
                 self._heard = True
-                if isinstance(message, wire.PARSER.OFPEchoRequest):
+                if message is None:
+                    self._pass_over(data[1])
+                elif isinstance(message, wire.PARSER.OFPEchoRequest):
                     self._send([wire.echo_reply(message)], [message.xid])
-                elif message is not None and not self._answer(message):
+                elif not self._answer(message):
                     try:
                         on_message(message)
                     except Exception as error:  # what it lacks, nobody knows beforehand
@@ -253,6 +257,14 @@ class Channel:
             self._tickets = {x: t for x, t in self._tickets.items() if t not in ending}
         for ticket in ending:
             ticket.finish(reason)
+
+    def _pass_over(self, kind: int) -> None:
+        if kind not in self._passed_over:
+            self._passed_over.add(kind)
+            LOG.warning(
+                "switch %s sent a message of type %d that cannot be read: such are passed over",
+                format_dpid(self.dpid), kind,
+            )  # fmt: skip
 
     @staticmethod
     def _decode(data: bytes) -> Any:

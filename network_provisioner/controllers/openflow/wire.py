@@ -16,6 +16,7 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+from os_ken.exception import OFPTruncatedMessage
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
 from network_provisioner.base.fields import format_dpid
@@ -98,6 +99,7 @@ class FlowReply(ReplyPart):
 
 
 _PARTS = {b"\0\1": FlowReply, b"\0\x0c": TableReply}  # by the type of a multipart reply
+_PACKET_IN_MATCH = 24  # where its match begins
 VERSION = 0x04
 HEADER_BYTES = 8
 HELLO = 0
@@ -126,11 +128,36 @@ def other_versions(hello: bytes) -> str:
 
 
 def decode(data: bytes) -> Any:
-    """A message object, or None for one that os-ken cannot read."""
+    """A message object, or None for one that os-ken cannot read: what OpenFlow leaves to vendors,
+    or has since 1.4. Raises for a part of a reply that is none, and for another version."""
     version, kind, length, xid = header(data)
+    if version != VERSION:
+        raise ValueError(f"OpenFlow version {version:#x}")
     if kind == OFP.OFPT_MULTIPART_REPLY and (part := _PARTS.get(data[8:10])):
         return part(data, xid)
-    return ofproto_parser.msg(_PROTOCOL, version, kind, length, xid, data)
+    try:  # ofproto_parser.msg logs a traceback for each
+        return PARSER.msg_parser(_PROTOCOL, version, kind, length, xid, data)
+    except OFPTruncatedMessage:
+        raise
+    except Exception:  # the library's decoders raise whatever a number leads them to
+        return _packet_in(data, xid) if kind == OFP.OFPT_PACKET_IN else None
+
+
+def _packet_in(data: bytes, xid: int) -> Any:
+    """A frame with the port that it came in by, where its match has fields of a vendor's; None
+    where it has no port. Raises struct.error for what is none."""
+    length = struct.unpack_from("!H", data, _PACKET_IN_MATCH + 2)[0]
+    at, end = _PACKET_IN_MATCH + 4, _PACKET_IN_MATCH + length
+    while at < end:
+        field, size = struct.unpack_from("!I", data, at)[0], data[at + 3]
+        if field == OFP.OXM_OF_IN_PORT:
+            match = {"in_port": struct.unpack_from("!I", data, at + 4)[0]}
+            frame = data[_PACKET_IN_MATCH + -(-length // 8) * 8 + 2 :]
+            message = PARSER.OFPPacketIn(_PROTOCOL, match=match, data=frame)
+            message.xid = xid
+            return message
+        at += 4 + size
+    return None
 
 
 def encode(message: Any, xid: int) -> bytes:
@@ -371,7 +398,9 @@ def more_follows(message: Any) -> bool:
 
 
 def error_text(message: Any) -> str:
-    """An OFPT_ERROR in the specification's own words."""
+    """An OFPT_ERROR in the specification's own words, or a vendor's by numbers."""
+    if message.type == OFP.OFPET_EXPERIMENTER:
+        return f"OFPET_EXPERIMENTER {message.experimenter:#x} type {message.exp_type}"
     kind = OFP.ofp_error_type_to_str(message.type)
     code = OFP.ofp_error_code_to_str(message.type, message.code)
     return f"{kind.partition('(')[0]} {code.partition('(')[0]}"

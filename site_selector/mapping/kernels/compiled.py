@@ -38,6 +38,8 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from network_provisioner.base import account
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -123,8 +125,8 @@ def cache_directory() -> Path:
     there = next(folder for folder in (_SHARED, *_SHARED.parents) if os.access(folder, os.F_OK))
     if os.access(there, os.W_OK | os.X_OK):
         return _SHARED / key
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "adon" / "kernels" / key
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or account.home() / ".cache")
+    return cache / "adon" / "kernels" / key
 
 
 def can_keep() -> bool:

@@ -109,21 +109,20 @@ const lacking = (c, spec) =>
 function equivalents(c, spec) {
   if (lacking(c, spec)) return null;
   const typed = typedOf(c, spec);
-  const pairs = [spec, spec.also].filter(Boolean).map(({ button, call, command, input }) => {
+  return [spec, spec.also].filter(Boolean).map(({ button, call, command, input }, second) => {
     let request = null;
     try {
       request = call(valuesOf(c, spec));
     } catch {
       return null; // what is wrong is said when it is sent
     }
-    const name = spec.name + (spec.also?.button === button ? "-also" : "");
+    const name = spec.name + (second ? "-also" : "");
     return [
       el("p", { class: "soft" }, `${spec.also ? `${button}: the` : "The"} same as a command, and as a REST call:`),
-      el("pre", { "data-command": name }, shell(["adon", ...command(typed)], input?.(request.body))),
-      el("pre", { "data-call": name }, curl(request)),
+      el("pre", { "data-command": name, tabindex: "0" }, shell(["adon", ...command(typed)], input?.(request.body))),
+      el("pre", { "data-call": name, tabindex: "0" }, curl(request)),
     ];
   });
-  return pairs;
 }
 
 function control(c, spec, field) {

@@ -3,11 +3,22 @@
 import { el, svg, unchanged } from "./dom.js";
 import { percent, whole } from "./format.js";
 
-/** A table. `columns`: {name, n (a number), full or half (of a card's width on a phone), sorted
- * (ascending or descending, "" for a column that can be)}; `rows`:
+const MARKS = { "#": "n", "|": "half", "=": "full" };
+
+/** A column that is its name, and behind it " #" for numbers, " |" and " =" for half and all of a card's
+ * width on a phone. */
+function column(words) {
+  if (typeof words !== "string") return words;
+  const [, name, marks] = words.match(/^(.*?)((?: [#|=])*)$/);
+  return Object.assign({ name }, ...[...marks.replaceAll(" ", "")].map((mark) => ({ [MARKS[mark]]: true })));
+}
+
+/** A table. `columns`: names with marks, or {name, n (a number), full or half (of a card's width on a
+ * phone), sorted (ascending or descending, "" for a column that can be)}; `rows`:
  * {key, cells, cls}, or {key} alone where the row is as it was drawn last. The first cell of a row is its header. Options: `titled`, a heading says the
  * same as the caption; `sparse`, a phone does without what is 0; `words`, no word is broken. */
-export function table(caption, columns, rows, options = {}) {
+export function table(caption, named, rows, options = {}) {
+  const columns = named.map(column);
   const cls = (c) =>
     [c.n && "n", c.full && "full", c.half && "half", c.cls].filter(Boolean).join(" ") || null;
   const cell = (c, content, at) =>
@@ -104,6 +115,9 @@ export const state = (name, title = "") =>
 export const heading = (title, beside = "") =>
   el("div", { class: "head" }, el("h1", {}, title), beside && el("span", { class: "soft" }, beside));
 
+/** A part of a page with a heading. */
+export const section = (name, title, ...body) => el("section", { "data-key": name }, el("h2", {}, title), body);
+
 export const empty = (...words) => el("p", { class: "empty" }, words);
 
 /** A command, or a name of a file or of a key in one, inside of words. */
@@ -193,11 +207,7 @@ export function meter(status, tall = false, said = "") {
   const words =
     said ||
     `${percent((status.percent_done || 0) / 100)} done${told.length ? `: ${told.join(", ")}` : ""}, of ${whole(total)}`;
-  return el(
-    "div",
-    { class: tall ? "meter tall" : "meter", role: "img", "aria-label": words, title: words },
-    bar,
-  );
+  return el("div", { class: tall ? "meter tall" : "meter", role: "img", "aria-label": words, title: words }, bar);
 }
 
 export const meterKey = () => key([...PARTS.map(([, tone, words]) => [`fill ${tone}`, words])]);

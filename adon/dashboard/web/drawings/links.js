@@ -13,15 +13,9 @@ export function linkTable(loads, shares, shown = {}, measured = new Map(), picke
   const { bps = (one) => one.load.reserved_bps, transits = (one) => one.load.transits.length } = shown;
   const { when = "", granted = true } = shown;
   const columns = [
-    { name: "direction" },
-    { name: "layer" },
-    { name: "capacity", n: true },
-    { name: "reserved", n: true },
-    { name: "share", n: true },
-    { name: "granted", n: true },
+    "direction", "layer", "capacity #", "reserved #", "share #", "granted #",
     ...(measured.size ? [{ name: "measured", n: true }] : []),
-    { name: "delay", n: true },
-    { name: "transits", n: true },
+    "delay #", "transits #",
   ];
   const count = counted(loads.length / 2, "link");
   return table(

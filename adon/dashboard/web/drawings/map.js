@@ -11,6 +11,7 @@ const AROUND = 16;
 const CROWD = 24; // nodes
 const GAP = 4;
 const ROUNDS = 60;
+const LETTER = 6.4;
 
 /** How full something is, as a word that styles know. */
 export const fullness = (share) => (share >= 0.85 ? "full" : share >= 0.5 ? "half" : "");
@@ -59,7 +60,7 @@ function placed(topology, layout, width, zoom) {
   const left = Math.max(30, ...shown.map((n) => sized(n).half)) + AROUND;
   const inner = Math.max(80, width - 2 * left);
   // A network that is all in one row still needs room for names; a deep one must fit the screen.
-  const most = Math.max(480, 8 * shown.length) * zoom;
+  const most = Math.max(480, 10 * shown.length) * zoom;
   const high = Math.min(Math.max(layout.height * inner, shown.length > 2 ? 110 : 40), most);
   const scale = layout.height > 0 ? high / layout.height : 0;
   const boxes = shown.map((n) => {
@@ -135,18 +136,10 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
       const [lx, ly] = [middle[0] + (-(y1 - y0) / long) * aside, middle[1] + ((x1 - x0) / long) * aside];
       const turned = Math.abs(y1 - y0) > Math.abs(x1 - x0);
       const way = Math.abs(x1 - x0) >= Math.abs(y1 - y0) ? (x1 > x0 ? "→" : "←") : y1 > y0 ? "↓" : "↑";
-      over.push(
-        svg(
-          "text",
-          {
-            x: r(lx),
-            y: r(ly + 4),
-            class: "halo label",
-            "text-anchor": turned ? (lx > (x0 + x1) / 2 ? "start" : "end") : "middle",
-          },
-          `${way} ${percent(share)}`,
-        ),
-      );
+      const words = `${way} ${percent(share)}`;
+      const [room, anchor] = [words.length * LETTER, turned ? (lx > (x0 + x1) / 2 ? "start" : "end") : "middle"];
+      const left = lx - { start: 0, middle: room / 2, end: room }[anchor];
+      over.push({ share, x: lx, y: ly + 4, anchor, words, box: { x: left + room / 2, y: ly, half: room / 2, tall: 7 } });
     }
   }
 
@@ -166,8 +159,20 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
     },
     pipes,
     nodes,
-    labels,
+    (crowded ? free(labels, boxes) : labels).map(({ x, y, anchor, words }) =>
+      svg("text", { x: r(x), y: r(y), class: "halo label", "text-anchor": anchor }, words),
+    ),
   );
+}
+
+const over = (a, b) => Math.abs(a.x - b.x) < a.half + b.half && Math.abs(a.y - b.y) < a.tall + b.tall;
+
+/** Of labels those that lie over no node and no other label, the fullest first: the rest is in tooltips. */
+function free(labels, boxes) {
+  const taken = [...boxes];
+  return labels
+    .sort((a, b) => b.share - a.share)
+    .filter(({ box }) => !taken.some((one) => over(one, box)) && taken.push(box));
 }
 
 const r = (v) => Math.round(v * 10) / 10;

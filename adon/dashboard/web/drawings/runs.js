@@ -3,7 +3,7 @@
 import { timeAxis, timeScale } from "./chart.js";
 import { el, svg } from "../base/dom.js";
 import { clock, counted, subjectText, words } from "../base/format.js";
-import { key } from "../base/parts.js";
+import { key, section } from "../base/parts.js";
 
 const HIGH = 26;
 const TOP = 6;
@@ -63,10 +63,7 @@ export function timeline(runs, names, t0, t1, now, width) {
     .map((name) => [name, shown.filter((run) => run.state === name).length])
     .filter(([, n]) => n);
   const label = `${counted(shown.length, "run")}: ${counts.map(([name, n]) => `${n} ${name}`).join(", ")}`;
-  return el(
-    "section",
-    { "data-key": "runs" },
-    el("h2", {}, "Runs"),
+  return section("runs", "Runs",
     key([
       ["block t1", "planned"],
       ["block t3", "done"],

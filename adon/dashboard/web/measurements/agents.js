@@ -4,7 +4,7 @@ import { get, post } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, duration, percent, rate, subjectText, whole, words } from "../base/format.js";
 import { addressOf } from "./anomalies.js";
-import { cards, code, empty, heading, meter, state, table } from "../base/parts.js";
+import { cards, code, empty, heading, meter, section, state, table } from "../base/parts.js";
 import { timeline } from "../drawings/runs.js";
 
 const COMING = 20;
@@ -121,20 +121,10 @@ export const agents = {
 
 function people(s, now) {
   const columns = [
-    { name: "agent" },
-    { name: "state", half: true },
-    { name: "address", half: true },
-    { name: "last asked", n: true },
-    { name: "clock off by", n: true },
-    { name: "to do", n: true },
-    { name: "unsent", n: true },
-    { name: "version" },
-    { name: "last error", full: true },
+    "agent", "state |", "address |", "last asked #", "clock off by #", "to do #", "unsent #", "version",
+    "last error =",
   ];
-  return el(
-    "section",
-    { "data-key": "people" },
-    el("h2", {}, "Agents"),
+  return section("people", "Agents",
     table(
       counted(s.agents.length, "agent"),
       columns,
@@ -162,22 +152,8 @@ function people(s, now) {
 }
 
 function tasks(c, s, now) {
-  const columns = [
-    { name: "task" },
-    { name: "of", half: true },
-    { name: "next", half: true },
-    { name: "every", n: true },
-    { name: "takes", n: true },
-    { name: "load", n: true },
-    { name: "done", n: true },
-    { name: "failed", n: true },
-    { name: "missed", n: true },
-    { name: "now", full: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "tasks" },
-    el("h2", {}, "What is measured"),
+  const columns = ["task", "of |", "next |", "every #", "takes #", "load #", "done #", "failed #", "missed #", "now ="];
+  return section("tasks", "What is measured",
     s.tasks.length
       ? table(
           counted(s.tasks.length, "task"),
@@ -229,16 +205,8 @@ function coming(s, now) {
       runs.set(run.run, { ...run, agents: [...(runs.get(run.run)?.agents || []), a.name] });
   const list = [...runs.values()].sort((a, b) => a.at - b.at).slice(0, COMING);
   if (!list.length) return null;
-  const columns = [
-    { name: "at" },
-    { name: "what", half: true },
-    { name: "of", half: true },
-    { name: "agents", full: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "coming" },
-    el("h2", {}, "Next"),
+  const columns = ["at", "what |", "of |", "agents ="];
+  return section("coming", "Next",
     table(
       "the next runs",
       columns,
@@ -262,16 +230,8 @@ function use(s) {
   const links = (s.schedule?.links || []).map((one) => [one.link.join(" – "), one.use, "link"]);
   const rows = [...hosts, ...links].sort((a, b) => b[1] - a[1]).slice(0, 40);
   if (!rows.length) return null;
-  const columns = [
-    { name: "what" },
-    { name: "kind", half: true },
-    { name: "taken", half: true },
-    { name: "share of the time", n: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "use" },
-    el("h2", {}, "How busy measurements keep hosts and links"),
+  const columns = ["what", "kind |", "taken |", "share of the time #"];
+  return section("use", "How busy measurements keep hosts and links",
     table(
       "the busiest first",
       columns,

@@ -13,7 +13,7 @@ import {
   whole,
   words,
 } from "../base/format.js";
-import { facts, fold } from "../base/parts.js";
+import { facts, fold, section } from "../base/parts.js";
 
 export const KINDS = { level: "change of level", dip: "dip", outage: "outage" };
 const UNITS = {
@@ -78,11 +78,7 @@ export function item(a, unit, now, letter = "") {
     el(
       "div",
       { class: "head" },
-      el(
-        "strong",
-        { class: "bad" },
-        `▲ ${letter ? `${letter}: ` : ""}${KINDS[a.kind] || a.kind || "anomaly"}`,
-      ),
+      el("strong", { class: "bad" }, `▲ ${letter ? `${letter}: ` : ""}${KINDS[a.kind] || a.kind || "anomaly"}`),
       el("a", { href: addressOf(a.metric, a.subject) }, `${words(a.metric)} ${labelled(a.subject)}`),
       el("span", {}, `${shown(a.before, unit, a.metric)} → ${shown(a.after, unit, a.metric)}${share}`),
       el("span", { class: "soft" }, `since ${clock(a.since, now)}, ${until}`),
@@ -102,10 +98,7 @@ export function item(a, unit, now, letter = "") {
 
 /** Those of other series than the one that is plotted. */
 export function unusual(list, now) {
-  return el(
-    "section",
-    { "data-key": "unusual" },
-    el("h2", {}, "Other anomalies of the last 30 days"),
+  return section("unusual", "Other anomalies of the last 30 days",
     list.length
       ? list.slice(0, 50).map((a) => item(a, UNITS[a.metric] || "1", now))
       : el("p", { class: "soft" }, "None."),

@@ -4,7 +4,7 @@ import { get } from "../base/api.js";
 import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, number, percent, subjectText, whole } from "../base/format.js";
-import { SPANS, cards, choice, code, empty, heading, key, meter, table, usualSpan } from "../base/parts.js";
+import { cards, choice, code, empty, heading, key, meter, section, SPANS, table, usualSpan } from "../base/parts.js";
 
 const METRICS = ["pool_slots", "pool_busy", "pool_demand"];
 const MOST = 10000;
@@ -178,18 +178,8 @@ function plot(c, s, now) {
 
 function bySite(s, sites, value, now) {
   if (!sites.length) return null;
-  const columns = [
-    { name: "site" },
-    { name: "busy of slots", half: true },
-    { name: "slots", n: true },
-    { name: "busy", n: true },
-    { name: "demand", n: true },
-    { name: "as of", n: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "sites" },
-    el("h2", {}, "By site"),
+  const columns = ["site", "busy of slots |", "slots #", "busy #", "demand #", "as of #"];
+  return section("sites", "By site",
     table(
       counted(sites.length, "site"),
       columns,
@@ -221,14 +211,7 @@ const used = (busy, slots) =>
   );
 
 function decided(s, now) {
-  const columns = [
-    { name: "pool" },
-    { name: "what", full: true },
-    { name: "why", full: true },
-    { name: "demand" },
-    { name: "machines" },
-    { name: "when", n: true },
-  ];
+  const columns = ["pool", "what =", "why =", "demand", "machines", "when #"];
   return newestFirst(
     "decided",
     "Machines started and let go",
@@ -242,13 +225,7 @@ function decided(s, now) {
 }
 
 function leased(s, now) {
-  const columns = [
-    { name: "for" },
-    { name: "what", full: true },
-    { name: "why", full: true },
-    { name: "when", n: true },
-    { name: "until", n: true },
-  ];
+  const columns = ["for", "what =", "why =", "when #", "until #"];
   return newestFirst(
     "leased",
     "Slots asked for",

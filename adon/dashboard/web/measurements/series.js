@@ -4,7 +4,7 @@ import { KINDS, addressOf, item, labelled, limitsOf } from "./anomalies.js";
 import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { ago, counted, duration, number, quantity, whole, words } from "../base/format.js";
-import { cards, empty, key } from "../base/parts.js";
+import { cards, empty, key, section } from "../base/parts.js";
 
 const TILES = 60;
 
@@ -26,10 +26,7 @@ export function plotted(c, s, now) {
   const lettered = own.map((a, n) => [a, own.length <= 26 ? String.fromCharCode(64 + own.length - n) : ""]);
   const title = `${words(s.metric)} ${labelled(s.subject)}`;
   const e = s.estimate;
-  return el(
-    "section",
-    { "data-key": "plot" },
-    el("h2", {}, title),
+  return section("plot", title,
     cards({
       last: [
         points.length ? quantity(points[points.length - 1][1], unit, s.metric) : "–",
@@ -94,10 +91,7 @@ export function plotted(c, s, now) {
 /** The newest value of each subject, as links to its plot. */
 export function tiles(s, now) {
   if (s.latest.length < 2) return null;
-  return el(
-    "section",
-    { "data-key": "tiles" },
-    el("h2", {}, `Last ${words(s.metric)} of each`),
+  return section("tiles", `Last ${words(s.metric)} of each`,
     el(
       "ul",
       { class: "tiles" },

@@ -171,13 +171,9 @@ export function candidates(d) {
   const names = [...new Set(d.choices.flatMap((one) => Object.keys(one.scores || {})))];
   const chosen = (d.details.path || []).join(" ");
   const columns = [
-    { name: "path" },
-    { name: "layer" },
-    { name: "Q", n: true },
-    { name: "free", n: true },
-    { name: "expected", n: true },
+    "path", "layer", "Q #", "free #", "expected #",
     ...names.map((n) => ({ name: n, n: true })),
-    { name: "left out because", full: true },
+    "left out because =",
   ];
   return table(
     "candidates, the best first",
@@ -220,13 +216,7 @@ function score(name, s) {
 
 function alternatives(d) {
   if (!d.choices.length) return null;
-  const columns = [
-    { name: "site" },
-    { name: "T_t, in all", n: true },
-    { name: "T_q, waiting", n: true },
-    { name: "T_c, computing", n: true },
-    { name: "T_n, moving data", n: true },
-  ];
+  const columns = ["site", "T_t, in all #", "T_q, waiting #", "T_c, computing #", "T_n, moving data #"];
   const term = (seconds) => (seconds === null ? "never" : duration(seconds));
   return table(
     "what the job was expected to take at each site: T_t = T_q + T_c + T_n",

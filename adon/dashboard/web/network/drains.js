@@ -3,7 +3,7 @@
 import { el } from "../base/dom.js";
 import { form, given, instant } from "../base/form.js";
 import { clock, counted, whole } from "../base/format.js";
-import { table } from "../base/parts.js";
+import { section, table } from "../base/parts.js";
 
 const elements = (topology) => [
   ...new Set([
@@ -16,22 +16,11 @@ const elements = (topology) => [
 export function maintenance(c, { drains, topology }) {
   if (drains === null) return null;
   const now = c.now();
-  return el(
-    "section",
-    { "data-key": "maintenance" },
-    el("h2", {}, "Maintenance"),
+  return section("maintenance", "Maintenance",
     drains.length
       ? table(
           "drains",
-          [
-            { name: "link or switch" },
-            { name: "from", n: true },
-            { name: "until", n: true },
-            { name: "active", half: true },
-            { name: "transfers on it", n: true },
-            { name: "reserved", n: true },
-            { name: "note", full: true },
-          ],
+          ["link or switch", "from #", "until #", "active |", "transfers on it #", "reserved #", "note ="],
           drains.map((d) => ({
             key: d.element,
             cells: [

@@ -3,25 +3,15 @@
 import { el } from "../base/dom.js";
 import { ago, clock, counted, rate } from "../base/format.js";
 import { blocked, during } from "../drawings/holdings.js";
-import { table, workflowLink } from "../base/parts.js";
+import { section, table, workflowLink } from "../base/parts.js";
 import { transferLink } from "./transfers.js";
 
 /** Who holds a direction at an instant. */
 export function holders(c, one, at, now, when) {
   if (!one) return null;
   const list = during(c.state.held.get(one.hop), at);
-  const columns = [
-    { name: "transit" },
-    { name: "between", half: true },
-    { name: "reserved", n: true },
-    { name: "from", n: true },
-    { name: "until", n: true },
-    { name: "for", full: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "holders" },
-    el("h2", {}, `Who holds ${one.load.from} → ${one.load.to}, ${when}`),
+  const columns = ["transit", "between |", "reserved #", "from #", "until #", "for ="];
+  return section("holders", `Who holds ${one.load.from} → ${one.load.to}, ${when}`,
     list.length
       ? table(
           counted(list.length, "transit"),
@@ -48,18 +38,8 @@ export function holders(c, one, at, now, when) {
 export function waiting(s, now) {
   const list = s.queued;
   if (!list.length) return null;
-  const columns = [
-    { name: "transit" },
-    { name: "between", half: true },
-    { name: "wants", n: true },
-    { name: "asked", n: true },
-    { name: "could start", n: true },
-    { name: "no room on", full: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "waiting" },
-    el("h2", {}, "Who waits now"),
+  const columns = ["transit", "between |", "wants #", "asked #", "could start #", "no room on ="];
+  return section("waiting", "Who waits now",
     table(
       counted(list.length, "request"),
       columns,

@@ -8,7 +8,7 @@ import { holders, waiting } from "./holders.js";
 import { during, endedSince, holdings, hopOf, measuredRates, reserved } from "../drawings/holdings.js";
 import { linkTable } from "../drawings/links.js";
 import { fullnessKey, map } from "../drawings/map.js";
-import { SPANS, cards, heading, key, usualSpan } from "../base/parts.js";
+import { cards, heading, key, section, SPANS, usualSpan } from "../base/parts.js";
 import { blocks } from "../drawings/reserved.js";
 
 const WAITING = 200;
@@ -260,10 +260,7 @@ function charted(c, s, loads, at, now) {
     ["cut", "capacity"],
     ["line t0 dash2", "now"],
   ];
-  return el(
-    "section",
-    { "data-key": "charts" },
-    el("h2", {}, "Reservations over time"),
+  return section("charts", "Reservations over time",
     shown.length ? key(looks) : el("p", { class: "soft" }, "Nothing was or is reserved in this time."),
     shown.slice(0, CHARTS).map((one) => blocks(one, around(one), times, c.width)),
   );
@@ -278,10 +275,7 @@ function links(s, loads, shares, taken, when) {
     granted: isNow,
   };
   const measured = isNow ? s.rates : new Map();
-  return el(
-    "section",
-    { "data-key": "links" },
-    el("h2", {}, "Links"),
+  return section("links", "Links",
     linkTable(loads, shares, shown, measured, s.picked),
   );
 }

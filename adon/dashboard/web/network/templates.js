@@ -4,7 +4,7 @@ import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { form, given } from "../base/form.js";
 import { bytes, clock, duration, number, percent, rate, whole } from "../base/format.js";
-import { facts, heading, link, table } from "../base/parts.js";
+import { facts, heading, link, section, table } from "../base/parts.js";
 import { records } from "../base/records.js";
 
 const ACTIONS = ["move", "split", "reduce", "report", "ignore"];
@@ -228,20 +228,10 @@ function tried(c) {
   if (!list?.length) return null;
   const way = ({ path: nodes }) => (nodes.length ? nodes.join(" → ") : "no path");
   const scored = ({ q }) => (q === null ? null : el("small", {}, `Q ${number(q)}`));
-  return el(
-    "section",
-    { "data-key": "tried" },
-    el("h2", {}, "What it would have chosen"),
+  return section("tried", "What it would have chosen",
     table(
       "as their paths were when they were compared; the latest first",
-      [
-        { name: "transfer" },
-        { name: "took", half: true },
-        { name: "would take", half: true },
-        { name: "minimum", n: true },
-        { name: "asked for", n: true },
-        { name: "why", full: true },
-      ],
+      ["transfer", "took |", "would take |", "minimum #", "asked for #", "why ="],
       list.map((trial) => ({
         key: trial.id,
         cells: [

@@ -2,22 +2,13 @@
 
 import { el } from "../base/dom.js";
 import { clock, counted, duration, number, shortName, whole } from "../base/format.js";
-import { cards, empty, meter, state, table, workflowLink } from "../base/parts.js";
+import { cards, code, empty, meter, section, state, table, workflowLink } from "../base/parts.js";
 
 /** Those inside it, with where each stands. */
 export function inside({ inside: list }) {
   if (!list.length) return null;
-  const columns = [
-    { name: "workflow" },
-    { name: "state", half: true },
-    { name: "progress", half: true },
-    { name: "% done", n: true },
-    { name: "jobs", n: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "inside" },
-    el("h2", {}, "Workflows inside it"),
+  const columns = ["workflow", "state |", "progress |", "% done #", "jobs #"];
+  return section("inside", "Workflows inside it",
     table(
       counted(list.length, "workflow"),
       columns,
@@ -39,13 +30,14 @@ export function inside({ inside: list }) {
 const codes = (hold) => (hold.code || hold.subcode ? `code ${hold.code}.${hold.subcode}` : "");
 const reasonOf = (hold) => el("pre", { tabindex: "0" }, hold.reason || "HTCondor gives no reason");
 
+/** Where a job's output is. */
+const files = ({ output }, host) =>
+  output && el("p", { class: "soft" }, "Its output: ", code(output), host && ` on ${host}`);
+
 /** Jobs that are on hold, and why. */
-export function heldJobs({ held: list = [] }, now) {
+export function heldJobs({ held: list = [], host }, now) {
   if (!list.length) return null;
-  return el(
-    "section",
-    { "data-key": "held" },
-    el("h2", {}, `Held (${list.length})`),
+  return section("held", `Held (${list.length})`,
     list.map((h) =>
       el(
         "article",
@@ -61,21 +53,19 @@ export function heldJobs({ held: list = [] }, now) {
           ),
         ),
         reasonOf(h),
+        files(h, host),
       ),
     ),
   );
 }
 
 /** Each job that failed, with the end of what it said on standard error. */
-export function failures({ analysis, failures: most }, now) {
+export function failures({ analysis, failures: most, w }, now) {
   const list = analysis?.failures || [];
   if (!list.length) return null;
-  return el(
-    "section",
-    { "data-key": "failures" },
-    el("h2", {}, `Failures (${list.length})`),
+  return section("failures", `Failures (${list.length})`,
     list.slice(0, most).map((f, n) => {
-      const code = f.exitcode === null || f.exitcode === undefined ? f.outcome : `exit code ${f.exitcode}`;
+      const ended = f.exitcode === null || f.exitcode === undefined ? f.outcome : `exit code ${f.exitcode}`;
       return el(
         "article",
         { class: "item", "data-key": `failure:${f.job}:${n}` },
@@ -89,7 +79,7 @@ export function failures({ analysis, failures: most }, now) {
             [
               shortName(f.transformation || ""),
               [f.site && `at ${f.site}`, f.host && `on ${f.host}`].filter(Boolean).join(" "),
-              code,
+              ended,
               f.attempts > 1 && `${f.attempts} attempts`,
               ...(f.failed_tasks || []).map((t) => `task ${t.task} (${shortName(t.transformation)})`),
               clock(f.at, now),
@@ -113,6 +103,7 @@ export function failures({ analysis, failures: most }, now) {
         f.stderr
           ? el("pre", { tabindex: "0", role: "region", "aria-label": `What ${f.job} said last` }, f.stderr)
           : el("p", { class: "soft" }, "It said nothing on standard error."),
+        files(f, w.host),
       );
     }),
     list.length > most
@@ -129,35 +120,14 @@ export function failures({ analysis, failures: most }, now) {
 /** Times of its jobs by transformation and site, and what they waited. */
 export function analysed({ analysis: a }) {
   if (!a || !a.attempts)
-    return el(
-      "section",
-      { "data-key": "analysis" },
-      el("h2", {}, "Analysis"),
+    return section("analysis", "Analysis",
       empty("No job of it has ended yet."),
     );
   const runtimes = [
-    { name: "transformation" },
-    { name: "site", half: true },
-    { name: "ended well", n: true },
-    { name: "failed", n: true },
-    { name: "min", n: true },
-    { name: "median", n: true },
-    { name: "mean", n: true },
-    { name: "max", n: true },
-    { name: "sum", n: true },
+    "transformation", "site |", "ended well #", "failed #", "min #", "median #", "mean #", "max #", "sum #",
   ];
-  const waits = [
-    { name: "site" },
-    { name: "jobs", n: true },
-    { name: "min", n: true },
-    { name: "median", n: true },
-    { name: "mean", n: true },
-    { name: "max", n: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "analysis" },
-    el("h2", {}, "Analysis"),
+  const waits = ["site", "jobs #", "min #", "median #", "mean #", "max #"];
+  return section("analysis", "Analysis",
     cards({
       makespan: duration(a.makespan_s),
       "jobs' time": [duration(a.cumulative_s), "all that ended well"],

@@ -2,7 +2,7 @@
 
 import { el } from "../base/dom.js";
 import { bytes, clock, counted, duration, percent, rate, shortName, whole } from "../base/format.js";
-import { choice, empty, fold, state, table } from "../base/parts.js";
+import { choice, empty, fold, section, state, table } from "../base/parts.js";
 
 const ROWS = 200;
 
@@ -10,31 +10,10 @@ const ROWS = 200;
 export function transfers({ analysis, transfers: list }, now) {
   const pairs = analysis?.transfers || [];
   if (!pairs.length && !list.length) return null;
-  const columns = [
-    { name: "between" },
-    { name: "transfers", n: true },
-    { name: "moved", n: true },
-    { name: "goodput", n: true },
-    { name: "median", n: true },
-    { name: "retries", n: true },
-    { name: "failed", n: true },
-    { name: "path", full: true },
-  ];
-  const single = [
-    { name: "job" },
-    { name: "between", half: true },
-    { name: "ended", n: true },
-    { name: "moved", n: true },
-    { name: "time", n: true },
-    { name: "goodput", n: true },
-    { name: "retries", n: true },
-    { name: "path", full: true },
-  ];
+  const columns = ["between", "transfers #", "moved #", "goodput #", "median #", "retries #", "failed #", "path ="];
+  const single = ["job", "between |", "ended #", "moved #", "time #", "goodput #", "retries #", "path ="];
   const way = (p) => (p?.length ? p.join(" → ") : "best effort");
-  return el(
-    "section",
-    { "data-key": "transfers" },
-    el("h2", {}, "Transfers"),
+  return section("transfers", "Transfers",
     table(
       "by pair of sites",
       columns,
@@ -87,20 +66,8 @@ export function transfers({ analysis, transfers: list }, now) {
 /** The attempts that ended last, each with why it ran where it did. */
 export function jobs(c, now) {
   const list = c.state.jobs.slice(0, ROWS);
-  const columns = [
-    { name: "job" },
-    { name: "outcome", half: true },
-    { name: "site", half: true },
-    { name: "ended", n: true },
-    { name: "ran", n: true },
-    { name: "waited", n: true },
-    { name: "cpu", n: true },
-    { name: "why there", full: true },
-  ];
-  return el(
-    "section",
-    { "data-key": "jobs" },
-    el("h2", {}, "Jobs that ended"),
+  const columns = ["job", "outcome |", "site |", "ended #", "ran #", "waited #", "cpu #", "why there ="];
+  return section("jobs", "Jobs that ended",
     el(
       "div",
       { class: "filters" },

@@ -5,21 +5,20 @@ import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { counted, duration, shortName } from "../base/format.js";
 import { gantt } from "../drawings/gantt.js";
-import { key } from "../base/parts.js";
+import { key, section } from "../base/parts.js";
+import { kinds } from "./shape.js";
 
 export const EACH = 2000; // jobs that are drawn one by one
 
 /** Areas of what ran and lines of what waited; below them each job, where that is asked for. */
-export function ran({ timeline, each, jobs }, width, now) {
+export function ran(state, width, now) {
+  const { timeline, each, jobs } = state;
   const { start, width_s: wide, sites, attempts } = timeline;
   if (!attempts) return null;
   const points = (values) => values.map((n, bin) => [start + (bin + 0.5) * wide, n]);
   const tone = (n) => `t${(n % 8) + 1}`;
   const waits = (site) => site.waiting.some((n) => n > 0);
-  return el(
-    "section",
-    { "data-key": "ran" },
-    el("h2", {}, "When its jobs ran"),
+  return section("ran", "When its jobs ran",
     key(
       sites.flatMap((site, n) => [
         [`line ${tone(n)}`, `running at ${site.site || "no site"}`],
@@ -44,7 +43,7 @@ export function ran({ timeline, each, jobs }, width, now) {
       { type: "button", "data-act": "each", "aria-pressed": String(each) },
       attempts > EACH ? `The last ${counted(EACH, "job")} one by one` : "Each job",
     ),
-    each && jobs.length ? bars(jobs, sites) : null,
+    each && jobs.length ? bars(jobs, sites) : kinds(state),
   );
 }
 

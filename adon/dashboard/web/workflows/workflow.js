@@ -19,6 +19,7 @@ import {
   workflowLink,
 } from "../base/parts.js";
 import { jobs, transfers } from "./jobs.js";
+import { awaited, saved, shaped } from "./shape.js";
 import { EACH, ran } from "./timeline.js";
 import { apply, tell } from "./workflows.js";
 
@@ -114,6 +115,7 @@ export const workflow = {
       heading(title, [state(w.stuck ? "stuck" : w.state), w.at ? ` ${ago(w.at, now)}` : ""]),
       w.stuck ? el("p", { class: "note" }, `It does not go on: ${w.stuck}`) : null,
       w.reason ? el("p", { class: "note" }, w.reason) : null,
+      awaited(c.state) && el("p", { "data-key": "awaits" }, awaited(c.state)),
       latest(c, w, now),
       heldJobs(w, now),
       inside(c.state),
@@ -121,7 +123,7 @@ export const workflow = {
         ? el("div", { class: "filters" }, check("whole", "count those inside it too", c.state.whole))
         : null,
       c.state.asked
-        ? [failures(c.state, now), ran(c.state, c.width, now), analysed(c.state), transfers(c.state, now), jobs(c, now)]
+        ? [failures(c.state, now), shaped(c.state), ran(c.state, c.width, now), saved(c.state), analysed(c.state), transfers(c.state, now), jobs(c, now)]
         : el("p", { class: "soft", "data-key": "wait" }, "Its jobs are being looked at …"),
     ];
   },
@@ -169,9 +171,11 @@ async function heavy(c, w) {
   const own = await get(path(c, "/analysis"), {}, c.signal);
   const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
   const last = { newest: true, limit: JOBS };
-  const [endedJobs, timeline, placed, sent, analysis, within] = await Promise.all([
+  const [endedJobs, timeline, dag, savings, placed, sent, analysis, within] = await Promise.all([
     get(path(c, "/jobs"), { ...last, limit: s.each ? EACH : JOBS, outcome: s.outcome || null }, c.signal),
     get(path(c, "/timeline"), {}, c.signal),
+    get(path(c, "/dag"), {}, c.signal),
+    get(path(c, "/savings"), {}, c.signal),
     get("/v1/measurements", { metric: "placement", workflow: c.id, order: "newest", limit: 1 }, c.signal),
     get(path(c, "/transfers"), last, c.signal),
     s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
@@ -186,6 +190,8 @@ async function heavy(c, w) {
     ended,
     jobs: endedJobs,
     timeline,
+    dag,
+    savings,
     plan: placed.measurements[0]?.details,
     transfers: sent,
     inside: within.filter(Boolean),

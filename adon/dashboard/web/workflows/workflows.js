@@ -10,18 +10,8 @@ const ROWS = 150; // drawn at once: more of them take long to draw, and nobody r
 const TYPED_MS = 250; // after the last letter of a search
 const STATES = ["running", "stuck", "failed", "done", "removed", "planned"];
 const COLUMNS = [
-  { name: "workflow" },
-  { name: "state", half: true },
-  { name: "progress", half: true },
-  { name: "% done", n: true },
-  { name: "unready", n: true },
-  { name: "ready", n: true },
-  { name: "pre", n: true },
-  { name: "in queue", n: true },
-  { name: "post", n: true },
-  { name: "done", n: true },
-  { name: "failed", n: true },
-  { name: "changed", n: true },
+  "workflow", "state |", "progress |", "% done #", "unready #", "ready #", "pre #", "in queue #", "post #",
+  "done #", "failed #", "changed #",
 ];
 
 const stateOf = (w) => (w.stuck ? "stuck" : w.state);
@@ -32,7 +22,7 @@ export const workflows = {
   metrics: () => ["status", "workflow"],
 
   begin(c) {
-    c.state = { list: [], users: new Set(), rows: ROWS, fresh: new Map(), looks: new Map(), cut: false };
+    c.state = { list: [], users: new Set(), rows: ROWS, fresh: new Map(), looks: new Map(), cut: false, pages: 1 };
     chosen(c);
   },
   same(c) {
@@ -44,12 +34,18 @@ export const workflows = {
     const s = c.state;
     // Where there are more than can be listed, the broker finds those that are looked for.
     const wanted = s.cut ? { user: s.user || null, state: s.only || null, text: s.text || null } : {};
-    const list = await get("/v1/workflows", { ...wanted, limit: MOST }, c.signal);
+    const list = [];
+    for (let page = 1; page <= s.pages && list.length === (page - 1) * MOST; page += 1) {
+      const last = list.at(-1);
+      const cursor = last ? `${last.at}:${last.id}` : null;
+      list.push(...(await get("/v1/workflows", { ...wanted, limit: MOST, cursor }, c.signal)));
+    }
     for (const w of list) {
       tell(c, w);
       if (w.user) s.users.add(w.user);
     }
-    s.cut ||= list.length === MOST;
+    s.more = list.length === MOST * s.pages;
+    s.cut ||= s.more;
     s.list = list;
   },
 
@@ -96,7 +92,7 @@ export const workflows = {
       });
     s.looks = looks;
     const all = counted(matches.length, "workflow");
-    const of = s.list.length < MOST ? all : `${all} among the ${whole(MOST)} that changed last`;
+    const of = s.more ? `${all} among the ${whole(s.list.length)} that changed last` : all;
     return [
       heading("Workflows", counts.length ? counts.map(([name, n]) => `${whole(n)} ${name}`).join(", ") : ""),
       el(
@@ -122,11 +118,12 @@ export const workflows = {
               code("monitoring.workflows"),
               " in adon.yml names, the broker follows by itself.",
             ),
-      s.list.length === MOST
+      s.more
         ? el(
             "p",
-            { class: "soft" },
-            "There are more. Search, or choose a user or a state, and the broker looks among all of them.",
+            {},
+            el("button", { type: "button", "data-act": "older" }, `${whole(MOST)} more`),
+            " Search, user and state look among all of them.",
           )
         : null,
       rows.length < matches.length
@@ -143,6 +140,10 @@ export const workflows = {
     user: (c, from) => choose(c, { user: from.value }),
     only: (c, from) => choose(c, { state: from.value }),
     inner: (c, from) => choose(c, { inner: from.checked ? "yes" : "" }),
+    older: (c) => {
+      c.state.pages += 1;
+      c.reload();
+    },
     more: (c) => {
       c.state.rows *= 3;
       c.redraw();
