@@ -263,7 +263,7 @@ def _notes(
         if post is not None:
             yield (
                 f"{post}, which runs instead of pegasus-exitcode, and so of ADON's POST: paths are "
-                "given back by the watcher, and no transfer is recorded"
+                "released by the watcher, and no transfer is recorded"
             )
     yield from notes(args)
 

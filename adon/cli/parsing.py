@@ -184,7 +184,7 @@ def _broker_url(text: str) -> str:
 
 
 TOKEN_FILE = option("--token-file", _TOKEN, "FILE", Path)
-# The broker that answers, and one that is asked only where the option stands.
+# The broker that answers, and one that is asked only with the option.
 BROKER = option(
     "--broker", f"the broker's address (default: {_NOW})", "URL", _broker_url, default=""
 )

@@ -240,7 +240,7 @@ def _timed(words: Sequence[str]) -> float:
 def _with_path(
     args: argparse.Namespace, size: int | None, words: Sequence[str], broker: BrokerClient
 ) -> float:
-    """The same on a path that is given back afterwards, whatever happens."""
+    """The same on a path that is released afterwards, whatever happens."""
     import uuid
 
     from network_provisioner.base.model import ON_SWITCHES, TransitRequest, TransitState

@@ -106,7 +106,7 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 
 @dataclass(frozen=True, slots=True)
 class PlacementInputs:
-    """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
+    """What a workflow is placed with: its catalogs (those left out are inside it or beside it),
     where its jobs may run and its results go, Pegasus's properties, directories of inputs, data
     configuration and staging site, the ``order`` that its jobs start in ("rank" or "pegasus"), and
     Pegasus's ``cleanup``;

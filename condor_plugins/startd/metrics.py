@@ -18,7 +18,7 @@ the disk's where FOLDER is on none (a network file system, memory).
 The kernel's I/O wait is of the whole host: a share of all its processors, and nothing of one that
 others keep busy. It is not the Montage paper's percent_io_wait, which iostat took of processes. One
 process that does nothing but wait is 1 there and 1 / processors here, so the paper's 90 % says
-nothing about it. Times the number of processors it is how many of them stand still for disks.
+nothing about it. Times the number of processors it is how many of them wait for disks.
 
 Standard library only, and little of it, since every startd starts this again and again.
 """

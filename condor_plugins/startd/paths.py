@@ -17,7 +17,7 @@ are here. ``AdonPathsAt`` is when the broker was asked, in Unix
 seconds.
 
 A ClassAd name has letters, digits and _ alone and no case: any other character of a site's name
-stands as _ (:func:`site_word`), and of sites that then have one name the least is told.
+is written as _ (:func:`site_word`), and of sites that then have one name the least is told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paths for the files that HTCondor itself moves between an access point and a slot.
 
     shadow_prepare   before a job's input: asks for its path     (SHADOW_PREPARE_JOB, once per run)
-    watch            gives back, and asks for the output's path  (a daemon of condor_master)
+    watch            releases, and asks for the output's path  (a daemon of condor_master)
 
 Both go by the same words: a *run* is one start of a job's shadow, and holds at most one path in
 and one path out, whose ids name it. What is known about a run comes from the job's ad

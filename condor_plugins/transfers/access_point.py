@@ -1,8 +1,8 @@
-"""What the runs of an access point hold: it gives back what they need no longer, and asks for the
+"""What the runs of an access point hold: it releases what they need no longer, and asks for the
 path of their output.
 
 A hook asks for the path of a run's input and ends. Everything after that is done here: a process
-that is killed, and whenever, a run's paths are given back within seconds of the end of what they
+that is killed, and whenever, a run's paths are released within seconds of the end of what they
 were for. What the broker holds is asked of the broker, so a watcher that was killed continues where
 it stopped.
 
@@ -259,7 +259,7 @@ class AccessPoint:
                 return
             note = {"note": action.note} if action.note else {}
             broker.release(action.id, action.bytes_moved, action.seconds, action.outcome, **note)
-            log.info("%s: given back: %s", action.id, action.note or action.outcome)
+            log.info("%s: released: %s", action.id, action.note or action.outcome)
             if action.bytes_moved:
                 self._sent[f"report {action.id}"] = self._now()
         except BrokerError as error:

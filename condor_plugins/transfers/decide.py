@@ -99,7 +99,7 @@ def of_schedd(transits: Iterable[Transit], schedd: str) -> list[Transit]:
 
 
 def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Renew]:
-    """What to do with the live transits of our schedd: each is kept, renewed or given back."""
+    """What to do with the live transits of our schedd: each is kept, renewed or released."""
     actions: list[Release | Renew] = []
     for transit in live:
         whose = parsed(transit.id)
@@ -313,7 +313,7 @@ def due_requests(
 def reports(runs: RunStates, config: HookConfig, now: float) -> Iterator[Release]:
     """What transfers came to that arrived, of those, too, that went without a path: what best
     effort reaches is what paths are weighed against. A report says nothing new of a transit that
-    was given back with one."""
+    was released with one."""
     for state in runs:
         if now - state.at > RECENT_S or not _crosses(state, config):
             continue

@@ -35,7 +35,7 @@ def live(transits: Sequence[Transit], now: float) -> list[Transit]:
 
 
 def settled(client: BrokerClient, workflow: str) -> tuple[list[Transit], list[str]]:
-    """The transits of a workflow that has ended, and a warning for each that was given back here.
+    """The transits of a workflow that has ended, and a warning for each that was released here.
 
     DAGMan leaves when its last POST hook has; what still holds bandwidth then was left to its lease
     because the broker was away. A broker that died is waited for some seconds while it is started
@@ -46,7 +46,7 @@ def settled(client: BrokerClient, workflow: str) -> tuple[list[Transit], list[st
     for transit in lost:
         client.release(transit.id, outcome="left behind by its hook")
     warnings = [
-        f"{t.request.job}: its path was given back at the end of the workflow only" for t in lost
+        f"{t.request.job}: its path was released only at the end of the workflow" for t in lost
     ]
     return (client.list(workflow=workflow) if lost else transits), warnings
 
@@ -129,7 +129,7 @@ def gather(
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """What the broker knows of a run, and a warning for each path that was given back here."""
+    """What the broker knows of a run, and a warning for each path that was released here."""
 
     transits: list[Transit]
     links: list[Mapping[str, Any]]

@@ -41,7 +41,7 @@ _LAST_LINES_S = 10.0
 _SHOW_EVERY_S = 2.0
 _CHECK_EVERY_S = 2.0
 _ROOM_BYTES = 1 << 16  # of one write of HTCondor's logs, generously
-_SCARCE_BYTES = 1 << 24  # what jobs give back of a full disk when HTCondor ends, generously
+_SCARCE_BYTES = 1 << 24  # what jobs release of a full disk when HTCondor ends, generously
 _Error = TypeVar("_Error", bound=BaseException)
 
 

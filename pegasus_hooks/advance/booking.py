@@ -167,7 +167,7 @@ def _moved(
     """Where it should be instead, None if it is well enough."""
     start, end = _times(window, now, held.min_bps, rules)
     off = max(rules.close_s, rules.part * (start - now))
-    # Shorter than needed is worse than longer: it is given back as soon as the transfer is over.
+    # Shorter than needed is worse than longer: it is released as soon as the transfer is over.
     if abs(start - held.start) <= off and -off <= held.end - end <= off + 0.5 * (end - start):
         return None
     return Shift(held, start, end, round(window.size_bytes))
@@ -188,7 +188,7 @@ def reserved_in_advance(transit: Transit) -> AdvanceReservation | None:
 
 @dataclass(slots=True)
 class CorrectionCounts:
-    """How many were asked for, moved, given back, and could not be moved."""
+    """How many were asked for, moved, released, and could not be moved."""
 
     asked: int = 0
     moved: int = 0

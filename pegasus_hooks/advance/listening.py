@@ -151,7 +151,7 @@ class AdvanceReservations:
             done = self.booking.carry_out(Corrections(back=over), now, go_on)
         if done:
             log.info(
-                "%s: %d reserved in advance, %d moved, %d given back",
+                "%s: %d reserved in advance, %d moved, %d released",
                 self.dag.workflow, done.asked, done.moved, done.back,
             )  # fmt: skip
         return go_on()

@@ -234,7 +234,7 @@ class FileAroundBlock:
 
 
 def find_block(content: bytes, name: str) -> FileAroundBlock:
-    """Where the block stands. Raises InputError for markers that do not make one block."""
+    """Where the block is. Raises InputError for markers that do not make one block."""
     begins, ends, at = [], [], 0
     for line in content.splitlines(keepends=True):
         if line.startswith(_BEGIN):

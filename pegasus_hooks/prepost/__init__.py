@@ -1,4 +1,4 @@
-"""What runs before and after a job: the hooks that request paths and give them back."""
+"""What runs before and after a job: the hooks that request paths and release them."""
 
 from pathlib import Path
 

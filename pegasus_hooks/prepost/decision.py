@@ -9,8 +9,8 @@ its own next run, POST, the watcher.
     tuned                 what the transfer was tuned with, by PRE's edit of the submit file
     told                  whether the broker knows of everything that goes without a path
     deferred              whether PRE left it to DAGMan to ask again
-    left_over             ids of former runs that could not be given back
-    given_back            whether nothing of all this is left to give back
+    left_over             ids of former runs that could not be released
+    given_back            whether nothing of all this is left to release
     warnings              what went wrong, as text
 
 The file is on disk before anything is asked, with every pair in state ``unasked``. Standard library

@@ -68,7 +68,7 @@ def pre(argv: list[str], folder: Path | None = None) -> int:
 
 
 def post(argv: list[str], folder: Path | None = None) -> int:
-    """``--config FILE JOB RETRY RETURN``: give paths back; the exit code is the job's own.
+    """``--config FILE JOB RETRY RETURN``: release paths; the exit code is the job's own.
 
     With ``--config FILE [--exitcode-path PROGRAM] [--retry RETRY] -- ARGUMENTS`` the job is read
     from pegasus-exitcode's arguments; PROGRAM, run with them untouched, gives the code, 0 without.

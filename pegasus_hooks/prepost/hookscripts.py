@@ -70,7 +70,7 @@ def pre_script(commands: Commands) -> str:
 
 
 def exitcode_script(commands: Commands) -> str:
-    """In place of pegasus-exitcode: gives the paths back, then becomes it, its arguments (all but
+    """In place of pegasus-exitcode: releases the paths, then becomes it, its arguments (all but
     the retry before them) and its exit code as they are."""
     return _exitcode_script(commands, "its exit code is")
 

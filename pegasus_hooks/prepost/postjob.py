@@ -1,8 +1,8 @@
-"""After a job: give every path back, with what the transfer moved.
+"""After a job: release every path, with what the transfer moved.
 
 The job's decision file names its transits; the records of ``pegasus-transfer``
 (:mod:`monitors.workflows.logs.transferlog`) tell bytes and seconds of each pair. Releasing twice is
-harmless, so this may run again; what cannot be given back because the broker is away is recorded,
+harmless, so this may run again; what cannot be released because the broker is away is recorded,
 and the watcher or its lease ends it.
 """
 
@@ -175,7 +175,7 @@ def _release(
     used: Mapping[str, int],
     effects: Effects,
 ) -> tuple[Transit | None, bool]:
-    """The broker's last word on a transit, and whether nothing is left to give back."""
+    """The broker's last word on a transit, and whether nothing is left to release."""
     # Nobody knows the bytes: 0, and the broker looks at its switches' counters.
     n_bytes = result.n_bytes or 0
     unanswered = pair.state == UNASKED
@@ -190,7 +190,7 @@ def _release(
             )  # fmt: skip
     except BrokerError as error:
         if error.code == "unknown_transit" and not pair.granted_bps:
-            return transit, True  # what was never granted is not there to be given back
+            return transit, True  # what was never granted is not there to be released
         effects.warnings.append(f"{pair.id}: left to its lease: {error}")
         return None, False
     return transit, True

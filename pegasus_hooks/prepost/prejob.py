@@ -6,8 +6,8 @@ Whatever happens the transfer runs: without a path it runs as best effort, and t
 recorded. The id of a request is ``<wf_uuid>:<job>:<retry>:<src>-<dst>``, so that a hook that runs
 twice asks once; where that transit has already ended (a rescue DAG counts retries from 0 again) the
 broker adds a number. Before anything is asked the ids are on disk, so that a process that comes
-next can give back what a killed hook got; where they cannot be, nothing is asked for that would
-have to be given back.
+next can release what a killed hook got; where they cannot be, nothing is asked for that would
+have to be released.
 """
 
 from __future__ import annotations
@@ -259,12 +259,12 @@ def run(
 def _register(register: Register, place: HookedJob, effects: Effects) -> None:
     try:
         register(place.files.submit_dir, place.workflow)
-    except (OSError, RuntimeError) as error:  # leases end what no watcher gives back
+    except (OSError, RuntimeError) as error:  # leases end what no watcher releases
         effects.warnings.append(f"no watcher knows of this workflow: {error}")
 
 
 def _without_a_record(requests: list[JobRequest], error: OSError, effects: Effects) -> None:
-    """Nobody could give back what is asked for now, so nothing is; the broker knows why."""
+    """Nothing is requested, because nothing could release it; the broker knows why."""
     reason = f"best effort: the submit directory cannot be written: {error.strerror}"
     effects.warnings.append(reason)
     if requests:

@@ -258,7 +258,7 @@ def used(pair: SitePair, tuned: Mapping[str, object]) -> dict[str, int]:
 
 
 def _editable(text: str, lines: Sequence[str]) -> tuple[int, int] | None:
-    """Where a transfer job's environment and arguments stand; None for what we do not edit."""
+    """Where a transfer job's environment and arguments are; None for what we do not edit."""
     at_environment, at_arguments = (_find(lines, name) for name in ("environment", "arguments"))
     if job_files.attribute(text, "pegasus_wf_xformation") != job_files.TRANSFER:
         return None

@@ -36,7 +36,7 @@ def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
         place = _hooked(watched, decision)
         moves = prejob.moves_at(place.files)
         measured = postjob.measure(place, moves, data) if moves else {}
-    except (InputError, OSError):  # damaged, or gone: what is given back matters more
+    except (InputError, OSError):  # damaged, or gone: what is released matters more
         return Moved()
     if (pair.src, pair.dst) not in measured:
         return Moved()
@@ -58,7 +58,7 @@ def listener_of(watched: Watched) -> WorkflowListener | None:
         # The watcher starts without the packages of the site; predictions read YAML.
         site.main()
         made: WorkflowListener | None = import_module(_AHEAD).listener_of(watched)
-    except Exception:  # what is held is given back all the same
+    except Exception:  # what is held is released all the same
         log.exception("%s: no advance reservations", watched.workflow)
         return None
     return made

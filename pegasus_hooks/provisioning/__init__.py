@@ -4,7 +4,7 @@
                          (wide_levels)                   (insertion)
 
     adon::provision   before wide levels: enlarges the pool, asks the broker for paths
-    adon::release     after them: gives both back
+    adon::release     after them: releases both
 
 "It is possible to insert additional tasks into the workflow that modify the slice to prepare it for
 its future tasks" (Montage paper, section 2.2). Both jobs run on the submit host, may run twice, and

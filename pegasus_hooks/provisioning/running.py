@@ -1,4 +1,4 @@
-"""What the two provisioning jobs do when they run: pool and paths, asked for and given back.
+"""What the two provisioning jobs do when they run: pool and paths, asked for and released.
 
     provision   decision file ─► broker: all paths at once ─► decision file ─► the pool
     release     decision file ─► broker: each path back    ─► the pool
@@ -6,7 +6,7 @@
 Neither waits for anything, and neither fails: what goes wrong is a warning in the journal of the
 submit directory. The decision file is the releasing job's, for it is with that one's end that the
 paths are no longer needed: so the watcher and POST, which know nothing of provisioning, leave them
-alone so long, and give them back whatever that job's result.
+alone so long, and release them whatever that job's result.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _ask(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> N
         warnings=world.warnings,
     )
     file = place.file(decision.job, DECISION_ENDING)
-    # Before anything is asked, so that a process that comes next can give back what we got.
+    # Before anything is asked, so that a process that comes next can release what we got.
     decision.write(file)
     if config.watch:
         _have_it_watched(config.watch, step, world)

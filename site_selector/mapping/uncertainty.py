@@ -4,7 +4,7 @@ A value that is assumed to within ``e`` is the truth times a factor between 1 - 
 factor as likely. Seen from the estimate, which is all that is known, the truth is the estimated
 value divided by such a factor.
 
-Estimates that stand out are trusted less. Run times of several programs at several sites show how
+Outlying estimates are trusted less. Run times of several programs at several sites show how
 fast each site is; a program that is expected to be far faster somewhere than that site is with all
 others is more likely to be misjudged than fast, and a search finds just those.
 

@@ -43,7 +43,7 @@ def test_a_changed_network_is_served_without_a_refused_request(tmp_path: Path) -
         before = file.read_text()
         file.write_text(before.replace('"topology"', '"topologie"'))
         os.kill(pid, signal.SIGHUP)
-        wait_for(lambda: "the configuration stays as it is" in log.read_text())
+        wait_for(lambda: "the configuration is unchanged" in log.read_text())
         assert re.search(r"unknown key .topologie.", log.read_text())
 
         config = json.loads(before)

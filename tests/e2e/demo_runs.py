@@ -27,7 +27,7 @@ KILLED = 128 + signal.SIGKILL
 T = TypeVar("T")
 # What a hook says that gives up on a broker which is out of breath, and what may come of that.
 LATE = "the broker did not answer within 10 s"
-_LATE = (LATE, "given back at the end of the workflow only")
+_LATE = (LATE, "released only at the end of the workflow")
 
 # How long a whole run may take on a machine that is busy with other things as well.
 _RUN_S = 1000.0

@@ -394,7 +394,7 @@ def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     assert mu(busy("mu", 8, 0, run_s=60.0)).workers.value == 4  # HTCondor shares
     assert mu(busy("mu", 8, 0, run_s=60.0, share=0.3)).workers.value == 3
     part = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 5.0}))
-    assert (part.workers.value, part.workers.note) == (3, "of 8, beside big")
+    assert (part.workers.value, part.workers.note) == (3, "of 8, less big")
     # Of what a file says nobody knows the end.
     never = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 8.0}))
     assert (never.workers.value, never.queue_wait.value) == (8, math.inf)

@@ -18,7 +18,7 @@ Bases = NDArray[np.uint8]
 
 BASES = b"ACGT"
 GC_FRACTION = 0.35  # of the soybean genome
-# No variant stands where reads thin out at a chromosome's ends, nor so close to its neighbour
+# No variant is where reads thin out at a chromosome's ends, nor so close to its neighbour
 # that the two would be one multi-nucleotide event to a caller.
 EDGE_BP = 500
 SPACING_BP = 60
