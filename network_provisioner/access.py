@@ -180,9 +180,9 @@ class Keyring:
         if token is not None:
             key = self._of_token(token)
             if key is None and self._federation is not None:
-                found = self._federation(token)
-                if found is not None:
-                    return found
+                principal = self._federation(token)
+                if principal is not None:
+                    return principal
             return self._valid(key, "the bearer token is not known here")
         if certificate:  # a key may have no name, and then no certificate stands for it
             named = next((k for k in self._keys if k.principal.name == certificate), None)
@@ -193,11 +193,11 @@ class Keyring:
 
     def _of_token(self, token: str) -> Key | None:
         shown = hash_of(token)
-        found = None
+        principal = None
         for key in self._keys:  # all of them: the time taken tells nobody which it was
             if hmac.compare_digest(shown, key.sha256 or "-"):
-                found = key
-        return found
+                principal = key
+        return principal
 
     def _valid(self, key: Key | None, otherwise: str) -> Principal:
         if key is None:

@@ -3,7 +3,7 @@
     request ─► admission decides ─► held (ledger, store) ─► controller ─► installed
     release or lease ended ─► released/expired (ledger, store) ─► the queue is served ─► controller
 
-Every change happens in a turn, which is this broker's lock:
+Every change happens in a cycle, under this broker's lock:
 
     what time brings ─► the change that was asked for ─► the switches
 
@@ -68,9 +68,7 @@ from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures, News
 from network_provisioner.transits.advance import AdvanceReservations
 from network_provisioner.transits.changes import modified
-from network_provisioner.transits.desired_state import DesiredState
-from network_provisioner.transits.draining import Draining
-from network_provisioner.transits.early import EarlyTransits
+from network_provisioner.transits.desired_state import DesiredState, Shares
 from network_provisioner.transits.held_packets import HeldPackets
 from network_provisioner.transits.io_aware import DiskRateOf, IoAware
 from network_provisioner.transits.lifecycle import Lifecycle
@@ -81,12 +79,11 @@ from network_provisioner.transits.reevaluation import Reevaluation
 from network_provisioner.transits.relaying import Relaying
 from network_provisioner.transits.reports import TransferReport
 from network_provisioner.transits.repository import Repository
-from network_provisioner.transits.rerouting import Rerouting
-from network_provisioner.transits.shares import Shares
+from network_provisioner.transits.rerouting import Draining, Rerouting
 from network_provisioner.transits.space import FreeSpace, SpaceOf
 from network_provisioner.transits.standing import StandingCircuits
 from network_provisioner.transits.tuning import FiguresOf, TransferTuning
-from network_provisioner.transits.waiting import WaitingTransits
+from network_provisioner.transits.waiting import EarlyTransits, WaitingTransits
 
 log = logging.getLogger(__name__)
 
@@ -162,11 +159,7 @@ class Broker(Queries):
             state, selector, templates, limits, lifecycle.setup_times, best_effort_of, policies
         )
         self._requests = requests = RequestBuilder(
-            state,
-            selector,
-            templates,
-            limits,
-            lambda site: connections.reports(site, self._latest),
+            state, selector, templates, limits, lambda site: connections.reports(site, self._latest)
         )
         self._placement = placement = Placement(
             state, requests, admission, lifecycle, FreeSpace(self._active, space_of)
@@ -278,10 +271,10 @@ class Broker(Queries):
                 self._store.resign()
                 self._store.close()
 
-    # -- the turn ----------------------------------------------------------------------------
+    # -- the cycle ---------------------------------------------------------------------------
 
     @contextmanager
-    def _turn(self) -> Iterator[float]:
+    def _cycle(self) -> Iterator[float]:
         """The lock; Unix seconds now. What time brought is taken in first, and the switches know
         all of it at the end.
 
@@ -332,7 +325,7 @@ class Broker(Queries):
         return self._latest
 
     def _notify(self) -> None:
-        """Tell recorder and policies what became of transits: outside of the turn, for they may
+        """Tell recorder and policies what became of transits: outside of the cycle, for they may
         take their time, and may fail."""
         if self._recorder is not None:
             notify(self._reported, [self._recorder.record], "recorded", self._complaints)
@@ -365,7 +358,7 @@ class Broker(Queries):
             self._try_store()
         moving = self._lifecycle.moving(WATCHED)
         counted = self.promises.count()
-        with self._turn() as now:
+        with self._cycle() as now:
             self._repository.retry()
             self._lifecycle.moved(moving, now)
             self.promises.follow(counted, now)
@@ -378,7 +371,7 @@ class Broker(Queries):
 
     def has_news(self) -> bool:
         """Whether links have failed, or work again, or an agent of relays is lost, since the last
-        turn: then a sweep is due. Waits for nobody."""
+        cycle: then a sweep is due. Waits for nobody."""
         return self.links_changed() or self.relaying.has_news()
 
     def _done(self, transit: Transit, now: float) -> Transit:
@@ -403,7 +396,7 @@ class Broker(Queries):
         request = self._named_now(request)
         try:
             check(request)
-            with self._turn() as now:
+            with self._cycle() as now:
                 known = self._find(request.id)
                 if known is None:
                     check_own(request, self._find)
@@ -415,7 +408,7 @@ class Broker(Queries):
             raise
 
     def ask(self, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
-        """Answer several requests together, each for itself and in their order: one turn, and one
+        """Answer several requests together, each for itself and in their order: one cycle, and one
         word to the switches for all of them.
 
         Like :meth:`request`, but an id whose transit has ended is asked for anew, under the first
@@ -423,15 +416,15 @@ class Broker(Queries):
         where there is room; and the size may be known better than before. What would be raised for
         one of them is its answer's ``error``. Raises BrokerError ``store_unavailable``.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             answers = [self._answer(request, now) for request in requests]
             if not self.relaying.unable:  # it counts with how transfers are tuned
-                for request, one in zip(requests, answers, strict=True):
-                    self._tuning.service(request, one.transit)
+                for request, answer in zip(requests, answers, strict=True):
+                    self._tuning.service(request, answer.transit)
             self._lifecycle.apply(now)
             return [
-                replace(one, service=self._tuning.service(request, one.transit)).copy()
-                for request, one in zip(requests, answers, strict=True)
+                replace(answer, service=self._tuning.service(request, answer.transit)).copy()
+                for request, answer in zip(requests, answers, strict=True)
             ]
 
     def _named_now(self, request: TransitRequest) -> TransitRequest:
@@ -461,20 +454,20 @@ class Broker(Queries):
         """
         check_own(request, self._find)
         number, known = latest(request.id, self._find, user=request.user)
-        asked = replace(request, id=numbered(request.id, number))
+        next_request = replace(request, id=numbered(request.id, number))
         if known is None:
             before = self._find(numbered(request.id, number - 1)) if number > 1 else None
             if before is not None and is_recorded(before, request):
                 return before, False
-            check(asked)  # a number makes an id longer
-            return self._create(asked, now), True
+            check(next_request)  # a number makes an id longer
+            return self._create(next_request, now), True
         if request.best_effort:
             if not same_owner(known, request):
                 check_same(known, request)
         elif is_claim(known, request):
             if known.state is TransitState.QUEUED:  # for a later start: now it is for this one
-                return self._create_instead(known, asked, now), False
-            self._advance.claim(known, asked, now)
+                return self._create_instead(known, next_request, now), False
+            self._advance.claim(known, next_request, now)
         else:
             check_same(known, request)
             if request.size_bytes is not None and request.size_bytes != known.request.size_bytes:
@@ -568,11 +561,11 @@ class Broker(Queries):
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
         is not empty counts, and goes to the recorder; what cannot be is marked, and unless it is
         ``vouched`` for, its user alone decides by it. Raises BrokerError ``unknown_transit``,
-        ``store_unavailable``: the turn cannot be had and nothing changed, or it is free but a
+        ``store_unavailable``: the cycle cannot begin and nothing changed, or it is free but a
         broker that starts anew would not know; then it is to be given back again.
         """
         report = TransferReport(bytes_moved, seconds, outcome, note=note, **used)
-        with self._turn() as now:
+        with self._cycle() as now:
             transit = self._known(transit_id)
             active = transit.id in self._active.all
             first = report.moved and not (transit.usage.bytes or transit.usage.seconds)
@@ -607,7 +600,7 @@ class Broker(Queries):
         ``unknown_transit``, ``conflict`` (others hold the time after it),
         ``controller_unavailable``, ``store_unavailable``: the lease is as before.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             transit = self._known(transit_id)
             until = max(now, transit.request.start) + min(lease_s, self.limits.max_lease_s)
             if transit.request.end:
@@ -632,7 +625,7 @@ class Broker(Queries):
         no room for more is left to it), ``controller_unavailable``, ``store_unavailable``: it is as
         before.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             self._modifications.rates(transit, min_bps, max_bps, now)
@@ -647,7 +640,7 @@ class Broker(Queries):
         packets go another way already), ``controller_unavailable``, ``store_unavailable``: they are
         as before.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             self._modifications.flows(transit, flows, now)
@@ -659,22 +652,22 @@ class Broker(Queries):
 
         Raises BrokerError ``unknown_transit``, ``store_unavailable``.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             transit = self._known(transit_id)
             if self._lifecycle.unmet(transit, n_bytes, now):
                 self._waiting.serve(now)
             return self._done(transit, now)
 
-    def report_connections(self, agent: str, site: str, found: Sequence[Connection]) -> None:
+    def report_connections(self, agent: str, site: str, connections: Sequence[Connection]) -> None:
         """Take in all connections that transfer servers have open now on the host of an agent at a
         site: transits whose clients have them open get their flows.
 
         Raises BrokerError ``unknown_site``, ``store_unavailable``.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             if site not in self.topology.sites:
                 raise BrokerError(f"unknown site {site!r}", "unknown_site")
-            self._modifications.connections(agent, site, found, now)
+            self._modifications.connections(agent, site, connections, now)
 
     def disks(self, agent: str, samples: Sequence[DiskSample], source: str) -> None:
         """Take in what the disks of an agent's host did in the last seconds, and where their I/O
@@ -683,11 +676,11 @@ class Broker(Queries):
             site = agent.partition("/")[0]
             self._disks.take_in(agent, site, samples, source, self._now())
 
-    def report_sockets(self, agent: str, found: Sequence[SocketPeriod]) -> None:
+    def report_sockets(self, agent: str, periods: Sequence[SocketPeriod]) -> None:
         """Take in what the connections of an agent's host sent since its last report. Raises
         InputError for what cannot be."""
         with self._lock:
-            self._sockets.take_in(agent, agent.partition("/")[0], found, self._now())
+            self._sockets.take_in(agent, agent.partition("/")[0], periods, self._now())
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None
@@ -701,7 +694,7 @@ class Broker(Queries):
         or it has begun, or ended, or has no times: its transfer has asked for it),
         ``controller_unavailable``, ``store_unavailable``: it is as before.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             self._advance.shift(transit, start, end, size_bytes, now)
@@ -724,7 +717,7 @@ class Broker(Queries):
         Raises BrokerError ``bad_request`` (no such link or switch), ``bad_time``,
         ``store_unavailable``.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             drain = self._draining.order(drain, now)
             self._reroute(now)
             return self._draining.described(drain)
@@ -732,7 +725,7 @@ class Broker(Queries):
     def cancel_drain(self, element: str) -> dict[str, Any]:
         """Put a link or a switch back into service. Raises BrokerError ``bad_request`` (it has no
         drain), ``store_unavailable``."""
-        with self._turn() as now:
+        with self._cycle() as now:
             drain = self._draining.cancel(element)
             self._reroute(now)
             return self._draining.described(drain)
@@ -751,13 +744,13 @@ class Broker(Queries):
         Raises BrokerError ``conflict`` (they cannot be told from others, or another transit has
         them, or the path has failed), ``controller_unavailable``, ``store_unavailable``.
         """
-        with self._turn() as now:
+        with self._cycle() as now:
             self._held.hold(name, nodes, flow, until, now)
 
     def unpin(self, name: str) -> None:
         """Hold these packets to their path no longer. Raises BrokerError ``store_unavailable``."""
         if name in self._held:
-            with self._turn():
+            with self._cycle():
                 self._held.drop(name)
 
 

@@ -84,10 +84,10 @@ class Queries:
         first. Raises BrokerError ``unknown_transit``, StoreError."""
         if before:
             _known(before, self._repository.find(before))
-        self._failing_list = asked = state, workflow, limit, before, ended
-        found = self._store.find(*asked)
+        self._failing_list = query = state, workflow, limit, before, ended
+        transits = self._store.find(*query)
         self._failing_list = None
-        return [self._as_now(transit) for transit in found]
+        return [self._as_now(transit) for transit in transits]
 
     def count(self) -> dict[str, int]:
         """How many transits there are in each state. Raises StoreError."""
@@ -140,7 +140,7 @@ class Queries:
             raise BrokerError(f"{self._unstarted}; ask again", "busy")
 
     def links_changed(self) -> bool:
-        """Whether links have failed, or work again, since the last turn. Waits for nobody."""
+        """Whether links have failed, or work again, since the last cycle. Waits for nobody."""
         return self._failures.has_news()
 
     def health(self) -> dict[str, Any]:
@@ -204,18 +204,18 @@ class Queries:
             live = self._active.on_switches() if when <= now else ()
             failed = self._failures.unusable
             unknown = {hop for link in self._failures.unknown() for hop in link.hops}
-            told = describe_load(
+            described = describe_load(
                 self.topology, self._ledger, max(when, now), until, live, failed, unknown
             )
         if users is not None:
             active = self._active.all
             own = {name for name, transit in list(active.items()) if transit.request.user in users}
-            for load in (load for link in told["links"] for load in link["load"]):
+            for load in (load for link in described["links"] for load in link["load"]):
                 load["transits"] = [one for one in load["transits"] if one in own]
                 for one in load.get("holders", ()):
                     if one["id"] not in own:
                         one["id"] = ""
-        return told
+        return described
 
     def routes(
         self, site: str = "", users: frozenset[str] | None = None
@@ -236,8 +236,8 @@ class Queries:
         """The users of those of these ids that are a transit's, also of one that has ended. Raises
         StoreError."""
         wanted, active = set(ids), self._active.all
-        found = {name: it.request.user for name in wanted if (it := active.get(name)) is not None}
-        return found | {t.id: t.request.user for t in self._store.get_many(wanted - found.keys())}
+        users = {name: it.request.user for name in wanted if (it := active.get(name)) is not None}
+        return users | {t.id: t.request.user for t in self._store.get_many(wanted - users.keys())}
 
     def discover(self) -> dict[str, Any]:
         """What the controller finds where it looks around, and in words where the topology says
@@ -262,7 +262,7 @@ class Queries:
     # -- within ------------------------------------------------------------------------------
 
     def _find(self, transit_id: str) -> Transit | None:
-        """The transit with this id, whatever its state, for who has the turn. Raises StoreError."""
+        """The transit with this id, whatever its state, under the lock. Raises StoreError."""
         return self._active.all.get(transit_id) or self._repository.find(transit_id)
 
     def _known(self, transit_id: str) -> Transit:
@@ -289,11 +289,11 @@ class Queries:
         return saved
 
 
-def _known(transit_id: str, found: Transit | None) -> Transit:
+def _known(transit_id: str, transit: Transit | None) -> Transit:
     """What was found. Raises BrokerError ``unknown_transit`` for nothing."""
-    if found is None:
+    if transit is None:
         raise unknown_transit(transit_id)
-    return found
+    return transit
 
 
 def unknown_transit(transit_id: str) -> BrokerError:
@@ -305,7 +305,7 @@ def unknown_transit(transit_id: str) -> BrokerError:
 
 
 def notify(
-    queue: deque[T], takers: Iterable[Callable[[T], object]], what: str, said: dict[str, str]
+    queue: deque[T], takers: Iterable[Callable[[T], object]], what: str, complaints: dict[str, str]
 ) -> None:
     """Hand all that is in a queue over. ``said`` has the last complaint, which is not repeated."""
     while queue:
@@ -316,10 +316,10 @@ def notify(
         for take in takers:
             try:
                 take(news)
-                said.pop(what, None)
+                complaints.pop(what, None)
             except AdonError as error:  # a disk that is full, a database that is away
-                if said.get(what) != str(error):
+                if complaints.get(what) != str(error):
                     log.warning("%s was not %s: %s", getattr(news, "id", news), what, error)
-                said[what] = str(error)
+                complaints[what] = str(error)
             except Exception:  # somebody else's failure must not fail a request
                 log.exception("%s was not %s", getattr(news, "id", news), what)

@@ -14,8 +14,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.units import format_size
 from network_provisioner.templates.template import RSpec, Template
 from site_selector.catalogs.documents import read_document, uncollected

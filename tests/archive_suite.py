@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement, Selection
-from monitors.archive.renaming import rename_subjects
 from monitors.archive.retaining import ROWS, due, retain, retain_metric
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
 from monitors.archive.retention.rollups import roll_ups
+from monitors.archive.stores.base import rename_subjects
 from network_provisioner.base.errors import InputError
 
 Opener = Callable[[], Archive]

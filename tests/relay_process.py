@@ -18,7 +18,7 @@ from network_provisioner.client.http1 import Tls
 from network_provisioner.relay.agent import TPROXY_PORT, RelayAgent
 from network_provisioner.relay.run import contexts_of, reserved_start
 from network_provisioner.relay.sessions import session_from_dict
-from network_provisioner.relay.tproxy import tproxy
+from network_provisioner.relay.sockets import tproxy
 
 
 async def main(address: str, sessions: Path, status: Path, *tls: str) -> None:

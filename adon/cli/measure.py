@@ -293,7 +293,7 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
 def _named(broker: Any, wanted: str) -> Iterator[None]:
     """Where there is no task ``wanted``, it is refused with the name of one that might be meant.
     Raises BrokerError."""
-    from network_provisioner.base.suggestions import meant
+    from network_provisioner.base.errors import meant
 
     try:
         yield

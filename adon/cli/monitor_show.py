@@ -344,7 +344,7 @@ def _lacking(archive: Archive, metric: str | None) -> str:
     """What was not measured that would have to be, "" if something was: then nothing is
     unusual."""
     from monitors.alerts.anomalies.settings import WATCHED
-    from network_provisioner.base.suggestions import did_you_mean
+    from network_provisioner.base.errors import did_you_mean
 
     known = archive.metrics()
     if metric is None:
@@ -362,7 +362,7 @@ def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> l
 
 
 def _line(anomaly: Anomaly) -> str:
-    from monitors.alerts.anomalies.messages import notice_text
+    from monitors.alerts.anomalies.model import notice_text
 
     return f"{anomaly.kind:7s} {notice_text(anomaly)}"
 
@@ -405,7 +405,7 @@ def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -
 
 
 def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
-    from monitors.alerts.anomalies.messages import explained
+    from monitors.alerts.anomalies.model import explained
 
     return "\n".join(
         [f"{metric} of {subject} (from {source})", *(f"  {s}" for s in explained(metric, limits))]

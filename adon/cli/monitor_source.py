@@ -20,8 +20,7 @@ from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
 from network_provisioner.base.database_url import is_database_url
-from network_provisioner.base.errors import AdonError, BrokerError, InputError
-from network_provisioner.base.suggestions import meant
+from network_provisioner.base.errors import AdonError, BrokerError, InputError, meant
 from network_provisioner.client.broker import BrokerClient
 
 _STUCK_AFTER_S = 1800.0

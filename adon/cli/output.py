@@ -14,9 +14,8 @@ from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
 from adon.cli.terminal import Grid, fits, grid, print_paged, wrapped
-from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.errors import InputError, did_you_mean, printable
 from network_provisioner.base.instants import local_time
-from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import format_rate, format_size
 from site_selector.explain.tables import table as plain_table
 

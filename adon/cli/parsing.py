@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from network_provisioner.base.suggestions import did_you_mean, meant
+from network_provisioner.base.errors import did_you_mean, meant
 
 DEFAULT_BROKER = "http://127.0.0.1:8470"
 _AFTER = re.compile(r"^(?=Examples?:|Exit codes:)", re.MULTILINE)  # shown below the options

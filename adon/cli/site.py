@@ -278,7 +278,7 @@ def _sides(
 
 def _template(args: argparse.Namespace) -> Template:
     from adon.config.adon_yml import load_config
-    from network_provisioner.base.suggestions import did_you_mean
+    from network_provisioner.base.errors import did_you_mean
     from network_provisioner.templates.data import templates_from_dict
 
     known = templates_from_dict(load_config(args.config).templates if args.config else None)

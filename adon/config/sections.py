@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from network_provisioner.access import Role
 from network_provisioner.base.database_url import check_state
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.instants import instant
 from network_provisioner.base.schema import (
     Duration,
@@ -25,7 +25,6 @@ from network_provisioner.base.schema import (
     checked,
     matching,
 )
-from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.issuers import Issuer
 from network_provisioner.state.quotas import Quota
 

@@ -29,8 +29,7 @@ import yaml
 from adon.config.yamlfile import read_yaml
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from network_provisioner.base import fields
-from network_provisioner.base.errors import AdonError, BrokerError, InputError
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import AdonError, BrokerError, InputError, did_you_mean
 from network_provisioner.base.units import parse_rate
 from network_provisioner.client.broker import BrokerClient, bad_answer
 from network_provisioner.topology.graph import LAYERS, Link, Node, Topology

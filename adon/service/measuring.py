@@ -118,8 +118,7 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.measurements.coordinator import Coordinator
     from monitors.measurements.disks.periods import DiskPeriods
     from monitors.measurements.metrics import RunMetrics
-    from monitors.measurements.run_store import MeasuringStore
-    from monitors.measurements.shared_tasks import SharedTasks
+    from monitors.measurements.run_store import MeasuringStore, SharedTasks
     from monitors.measurements.tasks import Infeasible
 
     settings, topology = around.settings, around.topology

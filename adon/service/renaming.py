@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 
 from monitors.archive.archive import Archive
-from monitors.archive.renaming import rename_subjects
+from monitors.archive.stores.base import rename_subjects
 from network_provisioner.base.model import Transit
 from network_provisioner.stores.store import Store
 from network_provisioner.topology.graph import Topology

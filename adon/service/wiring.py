@@ -201,7 +201,7 @@ def measured_paths(
     """Look up what was measured of a path, by a user's own transfers and by those that all believe,
     and which anomalies made it worse, as it was up to :data:`_KNOWN_S` ago."""
     from monitors.alerts.anomalies.model import METRIC, worsening
-    from monitors.archive.estimate_sources import BelievedBy
+    from monitors.archive.estimate_sources import UserArchive
     from monitors.archive.knowledge import Listed, path_metrics
     from network_provisioner.controllers.routes import default_path
     from network_provisioner.selection.transit import Metric, Worsening
@@ -228,7 +228,7 @@ def measured_paths(
         known = kept.get((path.nodes, user))
         if known is None:
             usual = default(path.nodes[0], path.nodes[-1])
-            source = sources.setdefault(user, Listed(BelievedBy(archive, {user})))
+            source = sources.setdefault(user, Listed(UserArchive(archive, {user})))
             is_default = usual is not None and usual.nodes == path.nodes
             metrics = path_metrics(source, path.nodes, is_default, now)
             known = {name: (metric, worsened(source, metric)) for name, metric in metrics.items()}
@@ -245,7 +245,7 @@ def measured_figures(
     archive: Archive, topology: Topology, clock: Callable[[], float] = time.time
 ) -> FiguresOf:
     """Look up what transfers over a path are tuned by, as it was up to :data:`_KNOWN_S` ago."""
-    from monitors.archive.estimate_sources import BelievedBy
+    from monitors.archive.estimate_sources import UserArchive
     from monitors.archive.knowledge import Listed
     from monitors.archive.tuning import figures
     from network_provisioner.controllers.routes import default_path
@@ -253,7 +253,7 @@ def measured_figures(
     @lru_cache(_PATHS_KEPT)
     def lookup(path: NetworkPath, user: str, _: float) -> PathFigures:
         usual = default_path(topology, path.nodes[0], path.nodes[-1])
-        source = Listed(BelievedBy(archive, {user}))
+        source = Listed(UserArchive(archive, {user}))
         return figures(source, path, usual is not None and usual.nodes == path.nodes, clock())
 
     return lambda path, user: lookup(path, user, clock() // _KNOWN_S)
@@ -265,13 +265,13 @@ def measured_best_effort(
     """Look up what transfers without a path of their own reached between two sites, a user's own
     and those that all believe: bit/s and the age in seconds, or None."""
 
-    from monitors.archive.estimate_sources import BelievedBy
+    from monitors.archive.estimate_sources import UserArchive
     from monitors.archive.knowledge import path_throughput
     from monitors.archive.transfers import BEST_EFFORT
 
     def lookup(src: str, dst: str, user: str) -> tuple[float, float] | None:
         now = clock()
-        estimate = path_throughput(BelievedBy(archive, {user}), src, dst, BEST_EFFORT, now)
+        estimate = path_throughput(UserArchive(archive, {user}), src, dst, BEST_EFFORT, now)
         return (estimate.value, now - estimate.at) if estimate else None
 
     return lookup
@@ -294,10 +294,10 @@ def measured_space(
     archive: Archive, clock: Callable[[], float] = time.time
 ) -> Callable[[str], tuple[float, float] | None]:
     """Look up what agents found to be free at a site, bytes, and its age in seconds, or None."""
-    from monitors.archive.estimate_sources import BelievedBy
+    from monitors.archive.estimate_sources import UserArchive
     from monitors.archive.knowledge import LIVE_S, free_space
 
-    source = BelievedBy(archive, ())
+    source = UserArchive(archive, ())
 
     def lookup(site: str) -> tuple[float, float] | None:
         now = clock()

@@ -22,7 +22,7 @@ from monitors.api.archive_shapes import (
 from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
-from monitors.archive.estimate_sources import BelievedBy
+from monitors.archive.estimate_sources import UserArchive
 from monitors.archive.export import check_format, csv_parts, write_parquet
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
 from monitors.archive.retention.rollups import as_dict, roll_ups
@@ -86,7 +86,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         return known(
             "throughput",
             f"{src}>{dst}",
-            knowledge.gamma_a(_believed(archive, caller), src, dst, at),
+            knowledge.gamma_a(_source_for(archive, caller), src, dst, at),
             at,
         )
 
@@ -190,7 +190,7 @@ def _add_estimates(
         caller.need(May.SEE)
         now, may_see = clock(), partial(rules.may_see_series, caller)
         sites, transformations = frozenset(body.sites), frozenset(body.transformations)
-        source = _believed(archive, caller)
+        source = _source_for(archive, caller)
         known = knowledge.known_estimates(source, sites, transformations, now, may_see)
         return answers.answer(
             {
@@ -202,8 +202,8 @@ def _add_estimates(
         )
 
 
-def _believed(archive: Archive, caller: Principal) -> knowledge.Source:
-    return archive if caller.users is None else BelievedBy(archive, caller.users)
+def _source_for(archive: Archive, caller: Principal) -> knowledge.Source:
+    return archive if caller.users is None else UserArchive(archive, caller.users)
 
 
 def _file(

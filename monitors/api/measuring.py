@@ -26,7 +26,6 @@ from network_provisioner.api.callers import Caller
 
 _BIG = 1e12
 _MOST_RUNS = 10_000
-_NEW = {201: {"model": TaskAnswer}}
 
 Instant = Annotated[float, Query(ge=0, le=_BIG)]
 Words = Annotated[str, Query(max_length=500)]

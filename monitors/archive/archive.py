@@ -244,8 +244,7 @@ class Archive:
 
         Robust and recency-weighted, see :mod:`~.estimates`. Measurements after ``now`` are
         not used, nor those more than ``max_age_s`` seconds before it. Where measurements were
-        rolled up, the roll-ups stand for them. With ``users``, as they decide by it
-        (:mod:`~.believed`).
+        rolled up, the roll-ups stand for them. With ``users``, as they decide by it.
         """
         if math.isnan(now):  # the databases do not agree on what is before it
             return None

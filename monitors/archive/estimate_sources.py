@@ -89,7 +89,7 @@ def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
     }  # fmt: skip
 
 
-class BelievedBy:
+class UserArchive:
     """An archive as ``users`` decide by it (:class:`monitors.archive.knowledge.Source`); what was
     rolled up, whose nobody knows, is left out."""
 

@@ -173,14 +173,14 @@ class JobEvents:
     def _wait(self) -> Iterator[None]:
         """Has new events wait; stops where many do: a log may have millions."""
         for event in self._nodes.read():
-            self._turn()
+            self._notice_rotation()
             self._waiting.append(event)
             self._has_any = True
             if len(self._waiting) >= _PORTION:
                 yield
-        self._turn()
+        self._notice_rotation()
 
-    def _turn(self) -> None:
+    def _notice_rotation(self) -> None:
         """Where it is another file than before, what was written last into that may be lost."""
         if self._nodes.begun != self._begun:
             self._begun, self._lacks, self._has_any = self._nodes.begun, True, False

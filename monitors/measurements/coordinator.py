@@ -27,9 +27,8 @@ from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
 from monitors.measurements.result_validation import ValidResult, validated
 from monitors.measurements.run_planner import RunPlanner
-from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
+from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore, SharedTasks
 from monitors.measurements.runs import Run, RunState, after
-from monitors.measurements.shared_tasks import SharedTasks
 from monitors.measurements.task_data import Definition, known_end
 from monitors.measurements.tasks import Slot
 from monitors.rules import Rules

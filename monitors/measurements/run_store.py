@@ -3,6 +3,7 @@
 :class:`MeasuringStore` has the tasks that were added while the broker ran, the schedule, and runs.
 :class:`RunStore` holds in memory as well the runs that agents have been told of, are about to be,
 or have just made; it is not for several threads at once.
+:class:`SharedTasks` keeps the tasks in the store that brokers share, for each new leader.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from monitors.measurements.runs import Run, RunState, part_from_dict
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.private import make_private, open_lock
 from network_provisioner.base.wal import transaction, use_wal
+from network_provisioner.stores.store import Store
 
 _KEEP_MS = 600_000  # how long a run stays in memory after its end
+_KIND = "measurement-task"
 
 
 class RunStore:
@@ -354,3 +357,23 @@ def _run(row: tuple[Any, ...]) -> Run:
         frozenset(needs["hosts"]), frozenset((a, b) for a, b in needs["links"]),
         float(needs["load_bps"]), demanded, RunState(state), error, tuple(json.loads(measured)),
     )  # fmt: skip
+
+
+class SharedTasks:
+    """Tasks that were added, in the brokers' store. Every method may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def write(self, name: str, kept: KeptTask | None) -> None:
+        """Keep a task under its name; None takes it away."""
+        if kept is None:
+            self._store.delete_document(_KIND, name)
+        else:
+            self._store.put_document(_KIND, name, asdict(kept), keep=1)
+
+    def read(self) -> dict[str, KeptTask] | None:
+        """All by name; None where no broker has ever written one."""
+        if not self._store.documents_stamp(_KIND):
+            return None
+        return {d.name: KeptTask(**d.body) for d in self._store.documents(_KIND) if d.body}

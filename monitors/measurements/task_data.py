@@ -26,9 +26,8 @@ from monitors.archive.knowledge import path_subject
 from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.probes.tools import Tool, tool_of
 from monitors.measurements.tasks import Agreement, LinkId, Task, check
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import InputError, meant
 from network_provisioner.base.schema import Name, Rate, Schema, Whole, checked, read
-from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import bits, parse_duration, parse_rate
 from network_provisioner.controllers.routes import default_path
 from network_provisioner.topology.graph import Path, Topology

@@ -1,6 +1,6 @@
 """The broker over HTTP: REST under ``/v1``, its description under ``/openapi.json``.
 
-    connection ─► gate (who, how much) ─► route ─► turn ─► broker ─► answer
+    connection ─► gate (who, how much) ─► route ─► worker ─► broker ─► answer
 
 Every error, also of validation and routing, has one shape: ``{"error": {"code", "message"}}``.
 """

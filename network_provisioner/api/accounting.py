@@ -10,14 +10,14 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.policies.accounting import Usage, as_csv, usage
 from network_provisioner.stores.store import Store
 
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
 
 
-def router(store: Store, turns: Turns) -> APIRouter:
+def router(store: Store, workers: Workers) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["accounting"])
 
@@ -43,7 +43,7 @@ def router(store: Store, turns: Turns) -> APIRouter:
             # One pass over all states: one that ends meanwhile must not be met in two of them.
             return usage(store.each(), by, since or 0.0, until or float("inf"))
 
-        rows = await turns.read(used)
+        rows = await workers.read(used)
         if caller.users is not None:
             rows = [row for row in rows if row.name in caller.users]
         if format == "csv":

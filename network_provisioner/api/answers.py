@@ -13,19 +13,19 @@ from network_provisioner.api.problems import error_body
 from network_provisioner.base.model import RequestAnswer, Transit
 
 
-def transit(found: Transit, status: int = 200) -> Response:
+def transit(transit: Transit, status: int = 200) -> Response:
     """One transit."""
-    return answer(found.as_dict(), status)
+    return answer(transit.as_dict(), status)
 
 
-def transits(found: Iterable[Transit]) -> Response:
+def transits(many: Iterable[Transit]) -> Response:
     """Many."""
-    return answer([one.as_dict() for one in found])
+    return answer([transit.as_dict() for transit in many])
 
 
-def asked(found: Iterable[RequestAnswer]) -> Response:
+def asked(answered: Iterable[RequestAnswer]) -> Response:
     """What became of several requests."""
-    return answer({"answers": [_answered(one) for one in found]})
+    return answer({"answers": [_answered(item) for item in answered]})
 
 
 def answer(content: Any, status: int = 200) -> Response:
@@ -34,9 +34,9 @@ def answer(content: Any, status: int = 200) -> Response:
     return Response(text, status, media_type="application/json")
 
 
-def _answered(one: RequestAnswer) -> dict[str, Any]:
+def _answered(item: RequestAnswer) -> dict[str, Any]:
     return {
-        "transit": None if one.transit is None else one.transit.as_dict(),
-        "error": None if one.error is None else error_body(one.error.code, str(one.error)),
-        "service": asdict(one.service),
+        "transit": None if item.transit is None else item.transit.as_dict(),
+        "error": None if item.error is None else error_body(item.error.code, str(item.error)),
+        "service": asdict(item.service),
     }

@@ -31,8 +31,8 @@ from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
 from network_provisioner.api.redaction import Redaction
 from network_provisioner.api.registries import Registries
-from network_provisioner.api.turns import Turns
 from network_provisioner.api.unchanged import Unchanged
+from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.release import release
 from network_provisioner.broker import Broker
@@ -68,20 +68,20 @@ def create_app(
     :class:`~network_provisioner.api.gate.Gate` takes it; without it any name is answered to. By
     ``trust`` a broker that follows asks the one that leads.
     """
-    turns = Turns()
+    workers = Workers()
     metrics = Metrics(broker, collectors)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         works = (_sweep_for_ever, _count_for_ever)
-        tasks = [asyncio.create_task(work(broker, turns)) for work in works]
+        tasks = [asyncio.create_task(work(broker, workers)) for work in works]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            turns.close()
+            workers.close()
 
     # "default" also keeps FastAPI from describing its own shape of validation errors.
     codes: tuple[int | str, ...] = (400, 401, 403, 404, 408, 409, 413, 500, 503, "default")
@@ -109,14 +109,14 @@ def create_app(
     )
     add_errors(app, Redaction(broker).text)
     for routes in (transits, network):
-        app.include_router(routes.router(broker, turns, metrics))
-    app.include_router(relays.router(broker, turns))
-    app.include_router(drains.router(broker, turns))
+        app.include_router(routes.router(broker, workers, metrics))
+    app.include_router(relays.router(broker, workers))
+    app.include_router(drains.router(broker, workers))
     if books is not None:
-        app.include_router(policies.router(books.policies, broker, turns))
-        app.include_router(templates.router(books.templates, broker, turns))
-        app.include_router(trials.router(books.templates, broker, turns))
-        app.include_router(accounting.router(books.store, turns))
+        app.include_router(policies.router(books.policies, broker, workers))
+        app.include_router(templates.router(books.templates, broker, workers))
+        app.include_router(trials.router(books.templates, broker, workers))
+        app.include_router(accounting.router(books.store, workers))
     for others in more:
         app.include_router(others)
     _describe_security(app)
@@ -149,27 +149,27 @@ def _describe_security(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
 
 
-async def _sweep_for_ever(broker: Broker, turns: Turns) -> None:
+async def _sweep_for_ever(broker: Broker, workers: Workers) -> None:
     while True:
         until = time.monotonic() + SWEEP_EVERY_S
         await asyncio.sleep(min(SWEEP_EVERY_S, LOOK_EVERY_S))
         while (left := until - time.monotonic()) > 0 and not broker.has_news():
             await asyncio.sleep(min(left, LOOK_EVERY_S))
         try:
-            await turns.change(broker.sweep)
+            await workers.change(broker.sweep)
         except BrokerError as error:  # the store: said when it began, and by the broker's health
             log.debug("a sweep was refused: %s", error)
         except Exception:  # leases must go on ending whatever one sweep met
             log.exception("a sweep failed; the next one is due in %g s", SWEEP_EVERY_S)
 
 
-async def _count_for_ever(broker: Broker, turns: Turns) -> None:
+async def _count_for_ever(broker: Broker, workers: Workers) -> None:
     while True:
         await asyncio.sleep(COUNT_EVERY_S)
         if broker.io_aware.counts:
             try:
-                if await turns.read(broker.io_aware.count):
-                    await turns.change(broker.sweep)
+                if await workers.read(broker.io_aware.count):
+                    await workers.change(broker.sweep)
             except BrokerError as error:
                 log.debug("a period waits for the next sweep: %s", error)
             except Exception:  # what is not counted now is counted later
@@ -186,11 +186,11 @@ async def given_once(request: Request) -> None:
     described = request.app.openapi()["paths"]
     verbs = described.get(request.scope["route"].path_format, {})  # pages are not described
     operation: dict[str, Any] = verbs.get(request.method.lower(), {})
-    for one in operation.get("parameters", ()):
-        name = one["name"]
-        if name in twice and one["in"] == "query" and not _is_list(one["schema"]):
+    for parameter in operation.get("parameters", ()):
+        name = parameter["name"]
+        if name in twice and parameter["in"] == "query" and not _is_list(parameter["schema"]):
             raise InputError(f"query: {name!r} is given {given[name]} times, expected once")
 
 
 def _is_list(schema: dict[str, Any]) -> bool:
-    return any(one.get("type") == "array" for one in (schema, *schema.get("anyOf", ())))
+    return any(option.get("type") == "array" for option in (schema, *schema.get("anyOf", ())))

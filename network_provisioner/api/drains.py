@@ -11,7 +11,7 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST, Answer, Body, Text
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.broker import Broker
 from network_provisioner.topology.drains import Drain
 
@@ -43,7 +43,7 @@ class DrainAnswer(Answer):
     reserved: list[str]
 
 
-def router(broker: Broker, turns: Turns) -> APIRouter:
+def router(broker: Broker, workers: Workers) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["network"])
 
@@ -51,7 +51,7 @@ def router(broker: Broker, turns: Turns) -> APIRouter:
     async def list_drains(caller: Caller) -> Response:
         """All drains that have not ended, the next first."""
         caller.need(May.MANAGE)
-        return answers.answer(await turns.read(broker.drains))
+        return answers.answer(await workers.read(broker.drains))
 
     @routes.post("/v1/drains", response_model=DrainAnswer)
     async def post_drain(body: DrainBody, caller: Caller) -> Response:
@@ -59,12 +59,12 @@ def router(broker: Broker, turns: Turns) -> APIRouter:
         minute before, advance reservations at once."""
         caller.need(May.MANAGE)
         drain = Drain(**body.model_dump(), user=caller.name)
-        return answers.answer(await turns.change(broker.drain, drain))
+        return answers.answer(await workers.change(broker.drain, drain))
 
     @routes.delete("/v1/drains/{element}", response_model=DrainAnswer)
     async def delete_drain(element: str, caller: Caller) -> Response:
         """Put a link or switch back into service."""
         caller.need(May.MANAGE)
-        return answers.answer(await turns.change(broker.cancel_drain, element))
+        return answers.answer(await workers.change(broker.cancel_drain, element))
 
     return routes

@@ -59,9 +59,10 @@ class Issuers:
         could take for each other."""
         self.issuers = list(issuers)
         self._issuers = {
-            one.issuer: (one, _Keys(one.issuer, fetch or fetched, clock)) for one in issuers
+            issuer.issuer: (issuer, _Keys(issuer.issuer, fetch or fetched, clock))
+            for issuer in issuers
         }
-        if min(len(self._issuers), len({_suffix(one) for one in issuers})) < len(issuers):
+        if min(len(self._issuers), len({_suffix(issuer) for issuer in issuers})) < len(issuers):
             raise InputError("found an issuer or a suffix twice in security.issuers")
 
     def __call__(self, token: str) -> Principal | None:
@@ -70,14 +71,14 @@ class Issuers:
             said = jwt.decode(token, options={"verify_signature": False})
         except (jwt.PyJWTError, ValueError, RecursionError):
             return None
-        found = self._issuers.get(said["iss"]) if isinstance(said.get("iss"), str) else None
-        if found is None:
+        entry = self._issuers.get(said["iss"]) if isinstance(said.get("iss"), str) else None
+        if entry is None:
             raise BrokerError(
                 f"the token is of issuer {str(said.get('iss'))!r:.200}, expected one of "
                 "security.issuers",
                 "unauthorized",
             )
-        issuer, keys = found
+        issuer, keys = entry
         try:
             fitting = keys.fitting(head.get("kid", ""), str(head.get("alg")))
             audience = [*issuer.audience, _ANY_WLCG, *filter(None, [issuer.client])]
@@ -122,17 +123,24 @@ def _suffix(issuer: Issuer) -> str:
 
 def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
     """Raises BrokerError ``unauthorized`` for who has no name, or no role here."""
-    said = claims[issuer.name]
-    if not (isinstance(said, str) and said and said.isprintable() and len(said) <= _LONGEST_NAME):
+    subject = claims[issuer.name]
+    if not (
+        isinstance(subject, str)
+        and subject
+        and subject.isprintable()
+        and len(subject) <= _LONGEST_NAME
+    ):
         raise BrokerError(
             f"the token of {issuer.issuer} has no name in {issuer.name!r}", "unauthorized"
         )
     if issuer.name == "email" and claims.get("email_verified", True) not in (True, "true"):
         raise BrokerError(
-            f"{issuer.issuer} has not verified that {said!r} is its holder's", "unauthorized"
+            f"{issuer.issuer} has not verified that {subject!r} is its holder's", "unauthorized"
         )
-    name = f"{said}{_suffix(issuer)}"
-    held = {one for claim in issuer.claims for one in _held(claim, claims.get(claim))}
+    name = f"{subject}{_suffix(issuer)}"
+    held = {
+        entitlement for claim in issuer.claims for entitlement in _held(claim, claims.get(claim))
+    }
     for entitled in issuer.roles:
         if entitled.holds & held:
             own = frozenset({name}) if entitled.role is Role.RESEARCHER else None
@@ -146,7 +154,7 @@ def _held(claim: str, value: object) -> list[str]:
     """Scopes are words of one text; a group or an entitlement may have blanks in it."""
     if isinstance(value, str):
         return value.split() if claim in ("scope", "scp") else [value]
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 class _Keys:
@@ -162,18 +170,18 @@ class _Keys:
         """The key of this id. Without an id on one side: all keys of the algorithm, those that are
         known first. Raises BrokerError ``unauthorized`` where there is none. Who has a key that is
         known waits for nobody."""
-        found = self._known(kid, algorithm, KEPT_S)
-        yield from found
-        if kid and any(key.key_id == kid for key in found):
+        keys = self._known(kid, algorithm, KEPT_S)
+        yield from keys
+        if kid and any(key.key_id == kid for key in keys):
             return
-        usable = found or self._known(kid, algorithm, 2 * KEPT_S)
+        usable = keys or self._known(kid, algorithm, 2 * KEPT_S)
         if self._lock.acquire(blocking=not usable):
             try:
                 self._read_again()
             finally:
                 self._lock.release()
-        more = [key for key in self._known(kid, algorithm, 2 * KEPT_S) if key not in found]
-        if not (found or more):
+        more = [key for key in self._known(kid, algorithm, 2 * KEPT_S) if key not in keys]
+        if not (keys or more):
             which = f"{kid!r:.100} " if kid else ""
             raise BrokerError(
                 f"issuer {self._issuer} has no key {which}of {algorithm!r:.20} just now",
@@ -199,19 +207,19 @@ class _Keys:
     def _read(self) -> list[jwt.PyJWK]:
         known = f"{self._issuer.rstrip('/')}/.well-known"
         try:
-            said = self._fetch(f"{known}/openid-configuration")
+            configuration = self._fetch(f"{known}/openid-configuration")
         except (OSError, ValueError):  # of some SciTokens issuers
-            said = self._fetch(f"{known}/oauth-authorization-server")
-        if said["issuer"] != self._issuer:
-            raise ValueError(f"found the configuration of issuer {said['issuer']!r}")
-        if urlsplit(said["jwks_uri"]).scheme != urlsplit(self._issuer).scheme:
-            raise ValueError(f"found keys at {said['jwks_uri']!r}")
+            configuration = self._fetch(f"{known}/oauth-authorization-server")
+        if configuration["issuer"] != self._issuer:
+            raise ValueError(f"found the configuration of issuer {configuration['issuer']!r}")
+        if urlsplit(configuration["jwks_uri"]).scheme != urlsplit(self._issuer).scheme:
+            raise ValueError(f"found keys at {configuration['jwks_uri']!r}")
         keys = []
-        for one in self._fetch(said["jwks_uri"])["keys"]:
+        for key in self._fetch(configuration["jwks_uri"])["keys"]:
             # Not of a kind that we do not know.
             with suppress(jwt.PyJWTError, UnsupportedAlgorithm, ValueError, AttributeError):
-                if one.get("use", "sig") == "sig":
-                    keys.append(jwt.PyJWK(one))
+                if key.get("use", "sig") == "sig":
+                    keys.append(jwt.PyJWK(key))
         return keys
 
 

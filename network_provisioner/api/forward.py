@@ -115,13 +115,13 @@ class Forward:
                 return None
             if leader is not None and leader.address:
                 why = f"the broker at {leader.address} leads and gives no answer"
-                asked = self._in_thread(partial(self._request, leader, scope, body))
-                while not asked.done() and self._broker.leader == leader:
-                    await asyncio.wait({asked}, timeout=_LOOK_S)
+                pending = self._in_thread(partial(self._request, leader, scope, body))
+                while not pending.done() and self._broker.leader == leader:
+                    await asyncio.wait({pending}, timeout=_LOOK_S)
                 try:
-                    if asked.done():
-                        return asked.result()
-                    asked.cancel()  # another leads now
+                    if pending.done():
+                        return pending.result()
+                    pending.cancel()  # another leads now
                     deadline = time.monotonic() + WAIT_S
                 except requests.RequestException as error:
                     log.info("%s: %s", why, error)

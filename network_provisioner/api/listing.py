@@ -51,8 +51,8 @@ def _has_failed(transit: Transit) -> bool:
 
 
 def _words(transit: Transit) -> str:
-    asked = transit.request
-    who = (asked.user, asked.project, asked.experiment, asked.workflow, asked.job, asked.template)
+    r = transit.request
+    who = (r.user, r.project, r.experiment, r.workflow, r.job, r.template)
     return " ".join((transit.id, *who, transit.usage.outcome, transit.reason))
 
 

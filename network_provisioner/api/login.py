@@ -58,7 +58,7 @@ class BrowserLogins:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock`` gives seconds that never go back."""
-        self._issuers = {one.issuer: one for one in issuers if one.client}
+        self._issuers = {issuer.issuer: issuer for issuer in issuers if issuer.client}
         self._federation, self._fetch, self._post = federation, fetch, post
         self._clock = clock
         self._known: dict[str, tuple[float, Mapping[str, Any]]] = {}
@@ -88,9 +88,10 @@ class BrowserLogins:
         try:
             about = self._about(issuer)
             secret, login = _secret_of(known, about)
-            said = self._post(about["token_endpoint"], form | secret, login)
-            held = [said[kind] for kind in ("access_token", "id_token") if kind in said]
-            why = said.get("error_description") or said.get("error") or "there is no token in it"
+            answer = self._post(about["token_endpoint"], form | secret, login)
+            held = [answer[kind] for kind in ("access_token", "id_token") if kind in answer]
+            why = answer.get("error_description") or answer.get("error")
+            why = why or "there is no token in it"
         except (OSError, ValueError, TypeError, KeyError, AttributeError, InputError) as error:
             log.warning("issuer %s gave no token: %.200r", issuer, error)
             raise BrokerError(

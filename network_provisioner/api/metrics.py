@@ -179,13 +179,13 @@ class Metrics:
         )
         circuits = None
         try:
-            found = self._broker.on_switches()
+            state = self._broker.on_switches()
         except BrokerError as error:
             log.warning("the switches cannot be asked: %s", error)
         else:
-            circuits = float(len(found["installed"]))
-            for one in found["counters"]:
-                sent.add_metric((one["a"], one["b"]), one["bytes"])
+            circuits = float(len(state["installed"]))
+            for counter in state["counters"]:
+                sent.add_metric((counter["a"], counter["b"]), counter["bytes"])
         up.add_metric((health["controller"]["name"], ""), circuits is not None)
         for switch in health["switches"]:
             up.add_metric((health["controller"]["name"], switch["name"]), switch["connected"])

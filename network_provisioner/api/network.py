@@ -21,12 +21,12 @@ from network_provisioner.api.shapes import (
     Text,
     TopologyAnswer,
 )
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.broker import Broker
 from network_provisioner.templates.match import DEFAULT
 
 
-def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
+def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["network"])
 
@@ -52,7 +52,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         ``until`` also who holds what until then, from when to when. A researcher is told the ids
         of its own transits alone."""
         caller.need(May.READ)
-        return answers.answer(await turns.read(broker.describe_topology, at, until, caller.users))
+        return answers.answer(await workers.read(broker.describe_topology, at, until, caller.users))
 
     @routes.get("/v1/topology/routes", response_model=list[RouteAnswer])
     async def get_routes(
@@ -62,14 +62,14 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Who goes where and why: best effort between every two sites, and the paths of transits.
         A researcher is told its own transits alone."""
         caller.need(May.READ)
-        return answers.answer(await turns.read(broker.routes, site, caller.users))
+        return answers.answer(await workers.read(broker.routes, site, caller.users))
 
     @routes.get("/v1/topology/discovered", response_model=DiscoveredAnswer)
     async def get_discovered(caller: Caller) -> Response:
         """What the controller finds where it looks around now, and in words where the network is
         not as it was said to be. Takes seconds."""
         caller.need(May.MEASURE)
-        return answers.answer(await turns.read(broker.discover))
+        return answers.answer(await workers.read(broker.discover))
 
     @routes.get("/v1/advice", response_model=AdviceAnswer)
     async def get_advice(
@@ -84,20 +84,20 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """How a transfer between two sites is tuned best, what to expect of it, what bounds that,
         and by which figures of the path and of the hosts at its ends."""
         caller.need(May.READ)
-        asked = (src, dst, rate_bps, template, caller.name)
-        return answers.answer(await turns.read(broker.advise, *asked))
+        query = (src, dst, rate_bps, template, caller.name)
+        return answers.answer(await workers.read(broker.advise, *query))
 
     @routes.get("/v1/counters", response_model=CountersAnswer)
     async def get_counters(caller: Caller) -> Response:
         """Bytes sent on each direction of a link, and the circuits on the switches now."""
         caller.need(May.MEASURE)
-        return answers.answer(await turns.read(broker.on_switches))
+        return answers.answer(await workers.read(broker.on_switches))
 
     @routes.get("/v1/health", response_model=HealthAnswer)
     async def get_health(caller: Caller) -> Response:
         """Status, the controller and what it can do, live and queued transits."""
         caller.need(May.READ)
-        return answers.answer(await turns.read(broker.health))
+        return answers.answer(await workers.read(broker.health))
 
     @routes.get(
         "/metrics",
@@ -106,6 +106,6 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     async def get_metrics(caller: Caller) -> Response:
         """Everything that is counted, in Prometheus's text format."""
         caller.need(May.MEASURE)
-        return Response(await turns.read(metrics.text, caller), media_type=CONTENT_TYPE)
+        return Response(await workers.read(metrics.text, caller), media_type=CONTENT_TYPE)
 
     return routes

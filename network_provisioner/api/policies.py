@@ -12,7 +12,7 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import Answer, Body, Text
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.broker import Broker
 from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.policies.schema import api_details
@@ -51,15 +51,15 @@ class PolicyAnswer(Answer):
     queues: list[str]
 
 
-def router(book: PolicyRegistry, broker: Broker, turns: Turns) -> APIRouter:
+def router(book: PolicyRegistry, broker: Broker, workers: Workers) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["policies"])
 
     def enforced(work: Any, *args: Any) -> Any:
         # At once, and not with the next sweep: who starts a policy wants to see it work.
-        found = work(*args)
+        result = work(*args)
         broker.sweep()
-        return found
+        return result
 
     @routes.get("/v1/policies", include_in_schema=False)
     @routes.get("/v1/policies/", response_model=list[PolicyAnswer])
@@ -69,7 +69,7 @@ def router(book: PolicyRegistry, broker: Broker, turns: Turns) -> APIRouter:
     ) -> Response:
         """The policies that run or will."""
         caller.need(May.READ)
-        return answers.answer(await turns.read(book.listed, ended))
+        return answers.answer(await workers.read(book.listed, ended))
 
     @routes.post("/v1/policies", include_in_schema=False)
     @routes.post(
@@ -82,7 +82,7 @@ def router(book: PolicyRegistry, broker: Broker, turns: Turns) -> APIRouter:
         """Start, modify or stop a policy. 201 for a new one."""
         caller.need(May.MANAGE)
         given = body.model_dump(exclude_unset=True)
-        view, new = await turns.change(enforced, book.post, given)
+        view, new = await workers.change(enforced, book.post, given)
         return answers.answer(view, 201 if new else 200)
 
     @routes.get("/v1/policies/{policy_id}/", include_in_schema=False)
@@ -93,13 +93,13 @@ def router(book: PolicyRegistry, broker: Broker, turns: Turns) -> APIRouter:
         caller.need(May.READ)
         if _VERSION.match(policy_id):
             return answers.answer(api_details(policy_id))
-        return answers.answer(await turns.read(book.get, policy_id))
+        return answers.answer(await workers.read(book.get, policy_id))
 
     @routes.delete("/v1/policies/{policy_id}/", include_in_schema=False)
     @routes.delete("/v1/policies/{policy_id}", response_model=PolicyAnswer)
     async def delete_policy(policy_id: str, caller: Caller) -> Response:
         """End a policy and forget it."""
         caller.need(May.MANAGE)
-        return answers.answer(await turns.change(enforced, book.delete, policy_id))
+        return answers.answer(await workers.change(enforced, book.delete, policy_id))
 
     return routes

@@ -87,7 +87,7 @@ def answer_to_invalid(error: RequestValidationError) -> JSONResponse:
     return error_answer("bad_request", "; ".join(_problem(e) for e in error.errors()[:5]))
 
 
-def add_errors(app: FastAPI, told: Callable[[Any, str], str]) -> None:
+def add_errors(app: FastAPI, redact: Callable[[Any, str], str]) -> None:
     """Make every error of ``app`` have the one shape. ``told`` is what a caller may know of a
     message."""
 
@@ -95,7 +95,7 @@ def add_errors(app: FastAPI, told: Callable[[Any, str], str]) -> None:
         assert isinstance(error, AdonError)
         words = str(error)
         if error.code != "unknown_transit":  # it has no other id than was asked for
-            words = told(request.state.principal, words)
+            words = redact(request.state.principal, words)
         return error_answer(error.code or "internal", words)
 
     def invalid(_: Request, error: Exception) -> JSONResponse:
@@ -137,5 +137,5 @@ def _takes(request: Request, method: str) -> bool:
 def _problem(error: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in error["loc"])
     kind = error["type"]
-    found = "" if kind in ("missing", "json_invalid") else f" (found {error['input']!r:.80})"
-    return f"{place}: {error['msg']}{found}"
+    value = "" if kind in ("missing", "json_invalid") else f" (found {error['input']!r:.80})"
+    return f"{place}: {error['msg']}{value}"

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import product
 
 from network_provisioner.access import Principal
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import RequestAnswer, Transit
 from network_provisioner.broker import Broker
@@ -32,9 +32,9 @@ def _readings(word: str) -> list[tuple[str, str, str]]:
     return [(word[:a], word[a:b], word[b:]) for a, b in ends]
 
 
-def _texts(found: Transit) -> list[str]:
-    why = found.relay.why if found.relay else ""
-    return [found.reason, why, *(one.get("rejected", "") for one in found.grant.candidates)]
+def _texts(transit: Transit) -> list[str]:
+    why = transit.relay.why if transit.relay else ""
+    return [transit.reason, why, *(path.get("rejected", "") for path in transit.grant.candidates)]
 
 
 class Redaction:
@@ -46,26 +46,26 @@ class Redaction:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def transits(self, caller: Principal, found: Sequence[Transit]) -> list[Transit]:
+    def transits(self, caller: Principal, transits: Sequence[Transit]) -> list[Transit]:
         """Some of the caller's own, without others' ids in their words. Raises StoreError."""
         if caller.users is None:
-            return list(found)
-        holders = [name for one in found for way in one.grant.blocking for name in way["holders"]]
-        hidden = self._hidden(caller, (text for one in found for text in _texts(one)), holders)
-        return [_without(hidden, one) for one in found]
+            return list(transits)
+        holders = [name for t in transits for way in t.grant.blocking for name in way["holders"]]
+        hidden = self._hidden(caller, (text for t in transits for text in _texts(t)), holders)
+        return [_without(hidden, t) for t in transits]
 
-    def answers(self, caller: Principal, found: Iterable[RequestAnswer]) -> list[RequestAnswer]:
+    def answers(self, caller: Principal, answers: Iterable[RequestAnswer]) -> list[RequestAnswer]:
         """The same of answers."""
-        return [self._answer(caller, one) for one in found]
+        return [self._answer(caller, answer) for answer in answers]
 
-    def _answer(self, caller: Principal, found: RequestAnswer) -> RequestAnswer:
-        if found.transit is not None:
-            (told,) = self.transits(caller, [found.transit])
-            found = replace(found, transit=told)
-        if found.error is not None:
-            words = self.text(caller, str(found.error))
-            found = replace(found, error=BrokerError(words, found.error.code))
-        return found
+    def _answer(self, caller: Principal, answer: RequestAnswer) -> RequestAnswer:
+        if answer.transit is not None:
+            (transit,) = self.transits(caller, [answer.transit])
+            answer = replace(answer, transit=transit)
+        if answer.error is not None:
+            words = self.text(caller, str(answer.error))
+            answer = replace(answer, error=BrokerError(words, answer.error.code))
+        return answer
 
     def text(self, caller: Principal, words: str) -> str:
         """A text; that of the store's error where it cannot be asked."""
@@ -87,37 +87,39 @@ class Redaction:
         return {name: user != "" and not caller.owns(user) for name, user in users.items()}
 
 
-def _without(hidden: Mapping[str, bool], found: Transit) -> Transit:
-    told = found.copy()
-    told.reason = _masked(hidden, found.reason)
-    if told.relay:
-        told.relay = replace(told.relay, why=_masked(hidden, told.relay.why))
-    told.grant.candidates = [
-        {**one, "rejected": _masked(hidden, one.get("rejected", ""))}
-        for one in found.grant.candidates
+def _without(hidden: Mapping[str, bool], transit: Transit) -> Transit:
+    shown = transit.copy()
+    shown.reason = _masked(hidden, transit.reason)
+    if shown.relay:
+        shown.relay = replace(shown.relay, why=_masked(hidden, shown.relay.why))
+    shown.grant.candidates = [
+        {**candidate, "rejected": _masked(hidden, candidate.get("rejected", ""))}
+        for candidate in transit.grant.candidates
     ]
-    told.grant.blocking = [
-        {**one, "holders": [name for name in one["holders"] if not hidden.get(name)]}
-        for one in found.grant.blocking
+    shown.grant.blocking = [
+        {**link, "holders": [name for name in link["holders"] if not hidden.get(name)]}
+        for link in transit.grant.blocking
     ]
-    return told
+    return shown
 
 
 def _masked(hidden: Mapping[str, bool], text: str) -> str:
-    def told(found: re.Match[str]) -> str:
-        readings = _readings(found[0])
+    def told(match: re.Match[str]) -> str:
+        readings = _readings(match[0])
         before, name, behind = next((r for r in readings if r[1] in hidden), readings[-1])
-        return f"{before}{_OTHERS}{behind}" if hidden.get(name) else found[0]
+        return f"{before}{_OTHERS}{behind}" if hidden.get(name) else match[0]
 
     return _WORD.sub(told, text)
 
 
-async def own_transit(broker: Broker, turns: Turns, caller: Principal, transit_id: str) -> Transit:
+async def own_transit(
+    broker: Broker, workers: Workers, caller: Principal, transit_id: str
+) -> Transit:
     """The transit, where it is the caller's business. Raises BrokerError ``unknown_transit``, in
     the same words whether there is none or it is somebody else's."""
     if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
         raise unknown_transit(transit_id)
-    transit = await turns.read(broker.get, transit_id)
+    transit = await workers.read(broker.get, transit_id)
     if not caller.owns(transit.request.user):
         raise unknown_transit(transit_id)
     return transit

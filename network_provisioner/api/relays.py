@@ -11,14 +11,14 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller, need_own
 from network_provisioner.api.shapes import RelayAnswer, RelayBody, SessionsAnswer
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import printable
 from network_provisioner.broker import Broker
 from network_provisioner.relay.agents import POLL_S, RelayAgents
 from network_provisioner.relay.sessions import AgentStatus
 
 
-def router(broker: Broker, turns: Turns) -> APIRouter:
+def router(broker: Broker, workers: Workers) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["relays"])
 
@@ -26,7 +26,7 @@ def router(broker: Broker, turns: Turns) -> APIRouter:
     async def list_relays(caller: Caller) -> Response:
         """All relays of the topology, why one cannot be used now, and what they carry."""
         caller.need(May.READ)
-        return answers.answer(await turns.read(broker.relaying.described))
+        return answers.answer(await workers.read(broker.relaying.described))
 
     @routes.post("/v1/relays/{name:path}", response_model=SessionsAnswer)
     async def post_status(name: str, body: RelayBody, request: Request, caller: Caller) -> Response:

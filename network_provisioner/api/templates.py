@@ -13,7 +13,7 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.redaction import own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.broker import Broker
 from network_provisioner.templates.data import template_to_dict, wanted_from_dict
@@ -117,7 +117,7 @@ class MatchAnswer(Answer):
 Save = Callable[..., tuple[TemplateEntry, Sequence[str]]]
 
 
-def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
+def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["templates"])
 
@@ -129,7 +129,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
             entry, lowered = save(*what, caller)
             return {**shown(caller, entry), "lowered": list(lowered)}
 
-        return answers.answer(await turns.change(answer))
+        return answers.answer(await workers.change(answer))
 
     @routes.get("/v1/templates", response_model=list[TemplateAnswer])
     async def list_templates(caller: Caller) -> Response:
@@ -139,7 +139,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         def listed() -> list[dict[str, Any]]:
             return [shown(caller, entry) for name in book.names() if (entry := book.entry(name))]
 
-        return answers.answer(await turns.read(listed))
+        return answers.answer(await workers.read(listed))
 
     @routes.post("/v1/templates/match", response_model=MatchAnswer)
     async def match_template(body: MatchBody, caller: Caller) -> Response:
@@ -148,16 +148,16 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         wanted = wanted_from_dict(body.model_dump(exclude={"application"}))
 
         def matched() -> dict[str, Any]:
-            found = book.explain(body.application, wanted, caller.name or None)
-            entry = book.entry(found.template.name) if found.template else None
+            match = book.explain(body.application, wanted, caller.name or None)
+            entry = book.entry(match.template.name) if match.template else None
             return {
                 "entry": shown(caller, entry) if entry else None,
-                "how": found.how,
-                "reason": found.reason,
-                "passed_over": dict(found.passed_over),
+                "how": match.how,
+                "reason": match.reason,
+                "passed_over": dict(match.passed_over),
             }
 
-        return answers.answer(await turns.read(matched))
+        return answers.answer(await workers.read(matched))
 
     @routes.get("/v1/templates/{name}", response_model=TemplateAnswer)
     async def get_template(
@@ -171,7 +171,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
                 return shown(caller, entry)
             raise unknown(name, book.names(), version)
 
-        return answers.answer(await turns.read(known))
+        return answers.answer(await workers.read(known))
 
     @routes.get("/v1/templates/{name}/history", response_model=list[VersionAnswer])
     async def get_history(name: str, caller: Caller) -> Response:
@@ -179,7 +179,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         caller.need(May.READ)
 
         def kept() -> list[dict[str, Any]]:
-            if not (found := book.history(name)):
+            if not (versions := book.history(name)):
                 raise unknown(name, book.names())
             return [
                 {
@@ -187,10 +187,10 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
                     "at": doc.at,
                     "entry": _view(caller, entry, {}) if entry else None,
                 }
-                for doc, entry in found
+                for doc, entry in versions
             ]
 
-        return answers.answer(await turns.read(kept))
+        return answers.answer(await workers.read(kept))
 
     @routes.put("/v1/templates/{name}", response_model=TemplateAnswer)
     async def save_template(name: str, body: TemplateBody, caller: Caller) -> Response:
@@ -203,7 +203,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
         """Save what worked for a transfer: its rates, its tuning, its goodput as the peak."""
         caller.need(May.SAVE_TEMPLATES)
-        transit = await own_transit(broker, turns, caller, body.transit)
+        transit = await own_transit(broker, workers, caller, body.transit)
         return await saved(caller, book.save_from, name, transit)
 
     @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)
@@ -216,14 +216,14 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def reset_template(name: str, caller: Caller) -> Response:
         """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
         caller.need(May.SAVE_TEMPLATES)
-        return answers.answer(shown(caller, await turns.change(book.reset, name, caller)))
+        return answers.answer(shown(caller, await workers.change(book.reset, name, caller)))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        left = await turns.change(book.delete, name, caller)
+        left = await workers.change(book.delete, name, caller)
         return answers.answer(left and shown(caller, left))
 
     return routes

@@ -27,7 +27,7 @@ from network_provisioner.api.shapes import (
     TransitBody,
     flows_of,
 )
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import (
     RequestAnswer,
@@ -41,12 +41,12 @@ from network_provisioner.broker import Broker
 _MOST_LISTED = 100_000
 
 
-def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
+def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
     """The routes. Every one raises BrokerError for what it refuses."""
     routes = APIRouter(tags=["transits"])
     redaction = Redaction(broker)
-    told = partial(_told, redaction, turns)
-    own = partial(_own, broker, turns)
+    respond = partial(_told, redaction, workers)
+    own = partial(_own, broker, workers)
 
     @routes.post(
         "/v1/transits",
@@ -57,9 +57,9 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     async def request_transit(body: TransitBody, caller: Caller) -> Response:
         """Ask for a path. 201 for a new transit, 200 for one that the same id got before."""
         caller.need(May.REQUEST)
-        asked = body.request(*caller.acting(body.user, body.project))
-        transit, new = await turns.change(metrics.timed, broker.submit, asked)
-        return await told(caller, transit, 201 if new else 200)
+        transit_request = body.request(*caller.acting(body.user, body.project))
+        transit, new = await workers.change(metrics.timed, broker.submit, transit_request)
+        return await respond(caller, transit, 201 if new else 200)
 
     @routes.post("/v1/transits/ask", response_model=AskAnswer)
     async def ask(body: AskBody, caller: Caller) -> Response:
@@ -67,11 +67,11 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         is asked for anew, under the first of ``ID.2``, ``ID.3``, … that has not; what was reserved
         in advance is begun."""
         caller.need(May.REQUEST)
-        asked = [_asked(one, caller) for one in body.requests]
-        good = [one for one in asked if isinstance(one, TransitRequest)]
-        answered = iter(await turns.change(metrics.asked, broker.ask, good))
-        each = [one if isinstance(one, RequestAnswer) else next(answered) for one in asked]
-        return answers.asked(await turns.read(redaction.answers, caller, each))
+        checked = [_asked(item, caller) for item in body.requests]
+        good = [item for item in checked if isinstance(item, TransitRequest)]
+        answered = iter(await workers.change(metrics.asked, broker.ask, good))
+        each = [item if isinstance(item, RequestAnswer) else next(answered) for item in checked]
+        return answers.asked(await workers.read(redaction.answers, caller, each))
 
     @routes.get("/v1/transits", response_model=list[shapes.Transit])
     async def list_transits(
@@ -113,7 +113,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             shown = partial(redaction.transits, caller)
             return shown(newest(every, limit, only, shown, before))
 
-        return answers.transits(await turns.read(listed))
+        return answers.transits(await workers.read(listed))
 
     # ":path" because an id may contain a slash.
     @routes.post("/v1/transits/{transit_id:path}/release", response_model=shapes.Transit)
@@ -123,26 +123,27 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Give a path back. Idempotent."""
         user = (await own(caller, May.RELEASE, transit_id)).request.user
         report = (body or ReleaseBody()).model_dump()
-        moved = report.pop("bytes")
+        n_bytes = report.pop("bytes")
         # What an engineer says of others' transfers is what their files say.
         vouched = caller.may(May.MANAGE) and caller.name in ("", user)
-        return await told(
-            caller, await turns.change(broker.release, transit_id, moved, vouched=vouched, **report)
+        return await respond(
+            caller,
+            await workers.change(broker.release, transit_id, n_bytes, vouched=vouched, **report),
         )
 
     @routes.post("/v1/transits/{transit_id:path}/renew", response_model=shapes.Transit)
     async def renew_transit(transit_id: str, body: RenewBody, caller: Caller) -> Response:
         """Make a lease last longer."""
         await own(caller, May.REQUEST, transit_id)
-        return await told(caller, await turns.change(broker.renew, transit_id, body.lease_s))
+        return await respond(caller, await workers.change(broker.renew, transit_id, body.lease_s))
 
     @routes.post("/v1/transits/{transit_id:path}/shift", response_model=shapes.Transit)
     async def shift_transit(transit_id: str, body: ShiftBody, caller: Caller) -> Response:
         """Move what was reserved in advance to other times, all or nothing."""
         await own(caller, May.REQUEST, transit_id)
-        return await told(
+        return await respond(
             caller,
-            await turns.change(broker.shift, transit_id, body.start, body.end, body.size_bytes),
+            await workers.change(broker.shift, transit_id, body.start, body.end, body.size_bytes),
         )
 
     @routes.put("/v1/transits/{transit_id:path}/flows", response_model=shapes.Transit)
@@ -150,16 +151,16 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     async def report_flows(transit_id: str, body: FlowsBody, caller: Caller) -> Response:
         """Say which packets a transit carries, once the application knows its ports."""
         await own(caller, May.REQUEST, transit_id)
-        return await told(
-            caller, await turns.change(broker.report_flows, transit_id, flows_of(body.flows))
+        return await respond(
+            caller, await workers.change(broker.report_flows, transit_id, flows_of(body.flows))
         )
 
     @routes.post("/v1/transits/{transit_id:path}/progress", response_model=shapes.Transit)
     async def report_progress(transit_id: str, body: ProgressBody, caller: Caller) -> Response:
         """Say what a transfer has moved until now."""
         await own(caller, May.REQUEST, transit_id)
-        return await told(
-            caller, await turns.change(broker.report_progress, transit_id, body.bytes)
+        return await respond(
+            caller, await workers.change(broker.report_progress, transit_id, body.bytes)
         )
 
     @routes.patch("/v1/transits/{transit_id:path}", response_model=shapes.Transit)
@@ -167,29 +168,29 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Raise or lower minimum and ceiling, all or nothing, without a gap."""
         await own(caller, May.REQUEST, transit_id)
         rates = body.min_bps, body.max_bps
-        return await told(caller, await turns.change(broker.change, transit_id, *rates))
+        return await respond(caller, await workers.change(broker.change, transit_id, *rates))
 
     @routes.get("/v1/transits/{transit_id:path}", response_model=shapes.Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:
         """One transit, with the candidates and scores behind its path."""
-        return await told(caller, await own(caller, May.READ, transit_id))
+        return await respond(caller, await own(caller, May.READ, transit_id))
 
     return routes
 
 
 async def _own(
-    broker: Broker, turns: Turns, caller: Principal, may: May, transit_id: str
+    broker: Broker, workers: Workers, caller: Principal, may: May, transit_id: str
 ) -> Transit:
     caller.need(may)
-    return await own_transit(broker, turns, caller, transit_id)
+    return await own_transit(broker, workers, caller, transit_id)
 
 
 async def _told(
-    redaction: Redaction, turns: Turns, caller: Principal, found: Transit, status: int = 200
+    redaction: Redaction, workers: Workers, caller: Principal, transit: Transit, status: int = 200
 ) -> Response:
     if caller.users is not None:
-        (found,) = await turns.read(redaction.transits, caller, [found])
-    return answers.transit(found, status)
+        (transit,) = await workers.read(redaction.transits, caller, [transit])
+    return answers.transit(transit, status)
 
 
 def _asked(body: TransitBody, caller: Principal) -> TransitRequest | RequestAnswer:

@@ -15,7 +15,7 @@ from network_provisioner.api.listing import last
 from network_provisioner.api.redaction import Redaction
 from network_provisioner.api.shapes import Answer, Text
 from network_provisioner.api.templates import TemplateBody
-from network_provisioner.api.turns import Turns
+from network_provisioner.api.workers import Workers
 from network_provisioner.broker import Broker
 from network_provisioner.selection.trial import can_be_tried, tried
 from network_provisioner.templates.data import template_from_dict
@@ -50,7 +50,7 @@ class TrialAnswer(Answer):
     why: str
 
 
-def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
+def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["templates"])
     redaction = Redaction(broker)
@@ -80,6 +80,6 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
             known = [(one, template_of(one, book)) for one in found]
             return [asdict(tried(*one, template, broker.topology)) for one in known]
 
-        return answers.answer(await turns.read(trials))
+        return answers.answer(await workers.read(trials))
 
     return routes

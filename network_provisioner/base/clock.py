@@ -86,16 +86,16 @@ class SteadyClock:
     def _wall_offset_s(self) -> float:
         """What the wall clock is ahead of the steady one. Who is stopped between reading the one
         and the other must not take that for a jump."""
-        nearest, found = float("inf"), 0.0
+        nearest, offset_s = float("inf"), 0.0
         for _ in range(_ATTEMPTS):
             before = self._steady()
             wall = self._wall()
             after = self._steady()
             if after - before < nearest:
-                nearest, found = after - before, wall - (before + after) / 2
+                nearest, offset_s = after - before, wall - (before + after) / 2
             if nearest <= _AT_ONCE_S:
                 break
-        return found
+        return offset_s
 
 
 def steady(clock: Seconds) -> SteadyClock:

@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+from collections.abc import Iterable
+from itertools import islice
+
+_COMPARED = 5000  # names, and letters of one: among a hundred thousand the closest takes seconds
+
 
 def printable(message: str) -> str:
     """The message with line breaks and control characters escaped: it may quote a foreign file."""
@@ -70,3 +75,17 @@ class BrokerError(AdonError):
     def __init__(self, message: str, code: str = "unreachable") -> None:
         super().__init__(message)
         self.code = code
+
+
+def meant(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """``did you mean 'x'?`` where a known name is close to what was found, else ``otherwise``."""
+    from difflib import get_close_matches  # noqa: PLC0415 - hooks start sooner without it
+
+    close = get_close_matches(str(name)[:_COMPARED], list(islice(known, _COMPARED)), 1)
+    return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The same behind a sentence: ``, did you mean 'x'?``, else nothing."""
+    hint = meant(name, known)
+    return f", {hint}" if hint else ""

@@ -11,8 +11,7 @@ from ipaddress import ip_address, ip_network
 from reprlib import repr as shown
 from typing import Any, TypeGuard, TypeVar
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import meant
+from network_provisioner.base.errors import InputError, meant
 
 T = TypeVar("T")
 _MAC = re.compile(
@@ -66,14 +65,14 @@ def mapping(
     item: Mapping[str, Any], key: str, what: str, value_of: Callable[[Any, str], T]
 ) -> dict[str, T] | None:
     """A mapping from names to what ``value_of`` takes, or None where there is none."""
-    found = item.get(key)
-    if found is None:
+    value = item.get(key)
+    if value is None:
         return None
-    if not isinstance(found, Mapping):
-        raise InputError(f"{what}: {key} is {shown(found)}, expected a mapping by node")
+    if not isinstance(value, Mapping):
+        raise InputError(f"{what}: {key} is {shown(value)}, expected a mapping by node")
     return {
         name(k, f"{what}: {key}: a key"): value_of(v, f"{what}: {key}.{k}")
-        for k, v in found.items()
+        for k, v in value.items()
     }
 
 
@@ -106,21 +105,21 @@ def dpid(value: object, what: str) -> int:
             "'0x5e0a53bd7f10'"
         )
     if match is None:
-        found = whole(value, what, 2**64 - 1)
-        ambiguous = len(str(found)) == _DPID_DIGITS
+        number = whole(value, what, 2**64 - 1)
+        ambiguous = len(str(number)) == _DPID_DIGITS
     elif match["decimal"]:
         return whole(match["decimal"], what, 2**64 - 1)
     else:
         parts = re.split("[:. -]", match["parts"] or "")
         digits = match["hex"] or "".join(part.zfill(2) for part in parts)
-        found = int(digits, 16)
+        number = int(digits, 16)
         ambiguous = match[0].isdecimal() and digits[0] != "0" and 1 < len(digits) < _DPID_DIGITS
     if ambiguous:
         raise InputError(
             f"{what} is {shown(value)}, expected '0x{value}' in quotes where it is hexadecimal, "
             f"'{format_dpid(int(str(value)))}' where it is decimal"
         )
-    return found
+    return number
 
 
 def format_dpid(dpid: int) -> str:
@@ -157,13 +156,13 @@ def plain_address(text: str) -> str:
 def addresses(value: object, what: str) -> str:
     """An IP address or a prefix; one that has all bits is an address."""
     try:
-        found = ip_network(name(value, what))
+        network = ip_network(name(value, what))
     except ValueError:
         raise InputError(
             f"{what} is {shown(value)}, expected an IP address such as 10.0.0.1, or a prefix such "
             "as 10.0.0.0/24"
         ) from None
-    return str(found[0] if found.num_addresses == 1 else found)
+    return str(network[0] if network.num_addresses == 1 else network)
 
 
 def mac(value: object, what: str) -> str:
@@ -189,7 +188,7 @@ def mac(value: object, what: str) -> str:
 def port(value: object, what: str) -> int:
     """The number of a switch's port. No packet comes in at 0, or at one of those that mean "all",
     "flood" or "the controller"."""
-    found = whole(value, what, 2**32 - 1)
-    if not 0 < found <= _MOST_PORT and found != _LOCAL_PORT:
+    number = whole(value, what, 2**32 - 1)
+    if not 0 < number <= _MOST_PORT and number != _LOCAL_PORT:
         raise InputError(f"{what} is {shown(value)}, expected a port number from 1 to {_MOST_PORT}")
-    return found
+    return number

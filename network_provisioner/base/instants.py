@@ -21,11 +21,11 @@ def instant(value: object, what: str) -> float:
     expected = "ISO 8601 such as '2026-11-21T14:00:00Z', or Unix seconds"
     if isinstance(value, str):
         try:
-            found = datetime.fromisoformat(value.strip())
+            moment = datetime.fromisoformat(value.strip())
         except ValueError:
             raise InputError(f"{what} is {shown(value)}, expected {expected}") from None
         try:
-            seconds = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (OverflowError, ValueError):
             seconds = math.inf
     else:

@@ -31,8 +31,7 @@ from pydantic_core import CoreSchema, ErrorDetails
 
 from network_provisioner.base import fields
 from network_provisioner.base.database_url import place
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import meant
+from network_provisioner.base.errors import InputError, meant
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
 T = TypeVar("T")
@@ -96,8 +95,10 @@ def checked(function: Callable[[Any, str], T]) -> BeforeValidator:
         try:
             return function(value, "")
         except InputError as error:
-            said = str(error).removeprefix(": ")
-            raise ValueError(f"found {said[4:]}" if said.startswith(" is ") else said) from None
+            message = str(error).removeprefix(": ")
+            raise ValueError(
+                f"found {message[4:]}" if message.startswith(" is ") else message
+            ) from None
 
     return BeforeValidator(check)
 
@@ -216,9 +217,9 @@ def _keys(kind: Any) -> dict[str, Any]:
         return {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
     if not (is_dataclass(kind) or hasattr(kind, "__total__")):
         return {}
-    found = {}
+    keys = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         given = (m.alias for m in get_args(hint) if isinstance(m, FieldInfo))
-        found[next(filter(None, given), name)] = hint
-    found.pop("__pydantic_config__", None)
-    return found
+        keys[next(filter(None, given), name)] = hint
+    keys.pop("__pydantic_config__", None)
+    return keys

@@ -52,8 +52,8 @@ def transfer_time(n_bytes: float, rate_bps: float) -> float:
 def goodput(n_bytes: float, seconds: float) -> float:
     """Bits per second of ``n_bytes`` moved in ``seconds``; zero where no time passed, or so little
     that no number tells the rate."""
-    found = bits(n_bytes) / seconds if seconds > 0 else 0.0
-    return found if isfinite(found) else 0.0
+    rate_bps = bits(n_bytes) / seconds if seconds > 0 else 0.0
+    return rate_bps if isfinite(rate_bps) else 0.0
 
 
 def _split(value: object, what: str, example: str) -> tuple[float, str]:

@@ -159,8 +159,8 @@ class SwitchBackend(ABC):
     def fingerprint(self, dpid: int) -> Hashable:
         """A value that is another one when somebody has changed our rules, groups or meters."""
         rules, odd = self.read_rules({dpid}, OURS, ANY_OWNER_MASK, 0.0)
-        found = {contents(seen.rule) for seen in rules[dpid]}
-        return hash((frozenset(found | odd[dpid]), frozenset(self.read_entries({dpid})[dpid])))
+        installed = {contents(seen.rule) for seen in rules[dpid]}
+        return hash((frozenset(installed | odd[dpid]), frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """In words, that a rule of somebody else takes packets of these before they do, as far as
@@ -208,8 +208,8 @@ def misplaced(
     """
     wrong = {
         (dpid, number): f"port {number} of {names[dpid]} is not there"
-        for one in segments
-        for dpid, number in one.way
+        for segment in segments
+        for dpid, number in segment.way
         if dpid in found and number not in found[dpid]
     }
     numbered = {(dpid, p.name): n for dpid, ports in found.items() for n, p in ports.items()}

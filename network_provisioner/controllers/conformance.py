@@ -249,10 +249,10 @@ def paths(rig: Rig, pair: int) -> list[tuple[str, ...]]:
     """The paths between the first pair of sites on different switches, or between the second."""
     sites = rig.topology.sites
     far = [
-        found
+        candidates
         for i, src in enumerate(sites)
         for dst in sites[i + 1 :]
-        if len(found := rig.topology.candidate_paths(src, dst)) > 1
+        if len(candidates := rig.topology.candidate_paths(src, dst)) > 1
     ]
     return [path.nodes for path in far[pair]]
 

@@ -61,9 +61,9 @@ class Marker:
         classes: dict[ClassKey, _MarkNeed] = {}
         for group in groups:
             last = self._uses.get(group.key)
-            mine = last[1] if last is not None and last[0] is group else self._look_at(group)
-            uses[group.key] = (group, mine)
-            for use in mine:
+            needs = last[1] if last is not None and last[0] is group else self._look_at(group)
+            uses[group.key] = (group, needs)
+            for use in needs:
                 if use is not None:
                     other = classes.setdefault(use.key, use)
                     if not use.places <= other.places:
@@ -78,19 +78,19 @@ class Marker:
 
     def _look_at(self, group: CircuitGroup) -> list[_MarkNeed | None]:
         """What each branch of a group needs a mark for."""
-        found: list[_MarkNeed | None] = []
+        needs: list[_MarkNeed | None] = []
         for branch in group.branches:
             key = class_key(self._topology, group, branch)
             places = self._places(branch.path)
             if len(group.branches) > 1:
                 places |= {("branches", group.key, "")}
             if key is None or not places:
-                found.append(None)
+                needs.append(None)
                 continue
             queue = group.queue if group.data else ""
             alone = len(group.branches) == 1 and key.startswith(_OWN)
-            found.append(_MarkNeed(key, places, queue, alone, self._preferred(key, group)))
-        return found
+            needs.append(_MarkNeed(key, places, queue, alone, self._preferred(key, group)))
+        return needs
 
     def _places(self, path: tuple[str, ...]) -> frozenset[Hashable]:
         if path not in self._crossed:

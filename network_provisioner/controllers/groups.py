@@ -31,15 +31,15 @@ def port_masks(ports: Ports) -> list[Masked]:
     One port is one, and 50000–51000 is nine; the worst range needs 30.
     """
     first, last = ports
-    found = []
+    masks = []
     while first <= last:
         # The largest block that begins here: as aligned as ``first``, no longer than what is left.
         size = first & -first or PORT_BITS + 1
         while size > last - first + 1:
             size >>= 1
-        found.append((first, PORT_BITS & ~(size - 1)))
+        masks.append((first, PORT_BITS & ~(size - 1)))
         first += size
-    return found
+    return masks
 
 
 def matches(flow: Flow) -> list[tuple[Masked | None, Masked | None]]:
@@ -54,17 +54,17 @@ def reverse(flow: Flow) -> Flow:
     return Flow(flow.protocol, flow.dst_ports, flow.src_ports)
 
 
-def overlap(one: Flow, other: Flow) -> bool:
+def overlap(flow: Flow, other: Flow) -> bool:
     """Whether a packet may belong to both."""
     return (
-        one.protocol == other.protocol
-        and _meet(one.src_ports, other.src_ports)
-        and _meet(one.dst_ports, other.dst_ports)
+        flow.protocol == other.protocol
+        and _meet(flow.src_ports, other.src_ports)
+        and _meet(flow.dst_ports, other.dst_ports)
     )
 
 
-def _meet(one: Ports | None, other: Ports | None) -> bool:
-    return one is None or other is None or (one[0] <= other[1] and other[0] <= one[1])
+def _meet(ports: Ports | None, other: Ports | None) -> bool:
+    return ports is None or other is None or (ports[0] <= other[1] and other[0] <= ports[1])
 
 
 def check_overlap(groups: Iterable[tuple[Sequence[Flow], Circuit]]) -> None:
@@ -340,12 +340,12 @@ class Grouper:
                 groups[key] = (there, back, made)
         if data.keys() != {key for key, (there, _, _) in self._groups.items() if there}:
             # Relays open connections from other ports than those of circuits.
-            told = [(key, there[0]) for key, there in data.items() if not there[0].redirect]
-            check_overlap([(named[key].flows, circuit) for key, circuit in told])
-        found = [group for _, _, group in groups.values()]
-        check_capacity(self._topology, found)
+            distinct = [(key, there[0]) for key, there in data.items() if not there[0].redirect]
+            check_overlap([(named[key].flows, circuit) for key, circuit in distinct])
+        circuit_groups = [group for _, _, group in groups.values()]
+        check_capacity(self._topology, circuit_groups)
         self._known, self._groups = known, groups
-        return found
+        return circuit_groups
 
     def _look_at(self, circuit: Circuit) -> _CheckedCircuit:
         """Checks a circuit."""
@@ -362,13 +362,13 @@ class Grouper:
 def check_capacity(topology: Topology, groups: Iterable[CircuitGroup]) -> None:
     """Raises InputError where the guaranteed rates on a link direction exceed its capacity; nothing
     is guaranteed on a relay's link."""
-    asked: dict[Pair, float] = {}
+    demanded: dict[Pair, float] = {}
     for group in groups:
         for branch in group.branches:
             if branch.min_bps > 0:
                 for hop in pairwise(branch.path[1:-1] if group.redirect else branch.path):
-                    asked[hop] = asked.get(hop, 0.0) + branch.min_bps
-    for (a, b), rate in asked.items():
+                    demanded[hop] = demanded.get(hop, 0.0) + branch.min_bps
+    for (a, b), rate in demanded.items():
         capacity = topology.link(a, b).capacity_bps
         if rate > capacity * (1 + 1e-9):
             there = by_hop(groups)[a, b]
@@ -388,13 +388,13 @@ def by_hop(
 
     ``hops``: those to look at, None for all.
     """
-    found: dict[Pair, list[tuple[CircuitGroup, Branch]]] = {}
+    crossing: dict[Pair, list[tuple[CircuitGroup, Branch]]] = {}
     for group in groups:
         for branch in group.branches:
             for hop in pairwise(branch.path):
                 if hops is None or hop in hops:
-                    found.setdefault(hop, []).append((group, branch))
-    return found
+                    crossing.setdefault(hop, []).append((group, branch))
+    return crossing
 
 
 def shares(circuits: Mapping[str, Circuit], group: CircuitGroup) -> dict[str, float]:

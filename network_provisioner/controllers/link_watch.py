@@ -54,7 +54,7 @@ class LinkWatch:
     @cached_property
     def segments(self) -> dict[Way, Segment]:
         """All that are watched."""
-        return {one.way: one for one in segments(self._topology)}
+        return {segment.way: segment for segment in segments(self._topology)}
 
     def expect(
         self, ways: Iterable[Way], failed: Mapping[tuple[str, str], str] = MappingProxyType({})
@@ -82,12 +82,12 @@ class LinkWatch:
 
     def failed(self) -> dict[tuple[str, str], str]:
         """The directed links that carry nothing, and why."""
-        found = {**self._recalled, **self._silent}
+        failures = {**self._recalled, **self._silent}
         for end, why in dict(self._backend.dead_ends()).items():
             link = self._link_at.get(end)
             if link is not None:
-                found |= dict.fromkeys(link.hops, why)
-        return found
+                failures |= dict.fromkeys(link.hops, why)
+        return failures
 
     def observe(self) -> None:
         """One round. Raises ControllerError for a switch that does not answer; the others' links
@@ -112,11 +112,11 @@ class LinkWatch:
         able = self._backend.connected() - self._backend.blind()
         dead = self._backend.dead_ends()
         probed = [
-            one
-            for one in self.segments.values()
-            if {end[0] for end in one.way} <= able and dead.keys().isdisjoint(one.way)
+            segment
+            for segment in self.segments.values()
+            if {end[0] for end in segment.way} <= able and dead.keys().isdisjoint(segment.way)
         ]
-        ways = self.known & {one.way for one in probed}
+        ways = self.known & {segment.way for segment in probed}
         self._awaited = (self._awaited - heard | ways - self._missed.keys()) & ways
         self._missed = {way: self._missed.get(way, 0) for way in ways}
         self._backend.probe(probed)
@@ -132,9 +132,12 @@ class LinkWatch:
             self._recalled = {hop: why for hop, why in self._recalled.items() if hop in still}
         self._rounds += 1
         if self._rounds == _FIRST_ROUNDS:
-            for one in probed:
-                if one.way not in self.known:
-                    link, ends = self._link_at[one.way[0]], (one.hops[0][0], one.hops[-1][1])
+            for segment in probed:
+                if segment.way not in self.known:
+                    link, ends = (
+                        self._link_at[segment.way[0]],
+                        (segment.hops[0][0], segment.hops[-1][1]),
+                    )
                     LOG.warning(
                         "no probe comes through link %s from %s to %s: that is not watched",
                         link.label, *ends,
@@ -170,13 +173,13 @@ class LinkWatch:
         for (a, b), missed in doubtful.items():
             sent, came = counts[a[0]].get(a[1], (0, 0))[0], counts[b[0]].get(b[1], (0, 0))[1]
             at, sent_then, came_then = self._carried.setdefault((a, b), (now, sent, came))
-            one, seconds = self.segments[a, b], max(now - at, 1e-9)
+            segment, seconds = self.segments[a, b], max(now - at, 1e-9)
             if seconds > _MEMORY * self._backend.watch_s:
                 self._carried[a, b] = now, sent, came
             # Through routers there are others' bytes as well.
             alone = not any(way[1] == b for way in heard)
-            is_full = (alone and 8 * (came - came_then) / seconds >= _FULL * one.exit_bps) or (
-                one.is_routed and 8 * (sent - sent_then) / seconds >= _FULL * one.entry_bps
+            is_full = (alone and 8 * (came - came_then) / seconds >= _FULL * segment.exit_bps) or (
+                segment.is_routed and 8 * (sent - sent_then) / seconds >= _FULL * segment.entry_bps
             )
             if missed > _ROUNDS and not is_full:
                 silent.add((a, b))

@@ -112,8 +112,8 @@ def device_shapes(
     for a, b in sorted(shaped):
         link = topology.link(a, b)
         here = [q for q in queues if q.hop == (a, b)]
-        asked = _demands(topology, link, crossing.get((a, b), []), {q.name for q in here})
-        classes, tree = share_out(link.capacity_bps, asked, here)
+        demands = _demands(topology, link, crossing.get((a, b), []), {q.name for q in here})
+        classes, tree = share_out(link.capacity_bps, demands, here)
         device = (link.devices or {})[a]
         shapes.append(DeviceShape(a, device, link.capacity_bps, link.delay_s, classes, tree))
     return tuple(shapes)
@@ -127,7 +127,7 @@ def _demands(
     for group, branch in there:
         if branch.mark:
             by_mark.setdefault(branch.mark, []).append((group, branch))
-    asked = []
+    demands = []
     for mark, users in sorted(by_mark.items()):
         group, branch = users[0]
         key = class_key(topology, group, branch) or ""
@@ -139,7 +139,7 @@ def _demands(
             branch.max_bps + branch.ack_bps if group.data else link.capacity_bps
             for group, branch in users
         )
-        asked.append(
+        demands.append(
             ClassDemand(
                 mark,
                 math.fsum(branch.min_bps for _, branch in users),
@@ -150,7 +150,7 @@ def _demands(
                 prio=0 if key.startswith(ACKS) or any(g.sure for g, _ in users) else LAST_PRIO,
             )
         )
-    return asked
+    return demands
 
 
 BANDWIDTH_METHODS = ("dscp-htb", "queue", "meter", "none")
@@ -254,17 +254,17 @@ class Planner:
         Raises InputError for circuits or queues that cannot all be had and for a topology that
         lacks a port, an address or a router's MAC on one of the paths.
         """
-        found = self._grouper.group(circuits, now)
-        numbers = our_numbers(g.key for g in found if len(g.branches) > 1)
-        marks = self._marker.marks(found, self._recalled(found, numbers))
-        groups = tuple(map(self._marked, found, marks))
+        grouped = self._grouper.group(circuits, now)
+        numbers = our_numbers(g.key for g in grouped if len(g.branches) > 1)
+        marks = self._marker.marks(grouped, self._recalled(grouped, numbers))
+        groups = tuple(map(self._marked, grouped, marks))
         rates = caps(self._topology, groups) if self._keep == "meter" else {}
         meters = our_numbers(rates)
         control = self._rate_control(meters)
         shapes = device_shapes(self._topology, self._shaped, groups, queues)
 
         made = {}
-        for base, group in zip(found, groups, strict=True):
+        for base, group in zip(grouped, groups, strict=True):
             number = numbers[group.key] if len(group.branches) > 1 else 0
             depends = (number, control.meter(group.key))
             last = self._made.get(group.key)
@@ -324,10 +324,10 @@ class Planner:
         return RateControl(self._shaped, self._keep == "queue", tag, meters)
 
     def _walk(self, path: tuple[str, ...]) -> list[SwitchHop]:
-        found = self._hops.get(path)
-        if found is None:
-            found = self._hops[path] = switch_hops(self._topology, path)
-        return found
+        known = self._hops.get(path)
+        if known is None:
+            known = self._hops[path] = switch_hops(self._topology, path)
+        return known
 
     def _add_arp(self, groups: Iterable[CircuitGroup], by_group: dict[GroupKey, _Rules]) -> None:
         """Adds rules for ARP to the groups with an end in a Science DMZ."""
@@ -347,17 +347,17 @@ class Planner:
     def _meters(
         self, groups: Iterable[CircuitGroup], rates: Mapping[str, float], numbers: Mapping[str, int]
     ) -> list[TableEntry]:
-        found: list[TableEntry] = []
+        meters: list[TableEntry] = []
         for group in groups:
             if group.key in rates:
                 first = self._walk(group.path)[0].switch.dpid
-                found.append(meter(first, numbers[group.key], rates[group.key]))
+                meters.append(meter(first, numbers[group.key], rates[group.key]))
         used = {hop for path in self._default_paths for hop in path.hops}
         for hop in sorted(used):
             node, key = self._topology.nodes[hop[0]], hop_key(hop)
             if node.kind == "switch" and key in rates:
-                found.append(meter(node.dpid, numbers[key], rates[key]))
-        return found
+                meters.append(meter(node.dpid, numbers[key], rates[key]))
+        return meters
 
 
 def make_plan(

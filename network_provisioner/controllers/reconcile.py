@@ -326,9 +326,9 @@ class Reconciler:
         self._stale.discard(dpid)
         if was_stale:  # what is wrong there is of our own making
             return Resync(bool(changes))
-        found = Counter({"rules": len(wrong), "groups and meters": len(other)})
+        repairs = Counter({"rules": len(wrong), "groups and meters": len(other)})
         example = next(map(item_text, (*wrong, *other)), "")
-        return Resync(bool(changes), +found, example)
+        return Resync(bool(changes), +repairs, example)
 
     def _wrong(self, dpid: int, plan: SwitchPlan) -> tuple[list[FlowRule], list[TableEntry]]:
         """What is not on a switch as it was brought there: rules, and groups and meters. What has
@@ -376,17 +376,17 @@ class Reconciler:
             wrong = shaper.sync([shape for here in shapes.values() for shape in here])
         except AdonError:  # on which of them?
             wrong = None
-        found: dict[int, Resync | AdonError] = {}
+        results: dict[int, Resync | AdonError] = {}
         for dpid, here in shapes.items():
             try:
                 at = shaper.sync(here) if wrong is None else wrong
             except AdonError as error:
-                found[dpid] = error
+                results[dpid] = error
             else:
                 at = [shape.device for shape in here if shape.device in at]
                 count = Counter({"devices' classes": len(at)})
-                found[dpid] = Resync(bool(at), +count, "".join(at[:1]))
-        return found
+                results[dpid] = Resync(bool(at), +count, "".join(at[:1]))
+        return results
 
     def _without_queues(self, shapes: Mapping[int, Sequence[DeviceShape]]) -> list[str]:
         """The devices that have lost queues, though a database may say that they have them."""

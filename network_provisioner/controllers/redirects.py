@@ -103,7 +103,7 @@ def shared(
     Raises InputError where two groups send the same packets to different relays.
     """
     laid: dict[Key, FlowRule] = {}
-    for rule in (rule for found in rules.values() for rule in found):
+    for rule in (rule for installed in rules.values() for rule in installed):
         other = laid.get(rule.key, rule)
         if other.cookie != rule.cookie:
             raise InputError(
@@ -111,4 +111,4 @@ def shared(
                 "expected the same two for what the switches cannot tell apart"
             )
         laid[rule.key] = max(other, rule, key=lambda it: it.expires_at)
-    return {key: tuple(laid[rule.key] for rule in found) for key, found in rules.items()}
+    return {key: tuple(laid[rule.key] for rule in installed) for key, installed in rules.items()}

@@ -83,9 +83,9 @@ class Restconf:
 
     def put(self, path: str, body: dict[str, Any]) -> None:
         """Create or replace what is at ``path``."""
-        status, said = self._ask("PUT", f"/data/{path}", body)
+        status, answer = self._ask("PUT", f"/data/{path}", body)
         if status in _ABSENT:
-            raise self._refused(f"PUT {path}", status, said)
+            raise self._refused(f"PUT {path}", status, answer)
 
     def delete(self, path: str) -> bool:
         """Remove what is at ``path``; False where nothing was."""
@@ -155,15 +155,15 @@ class Restconf:
         return b"".join(parts)
 
     def _session(self) -> requests.Session:
-        found: requests.Session | None = getattr(self._own, "session", None)
-        if found is None:
-            found = requests.Session()
+        session: requests.Session | None = getattr(self._own, "session", None)
+        if session is None:
+            session = requests.Session()
             # No proxy, no .netrc: who administers a network says where its controller is.
-            found.trust_env = False
-            found.auth = (self._access.user, self._access.password)
-            found.headers.update({"Accept": _JSON, "Content-Type": _JSON})
-            self._own.session = found
-        return found
+            session.trust_env = False
+            session.auth = (self._access.user, self._access.password)
+            session.headers.update({"Accept": _JSON, "Content-Type": _JSON})
+            self._own.session = session
+        return session
 
     def _late(self) -> ControllerError:
         return ControllerError(f"{self.label} did not answer within {self._access.timeout_s:g} s")
@@ -171,23 +171,23 @@ class Restconf:
     def _wrong(self, what: str, found: str) -> ControllerError:
         return ControllerError(f"{self.label} answered {what} with {found}")
 
-    def _refused(self, what: str, status: int, said: object) -> RequestRefusedError:
+    def _refused(self, what: str, status: int, answer: object) -> RequestRefusedError:
         found = f"status {status}"
-        reason = _text(said)
+        reason = _text(answer)
         whole = f"{found}: {reason}" if reason else found
         return RequestRefusedError(str(self._wrong(what, whole)), reason or found)
 
 
-def _text(said: object) -> str:
+def _text(answer: object) -> str:
     """What an answer says, shortened, in one line: RFC 8040 §7.1 errors, or as it is."""
     text = ""
-    if isinstance(said, dict):
-        errors = said.get("errors")
+    if isinstance(answer, dict):
+        errors = answer.get("errors")
         listed = errors.get("error") if isinstance(errors, dict) else None
         first = listed[0] if isinstance(listed, list) and listed else None
         text = str(first.get("error-message", "")) if isinstance(first, dict) else ""
-    elif isinstance(said, bytes):
-        text = said.decode(errors="replace")
+    elif isinstance(answer, bytes):
+        text = answer.decode(errors="replace")
     words = " ".join(text.split())
     return printable(words if len(words) <= _QUOTED else words[:_QUOTED] + "…")
 

@@ -74,10 +74,10 @@ def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
     switches = [t for t in triples if topology.nodes[t[1]].kind == "switch"]
     if not switches:
         raise InputError(f"path {'>'.join(path)} has no switch, expected at least one")
-    found = []
+    hops = []
     for i, (before, name, after) in enumerate(switches):
         switch = topology.nodes[name]
-        found.append(
+        hops.append(
             SwitchHop(
                 switch,
                 after,
@@ -88,7 +88,7 @@ def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
                 i == len(switches) - 1,
             )
         )
-    return found
+    return hops
 
 
 def port_to(topology: Topology, switch: Node, after: str) -> int:
@@ -196,8 +196,8 @@ def default_paths(topology: Topology, failed: Collection[Pair] = ()) -> list[Pat
     network, and a layer 2 path where there is no routed one that costs about as little. Not over
     links that have ``failed`` where there is another way. None to or from a Science DMZ."""
     open_sites = [name for name in topology.sites if not topology.nodes[name].dmz]
-    found = (default_path(topology, src, dst, failed) for src in open_sites for dst in open_sites)
-    return [path for path in found if path is not None]
+    paths = (default_path(topology, src, dst, failed) for src in open_sites for dst in open_sites)
+    return [path for path in paths if path is not None]
 
 
 def route_rules(topology: Topology, paths: Sequence[Path], control: RateControl) -> list[FlowRule]:
@@ -306,8 +306,8 @@ def arp_rules(
     and there is none where the sites are not joined at layer 2.
     """
     if not _is_layer_2(topology, path):
-        found = (p.nodes for p in topology.candidate_paths(*pair))
-        path = next((nodes for nodes in found if _is_layer_2(topology, nodes)), ())
+        paths = (p.nodes for p in topology.candidate_paths(*pair))
+        path = next((nodes for nodes in paths if _is_layer_2(topology, nodes)), ())
     if not path:
         return []
     text = f"arp|{'>'.join(path)}|{','.join(sorted(circuits))}"
@@ -398,22 +398,22 @@ def default_route(
     topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
 ) -> tuple[Path | None, str]:
     """Where best effort between two sites goes, and why there."""
-    found = topology.candidate_paths(src, dst)
-    if not found:
+    candidates = topology.candidate_paths(src, dst)
+    if not candidates:
         return None, "no path joins the two sites"
-    works = [p for p in found if not any(hop in failed for hop in p.hops)]
-    paths = works or found
+    works = [p for p in candidates if not any(hop in failed for hop in p.hops)]
+    paths = works or candidates
     near = without_detours(paths)
     best = min(near, key=lambda p: (_ROUTE_PREFERENCE[p.layer], p.cost_s))
     if not works:
         why = "no path works"
     elif len(paths) == 1:
-        why = "the only path" if len(found) == 1 else "the only path that works"
+        why = "the only path" if len(candidates) == 1 else "the only path that works"
     elif len({p.layer for p in near}) > 1:
         why = f"layer {best.layer} comes first, and costs little more"
     else:
         why = "the least delay for its rate"
-    if works and len(works) < len(found):
+    if works and len(works) < len(candidates):
         why += ", round what has failed"
     return best, why
 

@@ -250,8 +250,8 @@ class Changes:
             for it in getattr(self, part.name):
                 parts.setdefault(it.dpid, {}).setdefault(part.name, []).append(it)
         return {
-            dpid: Changes(**{name: tuple(its) for name, its in found.items()})  # type: ignore[arg-type]
-            for dpid, found in parts.items()
+            dpid: Changes(**{name: tuple(its) for name, its in parts_of.items()})  # type: ignore[arg-type]
+            for dpid, parts_of in parts.items()
         }
 
     def __bool__(self) -> bool:

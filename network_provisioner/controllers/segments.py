@@ -79,9 +79,9 @@ def _routed(topology: Topology) -> Iterator[Segment]:
         for first, last in pairwise(switches):
             through = (topology.nodes[name].kind for name in nodes[first + 1 : last])
             if hosts and "router" in through:
-                one = _segment(topology, nodes[first : last + 1], hosts)
-                if one is not None:
-                    yield one
+                segment = _segment(topology, nodes[first : last + 1], hosts)
+                if segment is not None:
+                    yield segment
 
 
 def _host_pairs(src: Iterable[Host], dst: Iterable[Host]) -> tuple[tuple[str, str], ...]:
@@ -117,12 +117,12 @@ def failed_hops(
     """The directed links that let no probes through, and that in words: those of ``silent``
     segments, but for links that others were ``heard`` over. A link fails both ways."""
     watched = list(watched)
-    fine = {hop for one in watched if one.way in heard for hop in one.hops}
+    fine = {hop for segment in watched if segment.way in heard for hop in segment.hops}
     failed = {}
-    for one in watched:
-        if one.way in silent:
-            why = f"nothing comes through from {one.hops[0][0]} to {one.hops[-1][1]}"
-            for a, b in [hop for hop in one.hops if hop not in fine] or one.hops:
+    for segment in watched:
+        if segment.way in silent:
+            why = f"nothing comes through from {segment.hops[0][0]} to {segment.hops[-1][1]}"
+            for a, b in [hop for hop in segment.hops if hop not in fine] or segment.hops:
                 failed[a, b] = failed[b, a] = why
     return failed
 

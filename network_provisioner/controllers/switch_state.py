@@ -105,9 +105,9 @@ class SwitchState:
 
     def taken_over(self, dpids: Iterable[int]) -> bool:
         """Whether any of these has been changed by somebody else since this was asked last."""
-        found = self._taken_over & set(dpids)
-        self._taken_over -= found
-        return bool(found)
+        switches = self._taken_over & set(dpids)
+        self._taken_over -= switches
+        return bool(switches)
 
     def change(self, changes: Changes, epoch: int) -> None:
         """Change the switches step by step, each stamped before it is changed.
@@ -143,9 +143,9 @@ class SwitchState:
                 known.entries.pop(entry.key, None)
 
     def _stamps(self, dpids: set[int]) -> dict[int, int]:
-        found, _ = self._backend.read_rules(dpids, _STAMP, OWNER_MASK, self._clock())
+        stamps, _ = self._backend.read_rules(dpids, _STAMP, OWNER_MASK, self._clock())
         return {
-            dpid: max((seen.rule.cookie ^ _STAMP for seen in found[dpid]), default=0)
+            dpid: max((seen.rule.cookie ^ _STAMP for seen in stamps[dpid]), default=0)
             for dpid in dpids
         }
 

@@ -52,7 +52,7 @@ class SwitchMonitor:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.Lock()
-        self._switches = {dpid: _Switch(*found) for dpid, found in sorted(names.items())}
+        self._switches = {dpid: _Switch(*names_of) for dpid, names_of in sorted(names.items())}
         self._connected = connected
         self._clock = clock
         self._trouble = trouble

@@ -513,7 +513,7 @@ class SwitchedController:
                 fresh = bool(changes & _BACK)
                 if fresh and self._started:
                     self._choose_meters()
-                found = self._reconciler.resync(dpid, fresh=fresh, fingerprint=fingerprint)
+                resync = self._reconciler.resync(dpid, fresh=fresh, fingerprint=fingerprint)
                 lack = self._reconciler.lack(dpid)
         except Exception as error:  # the other switches are to be kept up to date all the same
             if not self._running:
@@ -535,23 +535,23 @@ class SwitchedController:
         self._monitor.set_problem(dpid, "rules", "")
         self._monitor.set_problem(dpid, "table", lack)
         if not changes & _BACK:
-            self._report(dpid, found)
+            self._report(dpid, resync)
         with self._progress:
             self._compared |= {dpid} & self._backend.connected()
             self._progress.notify_all()
-        return found.changed
+        return resync.changed
 
-    def _report(self, dpid: int, found: Resync) -> None:
+    def _report(self, dpid: int, resync: Resync) -> None:
         """What was repaired on a switch; of one that loses it again and again, that it does."""
-        if found.missing:
+        if resync.missing:
             if not self._monitor.is_contested(dpid):
-                LOG.warning("%s was repaired: %s", self._backend.label(dpid), found)
-            self._monitor.repaired(dpid, found.missing)
+                LOG.warning("%s was repaired: %s", self._backend.label(dpid), resync)
+            self._monitor.repaired(dpid, resync.missing)
 
     def _inspect_all(self, now: float) -> None:
         if self._inspect is not None and now >= self._inspect_at:
             try:
-                found = self._inspect(self._dpids.values())
+                problems = self._inspect(self._dpids.values())
             except Exception as error:
                 LOG.info("how switches are configured is not known: %s", error)
                 self._inspect_at = now + (RETRY_S if self._was_inspected else UNSAID_S)
@@ -560,7 +560,7 @@ class SwitchedController:
                 took_s = time.monotonic() - now
                 self._inspect_at = now + max(INSPECT_S, took_s / _CHECK_SHARE)
                 for dpid in self._dpids.values():
-                    self._monitor.set_problem(dpid, "configuration", found.get(dpid, ""))
+                    self._monitor.set_problem(dpid, "configuration", problems.get(dpid, ""))
 
     def _check_devices(self) -> bool | None:
         """Have the devices of all switches do what they should; as :meth:`_bring_up_to_date`."""
@@ -570,24 +570,26 @@ class SwitchedController:
             if now >= self._devices_due.get(dpid, 0.0):
                 due.add(dpid)
                 self._devices_due[dpid] = now + self._most_pause_s(dpid)
-        found: Mapping[int, Resync | Exception]
+        results: Mapping[int, Resync | Exception]
         try:
             with self._lock:
                 if not self._may_change(devices=True):
                     return False
-                found = self._reconciler.check_devices(due)
+                results = self._reconciler.check_devices(due)
         except Exception as error:  # whatever tc or a database says, rules are kept up to date
-            found = dict.fromkeys(due, error)
+            results = dict.fromkeys(due, error)
         failed = False
-        for dpid, one in found.items():
-            problem = f"is not up to date: {one}" if isinstance(one, Exception) else ""
+        for dpid, result in results.items():
+            problem = f"is not up to date: {result}" if isinstance(result, Exception) else ""
             is_news = self._monitor.set_problem(dpid, "devices", problem)
             failed = failed or bool(problem)
-            if isinstance(one, Resync):
-                self._report(dpid, one)
-            elif is_news and not isinstance(one, AdonError):
-                LOG.warning("%s %s", self._backend.label(dpid), problem, exc_info=one)
-        return None if failed else any(isinstance(o, Resync) and o.changed for o in found.values())
+            if isinstance(result, Resync):
+                self._report(dpid, result)
+            elif is_news and not isinstance(result, AdonError):
+                LOG.warning("%s %s", self._backend.label(dpid), problem, exc_info=result)
+        return (
+            None if failed else any(isinstance(o, Resync) and o.changed for o in results.values())
+        )
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

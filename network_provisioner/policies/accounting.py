@@ -109,12 +109,12 @@ def usage(
     first. Raises InputError for another ``by``."""
     if by not in TYPES:
         raise InputError(f"accounts by {by!r}, expected by one of {', '.join(TYPES)}")
-    found: dict[str, Usage] = {}
+    rows: dict[str, Usage] = {}
     for transit in transits:
         if transit.state in ENDED and since <= ended_at(transit) < until:
             name = getattr(transit.request, by)
-            found[name] = found.get(name, Usage(name)).and_also(transit)
-    return sorted(found.values(), key=lambda u: (-u.bytes, -u.byte_seconds, u.name))
+            rows[name] = rows.get(name, Usage(name)).and_also(transit)
+    return sorted(rows.values(), key=lambda u: (-u.bytes, -u.byte_seconds, u.name))
 
 
 def as_csv(rows: Sequence[Usage], by: str) -> str:
@@ -159,17 +159,17 @@ class RecentUse:
     def used_bytes(self, by: str, now: float, live: Iterable[Transit] = ()) -> dict[str, float]:
         """Bytes by user, project or experiment, each weighed by its age at ``now``; of ``live``
         transits what they were given so far."""
-        found: dict[str, float] = {}
+        used: dict[str, float] = {}
         with self._lock:
             noted = list(self._noted.values())
         for transit in noted:
             name = getattr(transit.request, by)
             age = max(0.0, now - ended_at(transit)) / self._half_life_s
-            found[name] = found.get(name, 0.0) + moved_bytes(transit) * 2.0**-age
+            used[name] = used.get(name, 0.0) + moved_bytes(transit) * 2.0**-age
         for transit in live:
             name = getattr(transit.request, by)
-            found[name] = found.get(name, 0.0) + so_far_bytes(transit, now, self._half_life_s)
-        return found
+            used[name] = used.get(name, 0.0) + so_far_bytes(transit, now, self._half_life_s)
+        return used
 
 
 def so_far_bytes(transit: Transit, now: float, at_most_s: float = float("inf")) -> float:
@@ -178,6 +178,6 @@ def so_far_bytes(transit: Transit, now: float, at_most_s: float = float("inf")) 
     if not transit.grant.installed_at:
         return 0.0
     elapsed = min(max(0.0, now - transit.grant.installed_at), at_most_s)
-    moved = bytes_of(transit.grant.granted_bps) * elapsed
+    n_bytes = bytes_of(transit.grant.granted_bps) * elapsed
     size_bytes = transit.request.size_bytes
-    return moved if size_bytes is None else min(moved, float(size_bytes))
+    return n_bytes if size_bytes is None else min(n_bytes, float(size_bytes))

@@ -5,7 +5,7 @@
 :meth:`PolicyRegistry.next_change` comes, which queues the links shall have and which a transit
 shares. A policy that expires needs nobody to stop it, and a broker that comes back finds all.
 
-One policy governs a link direction at a time (:mod:`~.links`); the others
+One policy governs a link direction at a time (:mod:`~.queues`); the others
 rest there until it ends.
 """
 
@@ -27,7 +27,6 @@ from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import format_rate
 from network_provisioner.policies.accounting import RecentUse
 from network_provisioner.policies.differentiator import ClassLimit
-from network_provisioner.policies.links import Governing, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
     EVERYBODY_ELSE,
     Policy,
@@ -35,7 +34,14 @@ from network_provisioner.policies.policy import (
     policy_from_record,
     policy_id,
 )
-from network_provisioner.policies.queues import LinkQueues, sure_when_idle
+from network_provisioner.policies.queues import (
+    Governing,
+    LinkQueues,
+    governed_by,
+    governing,
+    queue_of,
+    sure_when_idle,
+)
 from network_provisioner.policies.schema import acted, stopped
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Hop, Topology
@@ -68,10 +74,7 @@ class PolicyRegistry:
     """The policies of one store on one network. Thread-safe."""
 
     def __init__(
-        self,
-        topology: Topology,
-        store: Store,
-        clock: Callable[[], float] = time.time,
+        self, topology: Topology, store: Store, clock: Callable[[], float] = time.time
     ) -> None:
         """``clock`` gives Unix seconds. Raises StoreError."""
         self._topology = topology
@@ -134,8 +137,8 @@ class PolicyRegistry:
         with self._lock:
             self._refresh()
             now = self._clock()
-            found = [p for p in self._policies.values() if ended or p.state(now) in _CURRENT]
-            return [self._view(p, now) for p in sorted(found, key=lambda p: (p.start, p.name))]
+            policies = [p for p in self._policies.values() if ended or p.state(now) in _CURRENT]
+            return [self._view(p, now) for p in sorted(policies, key=lambda p: (p.start, p.name))]
 
     # -- what the broker asks ----------------------------------------------------------------
 
@@ -215,16 +218,16 @@ class PolicyRegistry:
         stamp = self._store.documents_stamp(KIND)
         if stamp == self._stamp:
             return
-        found = {}
+        policies = {}
         for document in self._store.documents(KIND):
             try:
                 policy = policy_from_record(document.body)
             except (KeyError, TypeError, ValueError) as error:
                 log.warning("policy %s cannot be read: %r", document.name, error)
             else:
-                found[policy.id] = policy
-        self._changed = self._changed or found != self._policies
-        self._policies, self._stamp = found, stamp
+                policies[policy.id] = policy
+        self._changed = self._changed or policies != self._policies
+        self._policies, self._stamp = policies, stamp
 
     @contextmanager
     def _going_on(self) -> Iterator[None]:
@@ -235,14 +238,14 @@ class PolicyRegistry:
             log.warning("policies are as they were last read: %s", error)
 
     def _known(self, id_or_name: str) -> Policy:
-        found = self._policies.get(id_or_name) or self._policies.get(policy_id(id_or_name))
-        if found is None:
+        policy = self._policies.get(id_or_name) or self._policies.get(policy_id(id_or_name))
+        if policy is None:
             raise BrokerError(
                 f"unknown policy {id_or_name[:200]!r}, expected the id or name of one of the "
                 f"{len(self._policies)} that there are",
                 "unknown_policy",
             )
-        return found
+        return policy
 
     def _check_links(self, policy: Policy) -> None:
         try:

@@ -172,8 +172,8 @@ def _modified(doc: _PolicySchema, before: Policy, label: str, now: float) -> Pol
 
 def _given(doc: _PolicySchema) -> dict[str, Any]:
     """What is said of a policy but for its times; null stands for what is usual."""
-    said = {key: getattr(doc, key) for key in ("type", "strategy", "specs")}
-    given = {key: value for key, value in said.items() if value is not None}
+    fields = {key: getattr(doc, key) for key in ("type", "strategy", "specs")}
+    given = {key: value for key, value in fields.items() if value is not None}
     usual = {"links": (), "parts": PARTS, "guarantees": None}
     for key in doc.model_fields_set & usual.keys():
         value = getattr(doc, key)

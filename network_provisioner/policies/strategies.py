@@ -164,13 +164,13 @@ def strategies() -> Mapping[str, Strategy]:
 
     A name that is built in cannot be taken. One that cannot be imported is logged and left out.
     """
-    found: dict[str, Strategy] = {}
+    by_name: dict[str, Strategy] = {}
     for point in entry_points(group=ENTRY_POINTS):
         try:
-            found[point.name] = point.load()
+            by_name[point.name] = point.load()
         except Exception:  # a foreign package may fail in any way, and the others are still there
             log.exception("strategy %r cannot be had from %r", point.name, point.value)
-    return {**found, **BUILT_IN}
+    return {**by_name, **BUILT_IN}
 
 
 def checked(strategy: Strategy, situation: Situation) -> list[Queue]:

@@ -23,8 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from network_provisioner.relay.carrier import Carrier
-from network_provisioner.relay.hello import HEAD, Hello, HelloError
+from network_provisioner.relay.carrier import HEAD, Carrier, Hello, HelloError
 from network_provisioner.relay.sessions import Address, Session
 from network_provisioner.relay.sockets import (
     for_streams,
@@ -107,8 +106,8 @@ class RelayAgent:
 
     def start(self) -> None:
         """Take connections. Raises OSError."""
-        found = listening(transparent(), ("", self._port))
-        _begin(self._works, self._accept(found, self._works, self._from_client))
+        listener = listening(transparent(), ("", self._port))
+        _begin(self._works, self._accept(listener, self._works, self._from_client))
 
     async def close(self) -> None:
         """Reset all connections."""
@@ -135,13 +134,13 @@ class RelayAgent:
         for session in wanted.values():
             try:
                 await asyncio.to_thread(self._begin, session)
-                found = listening(for_streams(session), (self._address, session.port))
+                listener = listening(for_streams(session), (self._address, session.port))
             except OSError as error:
                 log.warning("%s is not served: port %d: %s", session.id, session.port, error)
                 continue
             served = self._served[session.id] = _Served(session)
             take = partial(self._from_agent, served)
-            _begin(served.works, self._accept(found, served.works, take))
+            _begin(served.works, self._accept(listener, served.works, take))
             _begin(served.works, self._open_spare(served))
         self._served = {name: self._served[name] for name in order if name in self._served}
         async with self._news:

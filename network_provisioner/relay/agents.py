@@ -105,8 +105,8 @@ class RelayAgents:
     def connections(self, session_id: str) -> int:
         """How many connections of a session agents have open, by what each said last."""
         with self._lock:
-            said = [agent.status for agent in self._agents.values() if agent.status]
-        return sum(status.connections.get(session_id, 0) for status in said)
+            statuses = [agent.status for agent in self._agents.values() if agent.status]
+        return sum(status.connections.get(session_id, 0) for status in statuses)
 
     def open_at(self, name: str) -> int:
         """How many connections one agent has open in all, by what it said last; none of one that is

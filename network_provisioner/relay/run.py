@@ -15,7 +15,7 @@ from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.http1 import Tls, quoted
 from network_provisioner.relay.agent import TPROXY_PORT, Contexts, RelayAgent
 from network_provisioner.relay.sessions import AgentStatus, Session, session_from_dict
-from network_provisioner.relay.tproxy import begin_with, tproxy
+from network_provisioner.relay.sockets import begin_with, tproxy
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def contexts_of(tls: Tls) -> Contexts | None:
     InputError for files that cannot be used."""
     if tls.certificate is None:
         return None
-    found = []
+    contexts = []
     try:
         for kind in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
             context = ssl.SSLContext(kind)
@@ -39,11 +39,11 @@ def contexts_of(tls: Tls) -> Contexts | None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_cert_chain(tls.certificate, tls.key, password="")
             context.load_verify_locations(tls.ca)
-            found.append(context)
+            contexts.append(context)
     except (OSError, TypeError, ValueError) as error:
         files = f"{tls.certificate}, {tls.key}, {tls.ca}"
         raise InputError(f"{files}: {error}, expected readable PEM files") from None
-    return Contexts(*found)
+    return Contexts(*contexts)
 
 
 def reserved_start(session: Session) -> None:
@@ -61,7 +61,7 @@ def reserved_start(session: Session) -> None:
 async def serve(name: str, address: str, broker: BrokerClient, contexts: Contexts | None) -> None:
     """Be the agent ``name`` until this is cancelled. Where the system is not ready for that, the
     broker is told why, and it is tried again."""
-    told = ""
+    warning = ""
     while True:
         unready = ""
         with ExitStack() as stack:
@@ -71,9 +71,9 @@ async def serve(name: str, address: str, broker: BrokerClient, contexts: Context
                 agent.start()
             except (MissingError, OSError) as error:
                 unready, agent = str(error), RelayAgent(address)
-            if unready != told:
+            if unready != warning:
                 log.warning("%s", f"connections go without it: {unready}" if unready else "ready")
-            told = unready
+            warning = unready
             try:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RETRY_S if unready else None):
@@ -88,10 +88,10 @@ async def _follow(name: str, agent: RelayAgent, broker: BrokerClient, status: Ag
     while True:
         status = replace(status, connections=agent.connections())
         try:
-            found = await asyncio.to_thread(broker.call, "POST", path, asdict(status))
-            if found["revision"] != status.revision:
-                await agent.take_in([session_from_dict(one) for one in found["sessions"]])
-                status = replace(status, revision=found["revision"])
+            answer = await asyncio.to_thread(broker.call, "POST", path, asdict(status))
+            if answer["revision"] != status.revision:
+                await agent.take_in([session_from_dict(session) for session in answer["sessions"]])
+                status = replace(status, revision=answer["revision"])
             answered = True
         except (BrokerError, InputError, LookupError, TypeError) as error:
             if answered:  # once, and not with every question

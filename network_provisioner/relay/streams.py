@@ -42,9 +42,9 @@ class Pipe:
 
     def fill(self, sock: socket.socket, most: int) -> int:
         """Take in what a socket has, 0 at its end. Raises BlockingIOError, OSError."""
-        moved = os.splice(sock.fileno(), self.into, most, flags=_FLAGS)
-        self.held += moved
-        return moved
+        count = os.splice(sock.fileno(), self.into, most, flags=_FLAGS)
+        self.held += count
+        return count
 
     def drain(self, sock: socket.socket) -> None:
         """Give as much to a socket as it takes. Raises BlockingIOError, OSError."""

@@ -164,10 +164,10 @@ class Admission:
             ways = circuits.ways(transit, self._state.topology)
             if ways and transit.state in ON_SWITCHES and not transit.grant.moves:
                 return sum(way.path.capacity_bps for way in ways)
-            found = self._paths(transit)
+            paths = self._paths(transit)
         except (InputError, BrokerError):  # both are of another topology's
             return MAX_RATE_BPS
-        return min(max((p.capacity_bps for p in found), default=MAX_RATE_BPS), MAX_RATE_BPS)
+        return min(max((p.capacity_bps for p in paths), default=MAX_RATE_BPS), MAX_RATE_BPS)
 
     def refusal(self, transit: Transit, ways: Sequence[PathPart], now: float) -> str:
         """Why a live transit may not hold the higher rates of these ``ways``, though there is room,
@@ -214,11 +214,7 @@ class Admission:
         return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
 
     def next_claim(
-        self,
-        transit: Transit,
-        until: float,
-        now: float,
-        rates: Mapping[Hop, float] | None = None,
+        self, transit: Transit, until: float, now: float, rates: Mapping[Hop, float] | None = None
     ) -> Claim | None:
         """Who comes first, before ``until``, of those that waited before a live transit, and need
         its room; or what it would take with other ``rates``."""
@@ -386,7 +382,7 @@ class Admission:
         first = self._state.active.all.get(holder)
         if first is None:
             return []
-        found = []
+        movable = []
         for transit in (first, *self._state.active.pairs.mates(first)):
             template = template_of(transit, self._templates)
             if transit.request.priority >= rank or template is None:
@@ -396,19 +392,19 @@ class Admission:
                 return []
             low = sum(way.min_bps for way in ways)
             paths = self._selector.usable(transit, template, low)
-            found.append(Movable(transit.id, transit.request.priority, paths, ways))
-        return found
+            movable.append(Movable(transit.id, transit.request.priority, paths, ways))
+        return movable
 
     def _best_effort(self, transit: Transit, template: Template) -> float | None:
         if self._best_effort_of is None or not self._state.can.real_packets:
             return None
         request = transit.request
         try:
-            found = self._best_effort_of(request.src, request.dst, request.user)
+            known = self._best_effort_of(request.src, request.dst, request.user)
         except Exception:  # likewise
             log.exception("best effort from %s to %s is unknown", request.src, request.dst)
             return None
-        return None if found is None or found[1] > template.max_age_s else found[0]
+        return None if known is None or known[1] > template.max_age_s else known[0]
 
 
 def is_before(other: Transit, wanted: Transit) -> bool:

@@ -248,11 +248,11 @@ class Fit:
         path = large[free.index(best)] if best < math.inf else None
         if several:
             after = self._after([hop for path in several for hop in path.hops])
-            found = earliest_split(
+            at = earliest_split(
                 self.ledger, several, self.ask.low, most, self.dividers, self._window, after, best
             )
-            if found is not None:
-                best, path = found, None
+            if at is not None:
+                best, path = at, None
         return (None if best == math.inf else best), path
 
     def _free_from(self, path: Path) -> float:
@@ -289,14 +289,14 @@ class Fit:
         return start, until if start < until < math.inf else start + self.ask.duration_s
 
     def _blocking(self, paths: Sequence[Path]) -> tuple[Blocked, ...]:
-        found = []
+        blocking = []
         for hop in dict.fromkeys(hop for path in paths for hop in path.hops):
             ahead = tuple(dict.fromkeys(claim.id for claim in self._ahead(hop)))
             if not ahead and self._room(hop) >= self._need:
                 continue
             named = ahead or self._holders(hop)
-            found.append(Blocked(hop, self._room(hop), named[:MAX_HOLDERS]))
-        return tuple(found)
+            blocking.append(Blocked(hop, self._room(hop), named[:MAX_HOLDERS]))
+        return tuple(blocking)
 
 
 def failure(path: Path, failed: Mapping[Hop, str]) -> str:

@@ -70,21 +70,21 @@ class PathSelector:
             self._paths.move_to_end((src, dst))
             return known
         try:
-            found = self._state.topology.candidate_paths(src, dst, self._limits.max_paths)
+            paths = self._state.topology.candidate_paths(src, dst, self._limits.max_paths)
         except InputError as error:
             raise BrokerError(str(error), "unknown_site") from error
-        if len(found) >= self._limits.max_paths:
-            found += self._larger(src, dst, max(path.capacity_bps for path in found))
-        self._paths[src, dst] = found
+        if len(paths) >= self._limits.max_paths:
+            paths += self._larger(src, dst, max(path.capacity_bps for path in paths))
+        self._paths[src, dst] = paths
         if len(self._paths) > PAIRS_KEPT:
             self._paths.popitem(last=False)
-        return found
+        return paths
 
     def capacity(self, src: str, dst: str, paths: int = 1) -> float:
         """Bits per second that the largest ``paths`` between two sites carry, whatever is reserved
         there; 0 where nothing joins them."""
-        found = sorted((path.capacity_bps for path in self.paths(src, dst)), reverse=True)
-        return sum(found[:paths])
+        capacities = sorted((path.capacity_bps for path in self.paths(src, dst)), reverse=True)
+        return sum(capacities[:paths])
 
     def largest(self, src: str, dst: str, paths: int = 1) -> int:
         """Bits per second that two sites may reserve at most, over one path or up to ``paths``
@@ -114,13 +114,13 @@ class PathSelector:
         low, high = bisect_right(self._sizes, than_bps), len(self._sizes)
         while low < high:
             middle = (low + high) // 2
-            found = self._state.topology.open_path(
+            path = self._state.topology.open_path(
                 src, dst, partial(self._carries, self._sizes[middle])
             )
-            if found is None:
+            if path is None:
                 high = middle
             else:
-                best, low = [found], middle + 1
+                best, low = [path], middle + 1
         return best
 
     def _carries(self, bps: float, a: str, b: str) -> bool:

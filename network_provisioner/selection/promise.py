@@ -145,7 +145,7 @@ def _most_lost(counted: Sequence[int]) -> tuple[int, float]:
         (max(0.0, 1 - after / before) if before else 0.0, place)
         for place, (before, after) in enumerate(pairwise(counted), 1)
     ]
-    loss, place = max(losses, key=lambda one: (one[0], -one[1]), default=(0.0, 0))
+    loss, place = max(losses, key=lambda at: (at[0], -at[1]), default=(0.0, 0))
     return place, loss
 
 

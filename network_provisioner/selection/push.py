@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from network_provisioner.selection.split import divisible
-from network_provisioner.state.ledger import Lane, Ledger, PathPart, Reservation, whole_bps
-from network_provisioner.state.overlay import Overlay
+from network_provisioner.state.ledger import Lane, Ledger, Overlay, PathPart, Reservation, whole_bps
 from network_provisioner.topology.graph import Hop, Path
 
 MAX_MOVES = 8  # transits that are moved for one request
@@ -185,7 +184,7 @@ class _Search:
         """The moves of these groups that leave the path to the request; None where there are
         none."""
         self.checks -= 1
-        names = [one.id for group in chosen for one in group.members]
+        names = [member.id for group in chosen for member in group.members]
         if self.checks < 0 or len(set(names)) < len(names):  # one of them goes along with two
             return None
         after = self.without(chosen)
@@ -208,25 +207,27 @@ class _Search:
             for holder in self.ledger.holders(hop, self.start, self.end)[:MAX_HOLDERS]:
                 if holder not in self._asked:
                     members = tuple(self.movable_of(holder))
-                    self._asked |= dict.fromkeys([holder, *(one.id for one in members)], members)
+                    self._asked |= dict.fromkeys(
+                        [holder, *(member.id for member in members)], members
+                    )
                 members = self._asked[holder]
                 if members:
-                    key = tuple(one.id for one in members)
+                    key = tuple(member.id for member in members)
                     groups[key] = _Group(members, hop, self._frees(members))
             self._on[hop] = list(groups.values())
         return self._on[hop]
 
     def _frees(self, members: Sequence[Movable]) -> dict[Hop, int]:
         frees: dict[Hop, int] = {}
-        for one in members:
-            held = self._held(one)
+        for member in members:
+            held = self._held(member)
             for hop, bps in held.rates().items() if held else ():
                 frees[hop] = frees.get(hop, 0) + bps
         return frees
 
-    def _held(self, one: Movable) -> Reservation | None:
+    def _held(self, member: Movable) -> Reservation | None:
         """What it holds from now on; None where it guarantees nothing, and only goes along."""
-        held = self.ledger.reservations.get(one.id)
+        held = self.ledger.reservations.get(member.id)
         if held is None or held.start >= self.now:
             return held
         return replace(held, start=self.now)
@@ -234,7 +235,7 @@ class _Search:
     def without(self, groups: Sequence[_Group]) -> Overlay:
         """The ledger with these taken off."""
         after = Overlay(self.ledger)
-        for held in (self._held(one) for group in groups for one in group.members):
+        for held in (self._held(member) for group in groups for member in group.members):
             if held is not None:
                 after.take(held)
         return after
@@ -257,32 +258,32 @@ class _Search:
             if self.checks < 0:
                 return None
             after, moves = before.copy(), []
-            for one in group.members:
-                ways = self._ways(one, path, lead, away)
-                if not ways or not self._put(one, ways, after):
+            for member in group.members:
+                ways = self._ways(member, path, lead, away)
+                if not ways or not self._put(member, ways, after):
                     break
-                moves.append(Reroute(one.id, ways, away))
+                moves.append(Reroute(member.id, ways, away))
             else:
                 return after, moves
         return None
 
-    def _put(self, one: Movable, ways: tuple[PathPart, ...], after: Overlay) -> bool:
-        held = self._held(one)
+    def _put(self, member: Movable, ways: tuple[PathPart, ...], after: Overlay) -> bool:
+        held = self._held(member)
         return held is None or after.put(replace(held, lanes=tuple(way.lane for way in ways)))
 
-    def _ways(self, one: Movable, path: Path, lead: Movable, away: Hop) -> tuple[PathPart, ...]:
+    def _ways(self, member: Movable, path: Path, lead: Movable, away: Hop) -> tuple[PathPart, ...]:
         """The member's ways with those over the full link put on this path; () where it cannot."""
-        if (one.ways[0].path.nodes[0]) != lead.ways[0].path.nodes[0]:
+        if (member.ways[0].path.nodes[0]) != lead.ways[0].path.nodes[0]:
             path = replace(path, nodes=path.nodes[::-1])
-        if all(path.nodes != other.nodes for other in one.paths):
+        if all(path.nodes != other.nodes for other in member.paths):
             return ()
-        leaving = [way for way in one.ways if {away, away[::-1]} & set(way.path.hops)]
-        staying = [way for way in one.ways if way not in leaving]
-        if len(one.ways) == 1:
-            return (replace(one.ways[0], path=path),)
+        leaving = [way for way in member.ways if {away, away[::-1]} & set(way.path.hops)]
+        staying = [way for way in member.ways if way not in leaving]
+        if len(member.ways) == 1:
+            return (replace(member.ways[0], path=path),)
         if len(leaving) != 1 or not divisible([path, *(w.path for w in staying)], self.dividers):
             return ()
-        return tuple(replace(w, path=path) if w in leaving else w for w in one.ways)
+        return tuple(replace(w, path=path) if w in leaving else w for w in member.ways)
 
 
 def _rank(group: _Group) -> tuple[int, int, tuple[str, ...]]:

@@ -26,7 +26,7 @@ ReportsFlows = Callable[[str], bool]
 
 @dataclass(eq=False)
 class RequestBuilder:
-    """Not thread-safe: reads the state within the broker's turn."""
+    """Not thread-safe: reads the state within the broker's cycle."""
 
     _state: NetworkState
     _selector: PathSelector

@@ -91,8 +91,8 @@ def largest_split(
     paths: Sequence[Path], room: Callable[[Hop], int], most: int, dividers: Collection[str]
 ) -> int:
     """Bits per second that the best set of two to ``most`` paths carries together; 0 without."""
-    found = (sum(_carried(together, room)) for _, together in _sets(paths, most, dividers))
-    return max(found, default=0)
+    rates = (sum(_carried(together, room)) for _, together in _sets(paths, most, dividers))
+    return max(rates, default=0)
 
 
 def divisible(paths: Sequence[Path], dividers: Collection[str]) -> bool:

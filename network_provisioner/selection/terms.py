@@ -109,8 +109,8 @@ def fingerprint(request: TransitRequest) -> str:
 
 def _digest(request: TransitRequest, names: Sequence[str]) -> str:
     # Numbers are written alike whether a client sent 5000000 or 5e6.
-    said = [(name, getattr(request, name)) for name in names]
-    plain = [(name, float(v) if isinstance(v, int) else v) for name, v in said]
+    values = [(name, getattr(request, name)) for name in names]
+    plain = [(name, float(v) if isinstance(v, int) else v) for name, v in values]
     return hashlib.sha256(repr(plain).encode()).hexdigest()[:16]
 
 

@@ -92,8 +92,8 @@ class PathMetrics:
 
     def get(self, metric: str, max_age_s: float) -> Metric | None:
         """The metric, or None where it is missing or stale."""
-        found: Metric | None = getattr(self, metric)
-        return None if found is None or found.age_s > max_age_s else found
+        value: Metric | None = getattr(self, metric)
+        return None if value is None or value.age_s > max_age_s else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +203,9 @@ def missed(path: Path, known: PathMetrics, template: Template, low: float) -> st
             f"{format_rate(measured.value)} measured {measured.age_s:.0f} s ago, "
             f"{format_rate(low)} needed, and {known.not_guaranteed}"
         )
-    for name, said in declared(path).items():
+    for name, declaration in declared(path).items():
         metric = known.get(name, template.max_age_s)
-        words = _too_much(name, metric, template) or _too_much(name, said, template)
+        words = _too_much(name, metric, template) or _too_much(name, declaration, template)
         if words:
             return words
     return ""

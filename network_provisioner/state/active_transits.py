@@ -69,9 +69,9 @@ class ActiveTransits:
         self._early.pop(transit.id, None)
         self._priorities.get(transit.request.priority, set()).discard(transit.id)
         for kind in _OWNERS:
-            mine = self._owned.get((kind, getattr(transit.request, kind)), {})
-            mine.pop(transit.id, None)
-            if not mine:
+            owned = self._owned.get((kind, getattr(transit.request, kind)), {})
+            owned.pop(transit.id, None)
+            if not owned:
                 self._owned.pop((kind, getattr(transit.request, kind)), None)
         self.ports.leave(transit)
         self.waitlist.leave(transit)
@@ -84,7 +84,7 @@ class ActiveTransits:
 
     def starting(self, now: float) -> list[Transit]:
         """Held transits whose start has come, each once; :meth:`enter` brings one back."""
-        found = {}
+        due = {}
         while self._starts and self._starts[0][0] <= now:
             _, transit_id = heapq.heappop(self._starts)
             transit = self.all.get(transit_id)
@@ -93,8 +93,8 @@ class ActiveTransits:
                 and transit.state is TransitState.HELD
                 and transit.request.start <= now
             ):
-                found[transit_id] = transit
-        return list(found.values())
+                due[transit_id] = transit
+        return list(due.values())
 
     def due(self, now: float) -> Iterator[Transit]:
         """Transits whose lease, end or patience has come; whoever asks takes each out before the

@@ -94,14 +94,14 @@ def with_rates(
     """
     has = ways(transit, topology)
     had = sum(way.min_bps for way in has)
-    found: list[PathPart] = []
+    parts: list[PathPart] = []
     left = whole_bps(low)
     for number, way in enumerate(has, 1):
         least = left if number == len(has) else min(left, whole_bps(low * way.min_bps / had))
         most = high * way.min_bps / had if had else high
-        found.append(replace(way, min_bps=least, max_bps=max(most, least)))
+        parts.append(replace(way, min_bps=least, max_bps=max(most, least)))
         left -= least
-    return tuple(found)
+    return tuple(parts)
 
 
 def brief_s(transit: Transit) -> float:

@@ -56,7 +56,7 @@ class ReportedConnections:
         self,
         agent: str,
         site: str,
-        found: Iterable[Connection],
+        connections: Iterable[Connection],
         now: float,
         transits: Mapping[str, Transit],
     ) -> dict[str, list[Flow]]:
@@ -64,7 +64,7 @@ class ReportedConnections:
         has any there, also by what other agents reported."""
         site_at = cache(self._site)
         here: dict[str, set[tuple[int, int]]] = {}
-        for connection in found:
+        for connection in connections:
             (near, port), (far, other_port) = connection.local, connection.remote
             if site_at(near) != site:  # an agent speaks for its own site
                 continue

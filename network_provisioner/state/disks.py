@@ -49,9 +49,9 @@ class ReportedDisks:
     def io_wait(self, site: str, now: float) -> float | None:
         """Mean I/O wait of the last seconds at the busiest host of a site; None where nobody
         reports. A host that says nothing for a few seconds waits for nothing."""
-        found = []
+        shares = []
         for report in self._last.values():
             if report.site == site and now - report.at < FRESH_S:
                 waits = [s.io_wait for s in report.samples if now - s.at < _MEAN_S]
-                found.append(sum(waits) / len(waits) if waits else 0.0)
-        return max(found, default=None)
+                shares.append(sum(waits) / len(waits) if waits else 0.0)
+        return max(shares, default=None)

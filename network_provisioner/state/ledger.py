@@ -9,6 +9,7 @@ Invariants, kept by every method:
 
 Rates are whole bits per second inside (a request is rounded up, a capacity down), because sums of
 integers come back to exactly zero. Pure: no clock, no I/O; times are seconds on any one axis.
+:class:`Overlay` is a ledger as it would be after some changes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from network_provisioner.state.timeline import Held, Interval, Timeline
 from network_provisioner.topology.graph import Hop, Path, Topology
 
 CLASSES = 8  # that are kept count of on each link
+_Change = tuple[float, float, int]  # from when to when how much more is reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ class Ledger:
         as :meth:`exchange`. ``moves``: id and new lanes of each. What they held before ``since`` is
         past, and forgotten.
         """
-        old = [(self._known(moved), lanes) for moved, lanes in moves]
+        old = [(self._known(name), lanes) for name, lanes in moves]
         new = [replace(r, lanes=lanes, start=max(r.start, since)) for r, lanes in old]
         added = () if reservation is None else (reservation,)
         return self.exchange([r.id for r in new], (*new, *added))
@@ -276,17 +278,17 @@ class Ledger:
 
         An equal ``of`` is asked about each of them once; it must hash."""
         classes, holders = self._classes[hop], self._holders[hop]
-        found = classes.get(of)
-        if found is None:
+        group = classes.get(of)
+        if group is None:
             if len(classes) == CLASSES:
                 del classes[next(iter(classes))]
             has = {name: held for name, held in holders.items() if of(name)}
-            found = classes[of] = _Class(has, Timeline(0, has.values()))
-        for name in filter(of, found.new):
-            found.has[name] = rate, since, until = holders[name]
-            found.line.add(since, until, rate)
-        found.new.clear()
-        return -found.line.fullest(start, end)[0]
+            group = classes[of] = _Class(has, Timeline(0, has.values()))
+        for name in filter(of, group.new):
+            group.has[name] = rate, since, until = holders[name]
+            group.line.add(since, until, rate)
+        group.new.clear()
+        return -group.line.fullest(start, end)[0]
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
@@ -326,3 +328,48 @@ class Ledger:
 
 def _ends(a: str, b: str) -> tuple[Hop, Hop]:
     return (a, b), (b, a)
+
+
+class Overlay:
+    """What a ledger holds, with some reservations taken off and others put on."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._changes: dict[Hop, tuple[_Change, ...]] = {}
+
+    def copy(self) -> Overlay:
+        """Another one with the same changes."""
+        made = Overlay(self._ledger)
+        made._changes = dict(self._changes)
+        return made
+
+    def put(self, reservation: Reservation) -> bool:
+        """Add a reservation if there is room for it; whether there was."""
+        rates = reservation.rates()
+        start, end = reservation.start, reservation.end
+        if any(self.free(hop, start, end) < rate for hop, rate in rates.items()):
+            return False
+        self._change(reservation, 1)
+        return True
+
+    def take(self, reservation: Reservation) -> None:
+        """Take off a reservation that is in the ledger or was put here."""
+        self._change(reservation, -1)
+
+    def free(self, hop: Hop, start: float, end: float) -> int:
+        """Bits per second free on a directed link during all of [start, end)."""
+        changes = self._changes.get(hop)
+        if not changes:
+            return self._ledger.residual(hop, start, end)
+        instants = {at for begin, over, _ in changes for at in (begin, over) if start < at < end}
+        cuts = [start, *sorted(instants), end]
+        return min(
+            self._ledger.residual(hop, cuts[i], cuts[i + 1])
+            - sum(more for begin, over, more in changes if begin <= cuts[i] < over)
+            for i in range(len(cuts) - 1)
+        )
+
+    def _change(self, r: Reservation, sign: int) -> None:
+        for hop, rate in r.rates().items():
+            change = (r.start, r.end, sign * rate)
+            self._changes[hop] = (*self._changes.get(hop, ()), change)

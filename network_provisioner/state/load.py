@@ -38,7 +38,7 @@ def describe_load(
 
     def load(hop: Hop) -> dict[str, Any]:
         limit, free = ledger.capacity(hop), ledger.residual(hop, at, at)
-        found = {
+        described = {
             "from": hop[0],
             "to": hop[1],
             "reservable_bps": limit,
@@ -46,7 +46,7 @@ def describe_load(
             "granted_bps": rates.get(hop, 0.0),
             "transits": list(ledger.holders(hop, at, math.nextafter(at, math.inf))),
         }
-        return found if until is None else {**found, "holders": held.get(hop, [])}
+        return described if until is None else {**described, "holders": held.get(hop, [])}
 
     links = [
         {
@@ -73,22 +73,22 @@ def check_window(at: float, until: float | None, now: float) -> None:
 
 def granted_on_links(live: Iterable[Transit]) -> dict[Hop, float]:
     """What transits are granted together on each directed link, b/s."""
-    found: dict[Hop, float] = {}
+    granted_bps: dict[Hop, float] = {}
     for transit in live:
         for nodes, rate_bps in granted(transit):
             for hop in pairwise(nodes):
-                found[hop] = found.get(hop, 0.0) + rate_bps
-    return found
+                granted_bps[hop] = granted_bps.get(hop, 0.0) + rate_bps
+    return granted_bps
 
 
 def _holders(ledger: Ledger, at: float, until: float) -> Mapping[Hop, list[dict[str, Any]]]:
-    found: dict[Hop, list[dict[str, Any]]] = {}
+    holders: dict[Hop, list[dict[str, Any]]] = {}
     overlapping = [r for r in ledger.reservations.values() if r.start < until and at < r.end]
     for r in sorted(overlapping, key=lambda r: (r.start, r.id)):
         for hop, rate in r.rates().items():
-            one = {"id": r.id, "reserved_bps": rate, "start": r.start, "end": r.end}
-            found.setdefault(hop, []).append(one)
-    return found
+            holder = {"id": r.id, "reserved_bps": rate, "start": r.start, "end": r.end}
+            holders.setdefault(hop, []).append(holder)
+    return holders
 
 
 def _node(node: Node) -> dict[str, Any]:

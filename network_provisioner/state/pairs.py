@@ -71,18 +71,18 @@ class SitePairs:
     def ways(self, transit: Transit) -> set[Nodes]:
         """The paths its mates hold, each from this transit's own source. It can be placed where
         there is one at most; one with several parts counts as two, for nobody can join it."""
-        found: set[Nodes] = set()
+        paths: set[Nodes] = set()
         for mate in self.mates(transit):
             for nodes in [mate.grant.path, *(part.path for part in mate.grant.parts[1:])]:
-                found.add(tuple(nodes if mate.request.src == transit.request.src else nodes[::-1]))
-        return found
+                paths.add(tuple(nodes if mate.request.src == transit.request.src else nodes[::-1]))
+        return paths
 
-    def _alike(self, one: Transit, other: Transit) -> bool:
+    def _alike(self, transit: Transit, other: Transit) -> bool:
         if not self.matches:
             return True
-        if one.awaits_flows or other.awaits_flows:
+        if transit.awaits_flows or other.awaits_flows:
             return False
-        mine, its = one.request, other.request
+        mine, its = transit.request, other.request
         same = mine.src == its.src
         if mine.hosts != (its.hosts if same else its.hosts[::-1]):
             return False

@@ -25,7 +25,7 @@ class PortBlocks:
         self._blocks: list[Ports] = [(port, port + BLOCK - 1) for port in aligned]
         self._numbers = {block: number for number, block in enumerate(self._blocks)}
         self._taken: dict[frozenset[str], dict[Ports, str]] = {}
-        self._turn = 0
+        self._next = 0
         self._last: tuple[object, Ports] | None = None
 
     def choose(self, transit: Transit) -> list[int]:
@@ -35,7 +35,7 @@ class PortBlocks:
         if self._last is not None and self._last[0] == _job(transit):
             return [] if self._last[1] in taken else list(self._last[1])
         for number in range(len(self._blocks)):
-            block = self._blocks[(self._turn + number) % len(self._blocks)]
+            block = self._blocks[(self._next + number) % len(self._blocks)]
             if block not in taken:
                 return list(block)
         return []
@@ -47,7 +47,7 @@ class PortBlocks:
             block = transit.grant.ports[0], transit.grant.ports[1]
             if taken.get(block) != transit.id:
                 taken[block], self._last = transit.id, (_job(transit), block)
-                self._turn = self._numbers.get(block, self._turn - 1) + 1
+                self._next = self._numbers.get(block, self._next - 1) + 1
 
     def leave(self, transit: Transit) -> None:
         """A transit needs its block no more."""
@@ -57,9 +57,9 @@ class PortBlocks:
         if not taken:
             self._taken.pop(pair_of(transit), None)
 
-    def holder(self, one: str, other: str, port: int) -> str | None:
+    def holder(self, site: str, other: str, port: int) -> str | None:
         """The id of the transit between two sites that has a port in its block."""
-        for (first, last), holder in self._taken.get(frozenset((one, other)), {}).items():
+        for (first, last), holder in self._taken.get(frozenset((site, other)), {}).items():
             if first <= port <= last:
                 return holder
         return None

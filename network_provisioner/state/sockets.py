@@ -70,12 +70,12 @@ class ReportedSockets:
                 self._carries[end] += link.capacity_bps
         self._reports: dict[str, dict[str, list[_Report]]] = {}
 
-    def take_in(self, agent: str, site: str, found: Iterable[SocketPeriod], now: float) -> None:
+    def take_in(self, agent: str, site: str, periods: Iterable[SocketPeriod], now: float) -> None:
         """What the host of an agent at a site sent since its last report. An agent speaks for its
         own site. Raises InputError, and takes nothing in, for more than the site's links carry."""
         site_at = cache(self._site)
         own: dict[str, list[SocketPeriod]] = {}
-        for period in found:
+        for period in periods:
             if site_at(period.local[0]) == site:
                 own.setdefault(site_at(period.remote[0]), []).append(period)
         others = own.keys() - {site, ""}
@@ -99,7 +99,7 @@ class ReportedSockets:
         """What the connections of a transit did from one Unix second to another, those left out
         that ``others`` of its two sites name; None where nobody reported any, or nothing of the
         latter half of that time."""
-        found: list[tuple[SocketPeriod, float]] = []  # and the seconds of each that count
+        counted: list[tuple[SocketPeriod, float]] = []  # and the seconds of each that count
         last = since
         for reports in self._reports.get(transit.request.src, {}).values():
             lately = [
@@ -115,24 +115,24 @@ class ReportedSockets:
                 and not any(_carried(period, other.request) for other in others)
             ]
             if own:
-                found += own
+                counted += own
                 last = max(last, lately[-1][0])
         seconds = last - since
-        if not found or seconds < (until - since) / 2:
+        if not counted or seconds < (until - since) / 2:
             return None
-        connections = {(p.local, p.remote): p.paced_bps for p, _ in found}
+        connections = {(p.local, p.remote): p.paced_bps for p, _ in counted}
 
         def mean(values: Iterable[float]) -> float:
-            sums = sum(v * s for v, (_, s) in zip(values, found, strict=True))
+            sums = sum(v * s for v, (_, s) in zip(values, counted, strict=True))
             return sums / (seconds * len(connections))
 
-        acked = sum(p.acked_bytes * s / p.seconds for p, s in found)
+        acked = sum(p.acked_bytes * s / p.seconds for p, s in counted)
         return Sender(
             bits(acked) / seconds,
-            mean(p.busy for p, _ in found),
-            mean(p.window for p, _ in found),
-            mean(p.buffer for p, _ in found),
-            mean(float(p.waiting) for p, _ in found),
+            mean(p.busy for p, _ in counted),
+            mean(p.window for p, _ in counted),
+            mean(p.buffer for p, _ in counted),
+            mean(float(p.waiting) for p, _ in counted),
             sum(connections.values()) if all(connections.values()) else 0.0,
         )
 

@@ -72,15 +72,15 @@ class Timeline:
         """When after ``after`` there is no room for ``rate``: intervals in order, apart."""
         first = bisect_right(self._times, after) - 1
         least = (self.capacity - rate + 1) << _COUNT_BITS
-        found: list[Interval] = []
+        intervals: list[Interval] = []
         last = len(self._times) - 1
         for i in [i for i, step in enumerate(self._steps[first:], first) if step >= least]:
             end = self._times[i + 1] if i < last else math.inf
-            if found and found[-1][1] == self._times[i]:
-                found[-1] = (found[-1][0], end)
+            if intervals and intervals[-1][1] == self._times[i]:
+                intervals[-1] = (intervals[-1][0], end)
             else:
-                found.append((self._times[i], end))
-        return found
+                intervals.append((self._times[i], end))
+        return intervals
 
     def drops(self, start: float, end: float) -> list[float]:
         """The instants in (start, end) from which on less is reserved than just before."""

@@ -54,15 +54,15 @@ def crowded(
     """Who of those with claims on a link would not have its rate there, when it is to, and when it
     likely could, beside one more of ``rate_bps`` during [``start``, ``end``)."""
     here = [c for c in claims if c.rate_bps and c.comes < end and start < c.end]
-    found = []
+    displaced = []
     for c in here:
-        beside = rate_bps + sum(o.rate_bps for o in here if o.start < c.end and c.start < o.end)
+        needed = rate_bps + sum(o.rate_bps for o in here if o.start < c.end and c.start < o.end)
         until = min(end, c.end)
-        if ledger.likely_residual(hop, max(start, c.comes), until) < beside or (
-            c.start < end and ledger.residual(hop, max(start, c.start), until) < beside
+        if ledger.likely_residual(hop, max(start, c.comes), until) < needed or (
+            c.start < end and ledger.residual(hop, max(start, c.start), until) < needed
         ):
-            found.append(c)
-    return found
+            displaced.append(c)
+    return displaced
 
 
 class Waitlist:

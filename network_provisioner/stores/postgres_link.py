@@ -92,8 +92,8 @@ def _impatient(steps: Any) -> Any:
 
 def run(db: Database, statement: str, values: dict[str, Any] | None = None) -> Rows:
     """Run one statement; the rows that it gives, none for one that gives none."""
-    found = db.execute(statement, values)
-    return found.fetchall() if found.description else []
+    cursor = db.execute(statement, values)
+    return cursor.fetchall() if cursor.description else []
 
 
 class PostgresConnection:
@@ -195,5 +195,5 @@ def _ended(db: _Connection) -> bool:
 
 def _said(error: psycopg.Error) -> str:
     """What the server or libpq said, in one line. Neither repeats a password."""
-    said = error.diag.message_primary or str(error)
-    return printable(said.strip().partition("\n")[0]) or type(error).__name__
+    message = error.diag.message_primary or str(error)
+    return printable(message.strip().partition("\n")[0]) or type(error).__name__

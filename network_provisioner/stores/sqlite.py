@@ -82,18 +82,18 @@ def _faults(path: Path) -> list[str]:
         db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA user_version = {layout}")
         db.execute("COMMIT")
-        found = []
+        faults = []
         for name, body in db.execute("SELECT id, body FROM transits"):
             why = transit_of(name, body)
             if isinstance(why, str):
-                found.append(f"transit {printable(name)} cannot be read: {why}")
+                faults.append(f"transit {printable(name)} cannot be read: {why}")
         documents = "SELECT kind, name, coalesce(body, '{}') FROM documents"
         for kind, name, body in db.execute(documents) if layout > 1 else ():
             try:
                 body_of(body)
             except ValueError as error:
-                found.append(f"{printable(f'{kind} {name}')} cannot be read: {error}")
-        return found
+                faults.append(f"{printable(f'{kind} {name}')} cannot be read: {error}")
+        return faults
 
 
 def _layout(db: sqlite3.Connection) -> int:
@@ -167,21 +167,21 @@ class SqliteStore(Store):
         if self._path.is_dir():
             raise StoreError(f"state file {self._path}: found a directory, expected a file")
         whole = self._path.resolve()  # the same for whoever comes by another link
-        beside = whole.with_name(f"{whole.name}.lock")
+        lock = whole.with_name(f"{whole.name}.lock")
         try:
-            held = open_lock(beside)
+            held = open_lock(lock)
             make_private(whole)
         except OSError as error:
-            raise StoreError(f"state file {self._path}: {beside}: {error.strerror}") from error
+            raise StoreError(f"state file {self._path}: {lock}: {error.strerror}") from error
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held.truncate(0)
             held.write(f"{os.getpid()}\n".encode("ascii"))
         except BlockingIOError:
             held.seek(0)
-            said = held.read(20).decode("ascii", "replace").strip()
+            holder = held.read(20).decode("ascii", "replace").strip()
             held.close()
-            who = f"the broker with process id {said}" if said.isdecimal() else "another broker"
+            who = f"the broker with process id {holder}" if holder.isdecimal() else "another broker"
             raise StoreError(
                 f"state file {self._path}: {who} has it; expected one broker to a file "
                 "(several can share a PostgreSQL database)"

@@ -4,7 +4,7 @@ The broker writes a transit here before it touches the switches, so whatever kil
 finds what may be on them. Two kinds of store keep the same promises:
 
     SQLite       one file, one broker: a second one is refused when it opens the file
-    PostgreSQL   one database, several brokers: they decide in turns, and tell each other
+    PostgreSQL   one database, several brokers: one of them leads, and they tell each other
 
 The statements here are those that both understand; values are named in them, ``:name``.
 
@@ -152,18 +152,18 @@ class Store:
 
     def get(self, transit_id: str) -> Transit | None:
         """The transit with this id, or None."""
-        found = self._transits("WHERE id = :id", id=transit_id)
-        return found[0] if found else None
+        transits = self._transits("WHERE id = :id", id=transit_id)
+        return transits[0] if transits else None
 
     def get_many(self, ids: Collection[str]) -> list[Transit]:
         """Those of the transits with these ids that there are, in no order."""
         names = [f"id{number}" for number in range(_AT_ONCE)]
         clause = f"WHERE id IN ({', '.join(f':{name}' for name in names)})"
-        found, left = [], list(ids)
+        transits, left = [], list(ids)
         while left:
-            found += self._transits(clause, **dict(zip_longest(names, left[:_AT_ONCE])))
+            transits += self._transits(clause, **dict(zip_longest(names, left[:_AT_ONCE])))
             del left[:_AT_ONCE]
-        return found
+        return transits
 
     def active(self) -> list[Transit]:
         """All transits that wait or hold bandwidth, oldest first."""
@@ -216,14 +216,14 @@ class Store:
 
     def _read(self, rows: Iterable[tuple[Any, ...]]) -> list[Transit]:
         """The transits of rows with an id and a body each; what cannot be read is left out."""
-        found = []
+        transits = []
         for name, body in rows:
             transit = transit_of(name, body)
             if isinstance(transit, Transit):
-                found.append(transit)
+                transits.append(transit)
             else:
                 self._leave_out(f"transit {name}", transit)
-        return found
+        return transits
 
     def _replaced(self, transits: Iterable[Transit]) -> None:
         self.changes += 1
@@ -287,11 +287,11 @@ class Store:
     def document(self, kind: str, name: str, version: int | None = None) -> Document | None:
         """One version, None for the newest; None where there is none or that one deleted it."""
         if version is None:
-            found = self._documents(f"{_NAMED} AND {self._newest}", kind=kind, name=name)
+            documents = self._documents(f"{_NAMED} AND {self._newest}", kind=kind, name=name)
         else:
             clause = f"{_NAMED} AND version = :version"
-            found = self._documents(clause, kind=kind, name=name, version=version)
-        return next((d for d in found if not d.deleted), None)
+            documents = self._documents(clause, kind=kind, name=name, version=version)
+        return next((d for d in documents if not d.deleted), None)
 
     def documents(self, kind: str) -> list[Document]:
         """The newest version of every document of a kind that is not deleted, by name."""
@@ -341,15 +341,15 @@ class Store:
 
     def _documents(self, clause: str, **values: Any) -> list[Document]:
         statement = f"SELECT kind, name, version, body, at FROM {self._documents_in} AS d WHERE "
-        found = []
+        documents = []
         for kind, name, version, body, at in self._rows(statement + clause, **values):
             try:
                 read = body_of(body or "{}")
             except ValueError as error:
                 self._leave_out(f"{kind} {name} version {version}", str(error))
             else:
-                found.append(Document(kind, name, version, read, at, body is None))
-        return found
+                documents.append(Document(kind, name, version, read, at, body is None))
+        return documents
 
     def close(self) -> None:
         """Release the file or the connections. May be called again."""

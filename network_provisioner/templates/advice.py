@@ -139,13 +139,13 @@ class PathFigures:
 
     def reached(self, streams: int, buffer_bytes: int) -> float | None:
         """What transfers tuned so reached of about this rate, where there are enough of them."""
-        found = [
-            min(1.0, one.share)
-            for one in self.tried
-            if (one.streams, one.buffer_bytes) == (streams, buffer_bytes)
-            and self.rate_bps / 2 <= one.given_bps <= self.rate_bps * 2
+        rates = [
+            min(1.0, tried.share)
+            for tried in self.tried
+            if (tried.streams, tried.buffer_bytes) == (streams, buffer_bytes)
+            and self.rate_bps / 2 <= tried.given_bps <= self.rate_bps * 2
         ]
-        return median(found) if len(found) >= ENOUGH else None
+        return median(rates) if len(rates) >= ENOUGH else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +170,10 @@ class Advice:
 def advise(path: PathFigures, size_bytes: int | None = None) -> Advice:
     """The setting for a transfer of that size over a path."""
     size = size_bytes or _USUAL_BYTES
-    times = {one: path.seconds(one, size) for one in _settings(path)}
-    good = [one for one, seconds in times.items() if min(times.values()) >= _AS_GOOD * seconds]
+    times = {pair: path.seconds(pair, size) for pair in _settings(path)}
+    good = [pair for pair, seconds in times.items() if min(times.values()) >= _AS_GOOD * seconds]
     # Buffers that just fill the path go before the system's, which overfill it.
-    chosen = min(good, key=lambda one: (one[0], -one[1]))
+    chosen = min(good, key=lambda pair: (pair[0], -pair[1]))
     why = carried(path, chosen[1])
     here, (share, best) = path.reached(*chosen), _best(path)
     if here is not None and share > _BETTER * here:
@@ -192,13 +192,18 @@ def varied(advice: Advice, path: PathFigures, request_id: str) -> Advice:
     if here is None or here * _WORTH >= 1 or zlib.crc32(request_id.encode()) % ONE_IN:
         return advice
     streams, size = advice.setting
-    beside = (streams * 2, size), (streams // 2, size), (streams, size * 2), (streams, size // 2)
+    neighbours = (
+        (streams * 2, size),
+        (streams // 2, size),
+        (streams, size * 2),
+        (streams, size // 2),
+    )
     gains = {
-        one: path.expected_bps(*one) / path.rate_bps / here
-        for one in beside
-        if 1 <= one[0] <= STREAMS[-1]
-        and one[1] <= (path.largest_buffer or one[1])
-        and path.reached(*one) is None
+        pair: path.expected_bps(*pair) / path.rate_bps / here
+        for pair in neighbours
+        if 1 <= pair[0] <= STREAMS[-1]
+        and pair[1] <= (path.largest_buffer or pair[1])
+        and path.reached(*pair) is None
     }
     tried = max(gains, key=gains.__getitem__, default=advice.setting)
     if gains.get(tried, 0.0) <= _WORTH:
@@ -241,7 +246,7 @@ def _settings(path: PathFigures) -> Iterable[tuple[int, int]]:
 def _best(path: PathFigures) -> tuple[float, tuple[int, int]]:
     """What was reached at most, and with which setting."""
     known = {(t.streams, t.buffer_bytes) for t in path.tried}
-    return max(((path.reached(*one) or 0.0, one) for one in known), default=(0.0, (1, 0)))
+    return max(((path.reached(*pair) or 0.0, pair) for pair in known), default=(0.0, (1, 0)))
 
 
 def _bottleneck(

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from network_provisioner.access import ANYBODY, May, Principal
-from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import BrokerError, InputError, did_you_mean
 from network_provisioner.stores.store import Document
 from network_provisioner.templates.data import template_from_dict, template_to_dict
 from network_provisioner.templates.learn import table_of
@@ -103,11 +102,11 @@ def figures(template: Template) -> Template:
     return replace(template, version=1, peak_bps=0.0, reached=())
 
 
-def check_owner(name: str, found: TemplateEntry | None, by: Principal) -> None:
+def check_owner(name: str, entry: TemplateEntry | None, by: Principal) -> None:
     """Raises BrokerError ``forbidden`` where self-service would change what is not its own."""
-    if found is None or by.may(May.MANAGE) or (not found.configured and found.by == by.name):
+    if entry is None or by.may(May.MANAGE) or (not entry.configured and entry.by == by.name):
         return
-    whose = found.origin if found.configured else f"saved by {found.by or 'someone'}"
+    whose = entry.origin if entry.configured else f"saved by {entry.by or 'someone'}"
     raise BrokerError(
         f"template {name!r} is {whose}, expected a name that is free or yours", "forbidden"
     )

@@ -142,13 +142,13 @@ def table_of(levels: Levels, low_bps: float) -> Table:
 def best(history: Iterable[Document]) -> Mapping[str, Any]:
     """The best of the lessons kept, with when it was; empty for none. Not simply the last: another
     broker may have written a smaller one in between."""
-    found: Mapping[str, Any] = {}
+    lesson: Mapping[str, Any] = {}
     for document in history:
         peak = document.body.get("peak")
         if document.deleted:
-            found = {}
+            lesson = {}
         elif isinstance(peak, int | float):
             taught = {"at": document.at, **document.body}
-            if peak > peak_at(found, taught["at"]):
-                found = taught
-    return found
+            if peak > peak_at(lesson, taught["at"]):
+                lesson = taught
+    return lesson

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, did_you_mean
 from network_provisioner.base.model import Service, Transit, TransitRequest
-from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.templates.advice import Advice
 from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.registry import TemplateRegistry
@@ -38,9 +37,9 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
         and isinstance(templates, TemplateRegistry)
     ):
         wanted = Specification(request.min_bps, request.max_bps)
-        found = templates.match(request.application, wanted, request.user)
-        if found is not None:
-            return found
+        matched = templates.match(request.application, wanted, request.user)
+        if matched is not None:
+            return matched
     template = templates.get(request.template)
     if template is None and request.best_effort:  # nothing is asked of it
         template = templates.get(DEFAULT)

@@ -68,18 +68,18 @@ def match(templates: Iterable[Template], application: str, wanted: Specification
     known = {t.name: t for t in sorted(templates, key=lambda t: t.name)}
     unfit = {name: why for name, t in known.items() if (why := misfit(t, wanted))}
     fit = [t for t in known.values() if t.name not in unfit]
-    asked = application.casefold()
-    named = [t for t in fit if asked and t.name.casefold() == asked]
+    app = application.casefold()
+    named = [t for t in fit if app and t.name.casefold() == app]
     if named:
         return Match(named[0], "name", f"{named[0].name!r} has the application's name", unfit)
-    _, pattern, found = min(
-        ((-_letters(p), p, t) for t in fit for p in t.applications if asked and _fits(asked, p)),
+    _, pattern, template = min(
+        ((-_letters(p), p, t) for t in fit for p in t.applications if app and _fits(app, p)),
         key=lambda hit: (hit[0], hit[2].name, hit[1]),
         default=(0, "", None),
     )
-    if found is not None:
-        words = f"{found.name!r} is for {pattern!r}, which {application!r} is"
-        return Match(found, "pattern", words, unfit)
+    if template is not None:
+        words = f"{template.name!r} is for {pattern!r}, which {application!r} is"
+        return Match(template, "pattern", words, unfit)
     nowhere = f"no template is for {application!r}" if application else "no application was named"
     if wanted == Specification() or not fit:
         why = "none allows what is asked for" if fit == [] and known else "nothing was asked for"

@@ -98,8 +98,8 @@ class TemplateRegistry:
 
     def get(self, name: str, version: int | None = None) -> Template | None:
         """A template as it is now, or one of its versions; None where there is none."""
-        found = self.entry(name, version)
-        return found.template if found else None
+        entry = self.entry(name, version)
+        return entry.template if entry else None
 
     def version(self, name: str, number: int) -> Template | None:
         """One version of a template; None where it is not kept, or the store cannot say."""
@@ -158,18 +158,18 @@ class TemplateRegistry:
         # All transfers of a workflow ask the same. Taken before the entries: where refresh() comes
         # in between, the answer goes into what is thrown away, never an old one into the new.
         wanted = wanted or Specification()
-        kept, asked = self._matches, (application, wanted, user)
+        kept, key = self._matches, (application, wanted, user)
         known = self._now()
-        found = kept.get(asked) if kept is self._matches else None
-        if found is None:
+        matched = kept.get(key) if kept is self._matches else None
+        if matched is None:
             site = [e.template for e in known.values() if e.trusted]
-            found = match(site, application, wanted)
-            if found.how not in ("name", "pattern"):
+            matched = match(site, application, wanted)
+            if matched.how not in ("name", "pattern"):
                 own = [e for e in known.values() if user is None or e.is_for(user)]
-                found = match([e.template for e in own], application, wanted)
+                matched = match([e.template for e in own], application, wanted)
             if len(kept) < _MOST_OLD:
-                kept[asked] = found
-        return found
+                kept[key] = matched
+        return matched
 
     def refresh(self) -> None:
         """Take in what others changed, now."""
@@ -218,20 +218,20 @@ class TemplateRegistry:
             raise InputError(
                 f"template name {name[:80]!r}, expected letters, digits and . _ - (at most 64)"
             )
-        asked = template_from_dict(name, body)
+        template = template_from_dict(name, body)
         words: list[str] = []
         with self._lock:
             self.refresh()
             check_owner(name, self._entries.get(name), by)
             if not by.may(May.MANAGE):
-                check(asked, self.policy)
-                asked, words = capped(asked, self.policy)
+                check(template, self.policy)
+                template, words = capped(template, self.policy)
                 self._check_number(name, by)
             now = self._entries.get(name)
             if now is None and len(self._entries) >= MOST_SAVED:
                 raise BrokerError(f"{MOST_SAVED} templates are saved, expected fewer", "conflict")
-            if now is None or now.by != by.name or figures(now.template) != figures(asked):
-                body = entrydocs.body_of(asked, entrydocs.SAVED, by, source)
+            if now is None or now.by != by.name or figures(now.template) != figures(template):
+                body = entrydocs.body_of(template, entrydocs.SAVED, by, source)
                 self._store.put_document(entrydocs.KIND, name, body, KEEP)
                 self.refresh()
             return self._entries[name], words
@@ -278,14 +278,14 @@ class TemplateRegistry:
         """
         with self._lock:
             self.refresh()
-            found = self._entries.get(name)
-            if found is None:
+            entry = self._entries.get(name)
+            if entry is None:
                 raise unknown(name, self.names())
-            if found.configured:
+            if entry.configured:
                 raise BrokerError(
-                    f"template {name!r} is {found.origin}, expected one that was saved", "conflict"
+                    f"template {name!r} is {entry.origin}, expected one that was saved", "conflict"
                 )
-            check_owner(name, found, by)
+            check_owner(name, entry, by)
             self._forget_lessons(name)
             self._store.delete_document(entrydocs.KIND, name)
             if name in self._configured:
@@ -330,8 +330,8 @@ class TemplateRegistry:
     def taught(self, name: str, user: str = "") -> Mapping[str, Any]:
         """What the best transfer with a template taught, of those that all believe and the user's
         own; empty for nothing."""
-        found = self.entry(name)
-        taught: Mapping[str, Any] = found.learned if found else {}
+        entry = self.entry(name)
+        taught: Mapping[str, Any] = entry.learned if entry else {}
         own = self._lesson_of(name, user) if user else {}
         return max(taught, own, key=lambda lesson: lesson.get("peak", 0.0))
 
@@ -378,13 +378,13 @@ class TemplateRegistry:
         kept, key = self._own, f"{name}{_OF}{user}"
         if key not in kept:
             try:
-                found = learning.best(self._store.history(entrydocs.LEARNED, key))
+                lesson = learning.best(self._store.history(entrydocs.LEARNED, key))
             except StoreError as error:
                 log.warning("what %s taught template %s cannot be had: %s", user, name, error)
                 return {}
             if len(kept) >= _MOST_OLD:
-                return found
-            kept[key] = found
+                return lesson
+            kept[key] = lesson
         return kept[key]
 
     def _forget_lessons(self, name: str, users: Collection[str] | None = None) -> None:

@@ -61,13 +61,13 @@ def report(topology: Topology, controller: Controller) -> dict[str, Any]:
             "conflict",
         )
     try:
-        found = controller.discover()
+        discovered = controller.discover()
     except ControllerError as error:
         raise BrokerError(str(error), "controller_unavailable") from error
-    return {**as_dict(found, topology), "differences": differences(topology, found)}
+    return {**as_dict(discovered, topology), "differences": differences(topology, discovered)}
 
 
-def as_dict(found: Discovered, topology: Topology) -> dict[str, Any]:
+def as_dict(discovered: Discovered, topology: Topology) -> dict[str, Any]:
     """A JSON-ready copy, with the names that the topology has for switches."""
     names = _names(topology)
     return {
@@ -80,24 +80,26 @@ def as_dict(found: Discovered, topology: Topology) -> dict[str, Any]:
                     for n, p in sorted(ports.items())
                 ],
             }
-            for dpid, ports in sorted(found.ports.items())
+            for dpid, ports in sorted(discovered.ports.items())
         ],
         "links": [
             {"a": {"dpid": a, "port": m}, "b": {"dpid": b, "port": n}}
-            for (a, m), (b, n) in sorted(found.links)
+            for (a, m), (b, n) in sorted(discovered.links)
         ],
     }
 
 
-def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def section_of(described: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The beginning of a ``topology`` section out of what :func:`as_dict` gave: the switches and
     the links between them; and in words what it had to assume or to leave out: a link joins two
     ports of two switches, and no other. Sites, routers and delays are for people to add."""
-    names = {s["dpid"]: s["name"] for s in found["switches"]}
+    names = {s["dpid"]: s["name"] for s in described["switches"]}
     speed = {
-        (s["dpid"], p["number"]): p["speed_bps"] for s in found["switches"] for p in s["ports"]
+        (s["dpid"], p["number"]): p["speed_bps"] for s in described["switches"] for p in s["ports"]
     }
-    joined = [[(link[e]["dpid"], link[e]["port"]) for e in ("a", "b")] for link in found["links"]]
+    joined = [
+        [(link[e]["dpid"], link[e]["port"]) for e in ("a", "b")] for link in described["links"]
+    ]
     uses = Counter(end for ends in joined for end in set(ends))
     links, notes = [], []
     for ends in joined:
@@ -125,13 +127,13 @@ def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return {"nodes": nodes, "links": links}, notes
 
 
-def differences(topology: Topology, found: Discovered) -> list[str]:
+def differences(topology: Topology, discovered: Discovered) -> list[str]:
     """In words, what the topology and the network do not agree on; empty where they do."""
     names = _names(topology)
     return [
-        *_switches(names, found),
-        *_ports(topology, found),
-        *_links(topology, names, found),
+        *_switches(names, discovered),
+        *_ports(topology, discovered),
+        *_links(topology, names, discovered),
     ]
 
 
@@ -149,19 +151,19 @@ def _names(topology: Topology) -> dict[int, str]:
     return {node.dpid: node.name for node in topology.nodes.values() if node.dpid}
 
 
-def _switches(names: Mapping[int, str], found: Discovered) -> Iterator[str]:
+def _switches(names: Mapping[int, str], discovered: Discovered) -> Iterator[str]:
     for dpid, name in names.items():
-        if dpid not in found.ports:
+        if dpid not in discovered.ports:
             yield f"switch {name} (dpid {format_dpid(dpid)}) was not found"
-    for dpid in sorted(found.ports):
+    for dpid in sorted(discovered.ports):
         if dpid not in names:
             yield f"a switch with dpid {format_dpid(dpid)} was found, and the topology has none"
 
 
-def _ports(topology: Topology, found: Discovered) -> Iterator[str]:
+def _ports(topology: Topology, discovered: Discovered) -> Iterator[str]:
     for link in topology.whole_links:
         for name, number in (link.ports or {}).items():
-            ports = found.ports.get(topology.nodes[name].dpid)
+            ports = discovered.ports.get(topology.nodes[name].dpid)
             if ports is None:
                 continue
             what = f"link {link.label}: {name} port {number}"
@@ -178,16 +180,16 @@ def _ports(topology: Topology, found: Discovered) -> Iterator[str]:
                 yield f"{what} is {port.name}, and the topology says {device}"
 
 
-def _links(topology: Topology, names: Mapping[int, str], found: Discovered) -> Iterator[str]:
-    said = {
+def _links(topology: Topology, names: Mapping[int, str], discovered: Discovered) -> Iterator[str]:
+    declared = {
         ends: link
         for link in topology.whole_links
         if (ends := joined_ports(topology, link)) is not None
     }
-    for ends, link in said.items():
-        if ends not in found.links and all(dpid in found.ports for dpid, _ in ends):
+    for ends, link in declared.items():
+        if ends not in discovered.links and all(dpid in discovered.ports for dpid, _ in ends):
             yield f"link {link.label}: nothing came through from port to port"
-    for ends in sorted(found.links - set(said)):
+    for ends in sorted(discovered.links - set(declared)):
         words = " and ".join(_port(names, end) for end in ends)
         yield f"{words} are joined, and the topology has no such link"
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, did_you_mean
 from network_provisioner.base.instants import iso
-from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.topology.graph import Hop, Topology
 
 LEAD_S = 60.0  # transits leave so long before the work begins

@@ -15,9 +15,8 @@ from typing import Any
 
 import networkx as nx
 
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import format_rate
 from network_provisioner.topology.paths import PathFinder
 
@@ -254,26 +253,30 @@ class Topology:
                     )
 
     def _check_hosts(self) -> None:
-        found = [(ip_network(h.address), n) for n in self.nodes.values() for h in n.hosts]
+        networks = [(ip_network(h.address), n) for n in self.nodes.values() for h in n.hosts]
         # Sorted, a prefix stands before all that is under it.
-        found.sort(key=lambda it: (it[0].version, int(it[0].network_address), it[0].prefixlen))
+        networks.sort(key=lambda it: (it[0].version, int(it[0].network_address), it[0].prefixlen))
         outer: tuple[IPv4Network | IPv6Network, Node] | None = None
         before: IPv4Network | IPv6Network | None = None
-        for one, node in found:
-            if node.dmz and one.version == 6:
+        for network, node in networks:
+            if node.dmz and network.version == 6:
                 raise InputError(
                     f"topology: node {node.name!r} is in a Science DMZ and has the address "
-                    f"{_words(one)}, expected IPv4 ones: no neighbour discovery passes there"
+                    f"{_words(network)}, expected IPv4 ones: no neighbour discovery passes there"
                 )
-            if outer is not None and outer[0].version == one.version and outer[0].overlaps(one):
-                if outer[1] is not node or before == one:
+            if (
+                outer is not None
+                and outer[0].version == network.version
+                and outer[0].overlaps(network)
+            ):
+                if outer[1] is not node or before == network:
                     raise InputError(
-                        f"topology: address {_words(one)} is that of {outer[1].name!r} and of "
+                        f"topology: address {_words(network)} is that of {outer[1].name!r} and of "
                         f"{node.name!r}, expected each to have its own"
                     )
             else:
-                outer = one, node
-            before = one
+                outer = network, node
+            before = network
 
     def _check_relay(self, node: Node) -> None:
         links = [link for link in self.whole_links if node.name in (link.a, link.b)]
@@ -458,20 +461,20 @@ def _ports(link: Link) -> list[tuple[str, int]]:
     return list((link.ports or {}).items())
 
 
-def _same_name(one: str, other: str) -> bool:
+def _same_name(name: str, other: str) -> bool:
     """Whether two host names are the same; one without a domain is in any."""
-    if "." in one and "." in other:
-        return one.lower() == other.lower()
-    return one.partition(".")[0].lower() == other.partition(".")[0].lower()
+    if "." in name and "." in other:
+        return name.lower() == other.lower()
+    return name.partition(".")[0].lower() == other.partition(".")[0].lower()
 
 
 def _words(network: IPv4Network | IPv6Network) -> str:
     return str(network[0] if network.num_addresses == 1 else network)
 
 
-def _unique(what: str, found: Iterable[tuple[object, str]]) -> None:
+def _unique(what: str, named: Iterable[tuple[object, str]]) -> None:
     first: dict[object, str] = {}
-    for value, where in found:
+    for value, where in named:
         if value and first.setdefault(value, where) != where:
             raise InputError(
                 f"topology: {what} {value} is that of {first[value]!r} and of {where!r}, expected "

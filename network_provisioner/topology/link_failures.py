@@ -105,10 +105,10 @@ class LinkFailures:
     def save(self, put: Callable[[dict[str, Any]], object]) -> None:
         """Hand what is to be remembered to ``put`` where that has changed since it took it. Raises
         what it raises."""
-        found = self._failed, self._ways()
-        if found != self._saved:  # to be asked with every turn: so nothing is put together before
+        state = self._failed, self._ways()
+        if state != self._saved:  # to be asked in every cycle: so nothing is put together before
             put(self.remembered())
-            self._saved = found
+            self._saved = state
 
     def _ways(self) -> Set[Way]:
         return set() if self._probes is None else self._probes.known_ways()
@@ -152,12 +152,12 @@ class LinkFailures:
             self._told(replace(known, at=now))
 
     def _look_at_switches(self, now: float) -> None:
-        found = self.statuses()
-        self._seen_switches = self._problems(found)
-        self._away = {s.name: f"{s.label} {s.problem}" for s in found if not s.connected}
+        statuses = self.statuses()
+        self._seen_switches = self._problems(statuses)
+        self._away = {s.name: f"{s.label} {s.problem}" for s in statuses if not s.connected}
         was = self._switches_now
         wrong: dict[str, News] = {}
-        for status in found:
+        for status in statuses:
             known = was.get(status.name)
             if status.name in self._drains.active:
                 wrong |= {} if known is None else {status.name: known}
@@ -185,9 +185,9 @@ class LinkFailures:
             why = next((found[hop] for hop in link.hops if hop in found), "")
             why = self._damped(link.label, why, now)
             if why:
-                one = _failure(link.label, why, known.since if known else now)
-                failed[link.label] = one if known else self._told(one)
-                self.broken.update(dict.fromkeys(link.hops, str(one)))
+                failure = _failure(link.label, why, known.since if known else now)
+                failed[link.label] = failure if known else self._told(failure)
+                self.broken.update(dict.fromkeys(link.hops, str(failure)))
             elif known is not None:
                 self._told(replace(known, at=now))
         self._failed, self._out = failed, out
@@ -210,8 +210,8 @@ class LinkFailures:
         return ""
 
     @staticmethod
-    def _problems(found: list[SwitchStatus]) -> dict[str, str]:
-        return {status.name: status.problem for status in found if status.problem}
+    def _problems(statuses: list[SwitchStatus]) -> dict[str, str]:
+        return {status.name: status.problem for status in statuses if status.problem}
 
     def _told(self, news: News) -> News:
         log.warning("%s", news)
@@ -248,8 +248,8 @@ class LinkFailures:
 
 def _described(failed: list[tuple[str, News]]) -> list[dict[str, Any]]:
     return [
-        {"link": link, "reason": one.reason.removeprefix(_HAS_FAILED), "since": one.since}
-        for link, one in failed
+        {"link": link, "reason": failure.reason.removeprefix(_HAS_FAILED), "since": failure.since}
+        for link, failure in failed
     ]
 
 

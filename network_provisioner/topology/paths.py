@@ -76,9 +76,9 @@ class PathFinder:
         waiting: list[_Found] = [] if first is None else [first]  # in order
         taken: list[Nodes] = []
         while waiting and len(taken) < limit:
-            found = waiting.pop(0)
-            taken.append(found.nodes)
-            self._spurs(found, taken, end, far, waiting, limit - len(taken))
+            path = waiting.pop(0)
+            taken.append(path.nodes)
+            self._spurs(path, taken, end, far, waiting, limit - len(taken))
         return [tuple(self._names[i] for i in nodes) for nodes in taken]
 
     def shortest_open(
@@ -92,8 +92,8 @@ class PathFinder:
         start, end, names = self._number[src], self._number[dst], self._names
         if not any(is_open(names[near], dst) for near in self._next[end]):
             return None  # so that a full last link does not have everything else looked at
-        found = self._search((start,), 0, end, frozenset(), self._tree(end), _FAR, is_open)
-        return None if found is None else tuple(names[i] for i in found.nodes)
+        nodes = self._search((start,), 0, end, frozenset(), self._tree(end), _FAR, is_open)
+        return None if nodes is None else tuple(names[i] for i in nodes.nodes)
 
     def _spurs(
         self,

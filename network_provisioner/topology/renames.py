@@ -42,5 +42,5 @@ class Renames:
         ends, slash, rest = place.partition("/")
         ends = ">".join(self.names.get(end, end) for end in ends.split(">"))
         if ">" in ends:
-            rest = self._via.sub(lambda found: self.names[found[0]], rest)
+            rest = self._via.sub(lambda match: self.names[match[0]], rest)
         return what + at + ends + slash + rest

@@ -1,1 +1,1 @@
-"""How transits change in the broker's turn: placed, moved, extended, ended."""
+"""How transits change in the broker's cycle: placed, moved, extended, ended."""

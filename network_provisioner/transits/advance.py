@@ -1,6 +1,6 @@
 """Reservations in advance: moved to other times, and begun when their transfer comes.
 
-All of it happens in the broker's turn. Whatever is refused leaves the transit as it was.
+All of it happens in the broker's cycle. Whatever is refused leaves the transit as it was.
 """
 
 from __future__ import annotations

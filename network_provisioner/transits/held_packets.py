@@ -20,7 +20,7 @@ from network_provisioner.transits.lifecycle import Lifecycle
 
 @dataclass(eq=False)
 class HeldPackets:
-    """What is held to which path now. Not thread-safe: the broker's turn is around every call."""
+    """What is held to which path now. Not thread-safe: the broker holds its lock in every call."""
 
     _topology: Topology
     _admission: Admission

@@ -96,7 +96,7 @@ class _Followed:
 
 @dataclass(eq=False)
 class IoAware:
-    """Not thread-safe but for :meth:`count`: the broker's turn is around every other call."""
+    """Not thread-safe but for :meth:`count`: the broker holds its lock in every other call."""
 
     _templates: Templates
     _active: ActiveTransits

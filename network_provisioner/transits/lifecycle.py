@@ -84,7 +84,7 @@ class Start:
 
 @dataclass(eq=False)
 class Lifecycle:
-    """Commits changes of transits. Not thread-safe: the broker's lock is around every call.
+    """Commits changes of transits. Not thread-safe: the broker holds its lock in every call.
 
     ``clock`` gives Unix seconds: the switches take their time.
     """
@@ -313,7 +313,7 @@ class Lifecycle:
     def _take_off(self, transit: Transit) -> None:
         """A transit is to be on the switches no more, nor to start."""
         self._starts = [start for start in self._starts if start.transit is not transit]
-        self._moved = [moved for moved in self._moved if moved is not transit]
+        self._moved = [rerouted for rerouted in self._moved if rerouted is not transit]
         self._desired.drop(transit.id)
 
     # -- the switches ------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class Lifecycle:
     def apply(self, now: float, everything: bool = False) -> None:
         """Share anew, and tell the switches, once, all that has changed since the last time.
 
-        ``everything``: also what may wait while many are live (:mod:`~.shares`), and the queues.
+        ``everything``: also what may wait while many are live (:mod:`~.desired_state`), and queues.
         """
         starts, self._starts = self._starts, []
         for start in starts:
@@ -366,8 +366,8 @@ class Lifecycle:
         """Nothing of the last change is on the switches. ``known``: nor was what went before."""
         log.warning("the switches refused: %s", error)
         reason = f"the switches refused: {error}"
-        moved = list(self._moved)
-        for transit in moved:
+        rerouted = list(self._moved)
+        for transit in rerouted:
             transit.usage.switch_bytes = self._desired.bytes_of(transit.id)
             self._desired.drop(transit.id)
         for start in starts:
@@ -379,16 +379,16 @@ class Lifecycle:
                 # Not before the end of the one they moved for, which has their room till then.
                 self._repository.save_later([change.transit for change in forward])
         self._desired.share(now, everything=False)
-        mended = bool(moved or (starts and not known)) and self._mended(now)
-        for transit in moved:
+        mended = bool(rerouted or (starts and not known)) and self._mended(now)
+        for transit in rerouted:
             if mended:
                 self.requeue(transit, reason, now)
             else:  # it is not for them
                 self._desired.put(transit, now)
         alone = len(starts) == 1 and starts[0].transit.relayed and not starts[0].undo
-        if mended and starts and (len(starts) > 1 or alone or moved):
+        if mended and starts and (len(starts) > 1 or alone or rerouted):
             for start in starts:  # which of them was it, and was it for its relays?
-                if alone and not moved:
+                if alone and not rerouted:
                     start.transit.relay = TransitRelay(why=reason)
                 self._starts = [start]
                 self.apply(now)

@@ -24,7 +24,7 @@ _KEPT = 16  # changes of the rates of one transit
 
 @dataclass(eq=False)
 class Modifications:
-    """Not thread-safe: the broker's turn is around every call. What raises BrokerError changes
+    """Not thread-safe: the broker holds its lock in every call. What raises BrokerError changes
     nothing."""
 
     _state: NetworkState
@@ -86,11 +86,13 @@ class Modifications:
         changes, what = modified(self._state, transit, wanted, now), "the flows were not changed"
         self._lifecycle.commit(changes, now, what=what, at_once=True)
 
-    def connections(self, agent: str, site: str, found: Sequence[Connection], now: float) -> None:
+    def connections(
+        self, agent: str, site: str, connections: Sequence[Connection], now: float
+    ) -> None:
         """The flows of transits whose clients have these connections of servers open."""
-        flows = self._connections.take_in(agent, site, found, now, self._state.active.all)
-        for transit_id, its in flows.items():
-            transit, named = self._state.active.all[transit_id], tuple(its)
+        flows = self._connections.take_in(agent, site, connections, now, self._state.active.all)
+        for transit_id, named_flows in flows.items():
+            transit, named = self._state.active.all[transit_id], tuple(named_flows)
             if transit.request.ports_at != CLIENT or transit.request.flows == named:
                 continue
             wanted = transit.copy()

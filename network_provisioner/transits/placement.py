@@ -1,6 +1,6 @@
 """Puts a transit where admission says: on paths, in the queue, or on best effort.
 
-Not thread-safe: the broker's turn is around every call.
+Not thread-safe: the broker holds its lock in every call.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class _Watched:
 
 @dataclass(eq=False)
 class Promises:
-    """Not thread-safe but for :meth:`count`: the broker's turn is around every other call."""
+    """Not thread-safe but for :meth:`count`: the broker holds its lock in every other call."""
 
     _state: NetworkState
     _desired: DesiredState
@@ -89,7 +89,7 @@ class Promises:
     _disks: ReportedDisks
     _clock: Callable[[], float]
     _watched: dict[str, _Watched] = field(default_factory=dict)
-    _turns: deque[str] = field(default_factory=deque)
+    _rotation: deque[str] = field(default_factory=deque)
     _suspects: dict[str, None] = field(default_factory=dict)
     _repairs: dict[str, tuple[int, float]] = field(default_factory=dict)
     _carried: dict[Hop, LinkCounter] = field(default_factory=dict)
@@ -102,10 +102,10 @@ class Promises:
         if not isinstance(self._controller, CountsHops) or not self._desired.counts:
             return {}
         names = list(islice(self._suspects, WATCHED // 2))
-        for name in list(islice(self._turns, _SKIPPED)):
+        for name in list(islice(self._rotation, _SKIPPED)):
             if len(names) == WATCHED:
                 break
-            self._turns.rotate(-1)
+            self._rotation.rotate(-1)
             transit = self._state.active.all.get(name)
             if transit is not None and name not in self._suspects and _is_watched(transit):
                 names.append(name)
@@ -143,10 +143,10 @@ class Promises:
             del self._watched[name]
             self._suspects.pop(name, None)
         if gone:
-            self._turns = deque(name for name in self._turns if name in live)
+            self._rotation = deque(name for name in self._rotation if name in live)
         for name in live.keys() - self._watched.keys():
             self._watched[name] = _Watched()
-            self._turns.append(name)
+            self._rotation.append(name)
         repaired = self._repaired(now) if counted else frozenset()
         changed = []
         for name, last in counted.items():

@@ -76,7 +76,7 @@ class _Watched:
 
 @dataclass(eq=False)
 class Reevaluation:
-    """Not thread-safe: the broker's turn is around every call. ``report`` takes what nobody does
+    """Not thread-safe: the broker holds its lock in every call. ``report`` takes what nobody does
     anything about."""
 
     _state: NetworkState
@@ -87,7 +87,7 @@ class Reevaluation:
     _promises: Promises
     _report: Callable[[News], object]
     _watched: dict[str, _Watched] = field(default_factory=dict)
-    _turns: deque[str] = field(default_factory=deque)
+    _rotation: deque[str] = field(default_factory=deque)
 
     def follow(self, now: float) -> None:
         """Look at the transits whose turn it is."""
@@ -97,14 +97,14 @@ class Reevaluation:
             self._state.avoided.pop(name, None)
         for name in live.keys() - self._watched.keys():
             self._watched[name] = _Watched()
-            self._turns.append(name)
-        names = dict.fromkeys([*self._promises.suspects, *islice(self._turns, _AT_ONCE)])
-        self._turns.rotate(-_AT_ONCE)
+            self._rotation.append(name)
+        names = dict.fromkeys([*self._promises.suspects, *islice(self._rotation, _AT_ONCE)])
+        self._rotation.rotate(-_AT_ONCE)
         for name in names:
             if name in live and live[name].state in ON_SWITCHES and live[name].request.min_bps > 0:
                 self._look(live[name], self._watched[name], now)
-        if len(self._turns) > 2 * len(live) + _AT_ONCE:
-            self._turns = deque(name for name in self._turns if name in live)
+        if len(self._rotation) > 2 * len(live) + _AT_ONCE:
+            self._rotation = deque(name for name in self._rotation if name in live)
 
     def _look(self, transit: Transit, watched: _Watched, now: float) -> None:
         template = template_of(transit, self._templates)

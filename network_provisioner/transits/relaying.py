@@ -42,8 +42,8 @@ class _DirectError(Exception):
 
 @dataclass(eq=False)
 class Relaying:
-    """Not thread-safe but for ``agents``, :meth:`has_news` and :meth:`described`: the broker's
-    turn is around every other call."""
+    """Not thread-safe but for ``agents``, :meth:`has_news` and :meth:`described`: the broker
+    holds its lock in every other call."""
 
     _topology: Topology
     _templates: Templates
@@ -199,8 +199,8 @@ class Relaying:
             ends = [drained.grant.released_at + DRAIN_S, *(t.grant.lease_until for t in others)]
             drained.grant.lease_until = max(ends)
             # An agent that is not silent has said by then what it holds.
-            said = now >= drained.grant.released_at + SILENT_S
-            empty = said and not self.agents.connections(owner(name))
+            reported = now >= drained.grant.released_at + SILENT_S
+            empty = reported and not self.agents.connections(owner(name))
             if empty or now >= drained.grant.lease_until or self._unready(drained):
                 del self._drained[name]
                 drop(name)
@@ -225,18 +225,22 @@ class Relaying:
         """Have agents carry what these circuits are redirected for, and nothing else."""
         if self.unable:
             return
-        relayed = [(one, one.redirect) for one in circuits.values() if one.redirect]
+        relayed = [
+            (relayed_circuit, relayed_circuit.redirect)
+            for relayed_circuit in circuits.values()
+            if relayed_circuit.redirect
+        ]
         # A new connection goes to the first that fits: who lives comes before what drains, and who
         # names ports, or hosts, before who does not.
         relayed.sort(key=lambda it: (it[0].id in self._drained, not it[1].flows, not it[1].hosts))
         ids = {owner(circuit.id) for circuit, _ in relayed}
         self._secrets = {i: self._secrets.get(i) or secrets.token_hex(16) for i in ids}
-        told: dict[str, list[Session]] = {}
+        by_agent: dict[str, list[Session]] = {}
         for circuit, redirect in relayed:
             for agent, session in self._sessions(circuit, redirect):
-                told.setdefault(agent, []).append(session)
-        self._used = frozenset(told)
-        self.agents.want(told)
+                by_agent.setdefault(agent, []).append(session)
+        self._used = frozenset(by_agent)
+        self.agents.want(by_agent)
 
     def _sessions(self, circuit: Circuit, redirect: Redirect) -> Iterator[tuple[str, Session]]:
         """Both agents' view of a relayed transit."""
@@ -300,13 +304,13 @@ class Relaying:
 
     def _hosts(self, transit: Transit) -> list[tuple[Host, ...]]:
         """The hosts with IPv4 at its source, and at its destination."""
-        found = []
+        hosts_of = []
         for number, site in enumerate((transit.request.src, transit.request.dst)):
             node = self._topology.site(site)
             named = node.host(transit.request.hosts[number]) if transit.request.hosts else None
             hosts = (named,) if named else node.hosts
-            found.append(tuple(host for host in hosts if host.version == 4))
-        return found
+            hosts_of.append(tuple(host for host in hosts if host.version == 4))
+        return hosts_of
 
 
 def _relays(transit: Transit) -> tuple[str, str]:

@@ -68,10 +68,12 @@ def mark(transit: Transit, doubt: str) -> None:
 def uncounted(transit: Transit) -> str:
     """Why the switches, which counted while it held its path, contradict its report, in words; ""
     where they do not, or cannot say."""
-    found = transit.usage.switch_bytes
-    if not found or transit.usage.bytes <= found * _UNCOUNTED + _SLACK_BYTES:
+    counted = transit.usage.switch_bytes
+    if not counted or transit.usage.bytes <= counted * _UNCOUNTED + _SLACK_BYTES:
         return ""
-    return f"reported {format_size(transit.usage.bytes)}, the switches counted {format_size(found)}"
+    return (
+        f"reported {format_size(transit.usage.bytes)}, the switches counted {format_size(counted)}"
+    )
 
 
 def _impossible(transit: Transit, most_bps: float, now: float) -> str:

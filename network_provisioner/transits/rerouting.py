@@ -1,28 +1,43 @@
-"""Running transits on other paths: away from links that have failed, and to better ones.
+"""Running transits on other paths: away from links that have failed or are taken out of service for
+maintenance (drains), and to better ones.
 
-Each step is made in the broker's turn; the switches are told in it, or at its end.
+Once a drain begins, its links count as failed: transits leave them.
+Reservations in advance move when the drain is ordered, so that their users know early.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.instants import iso
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.push import Reroute
 from network_provisioner.state import circuits
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.topology.link_failures import LinkFailures
+from network_provisioner.stores.store import Store, StoreError
+from network_provisioner.topology.drains import Drain, Drains
+from network_provisioner.topology.graph import Hop
+from network_provisioner.topology.link_failures import LinkFailures, News
+from network_provisioner.transits.changes import modified
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
+from network_provisioner.transits.repository import Repository
 
 ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
+log = logging.getLogger(__name__)
+
+_DOCUMENT = ("network", "drains")
 
 
 @dataclass(eq=False)
 class Rerouting:
-    """Moves transits. Not thread-safe: the broker's turn is around every call."""
+    """Moves transits. Not thread-safe: the broker holds its lock in every call."""
 
     _state: NetworkState
     _failures: LinkFailures
@@ -96,3 +111,93 @@ class Rerouting:
                 (way,) = circuits.ways(transit, self._state.topology)
                 move = Reroute(name, (replace(way, path=best.path),), way.path.hops[0])
                 self._lifecycle.try_move([move], f"it scores {best.q:.2f}", now)
+
+
+@dataclass(eq=False)
+class Draining:
+    """Not thread-safe: the broker holds its lock in every call. ``report`` takes the news of
+    reservations that lose their paths."""
+
+    _state: NetworkState
+    _drains: Drains
+    _admission: Admission
+    _lifecycle: Lifecycle
+    _repository: Repository
+    _store: Store
+    _report: Callable[[News], object]
+
+    def recall(self) -> None:
+        """Take over the drains that the store has. Raises StoreError."""
+        known = self._store.document(*_DOCUMENT)
+        self._drains.replace(Drain(**drain) for drain in (known.body["drains"] if known else ()))
+
+    def order(self, drain: Drain, now: float) -> Drain:
+        """Take an element out of service, or change when. Raises BrokerError ``bad_request``,
+        ``bad_time``, ``store_unavailable``, with nothing changed."""
+        drain = replace(drain, element=self._drains.check(drain.element), at=drain.at or now)
+        if drain.until and drain.until <= max(drain.at, now):
+            raise BrokerError(
+                f"the drain of {drain.element} ends at {iso(drain.until)}, expected an end after "
+                f"its start, {iso(drain.at)}, and after now",
+                "bad_time",
+            )
+        self._write([*(d for d in self._drains if d.element != drain.element), drain])
+        self._relocate(drain, now)
+        return drain
+
+    def cancel(self, element: str) -> Drain:
+        """Put an element back into service. Raises BrokerError ``bad_request`` for one without a
+        drain, ``store_unavailable``."""
+        drain = self._drains.get(element) or self._drains.get(self._drains.check(element))
+        if drain is None:
+            raise BrokerError(f"{element} is in service, expected one with a drain", "bad_request")
+        self._write([d for d in self._drains if d is not drain])
+        return drain
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All drains as :meth:`described`, the next first."""
+        return [self.described(drain) for drain in self._drains]
+
+    def described(self, drain: Drain) -> dict[str, Any]:
+        """A drain, JSON-ready, with the ids of transits that are ``on`` its links now and of those
+        that have ``reserved`` them while it lasts."""
+        affected = [transit for transit, _ in self._affected(drain)]
+        on = [transit.id for transit in affected if transit.state in ON_SWITCHES]
+        later = [transit.id for transit in affected if transit.state not in ON_SWITCHES]
+        active = drain.element in self._drains.active
+        return asdict(drain) | {"active": active, "on": on, "reserved": later}
+
+    def _affected(self, drain: Drain) -> Iterator[tuple[Transit, Hop]]:
+        """The transits on its links, now or while it lasts, each with the first of these links."""
+        hops = dict.fromkeys(self._drains.hops(drain.element), "")
+        for transit in list(self._state.active.all.values()):
+            start, end = transit.request.start, transit.grant.lease_until
+            concerned = transit.state in ON_SWITCHES or drain.overlaps(start, end)
+            if concerned and transit.state in LIVE and (link := circuits.first_of(transit, hops)):
+                yield transit, link[0]
+
+    def _relocate(self, drain: Drain, now: float) -> None:
+        """Move the reservations in advance that the drain would take the path of."""
+        reason = f"{drain.element} {drain}"
+        for transit, hop in self._affected(drain):  # one that went along with another is on no more
+            if transit.request.start <= now:
+                continue
+            together = [transit, *self._state.active.pairs.mates(transit)]
+            moves = self._admission.reroutes(together, hop, now)
+            if moves:
+                self._lifecycle.move(moves, reason, now)
+                continue
+            warning = f"{reason}; no other path has room at the reserved time"
+            wanted = transit.copy()
+            wanted.grant.warnings = [*transit.grant.warnings, warning]
+            changes = modified(self._state, transit, wanted, now)
+            self._lifecycle.commit(changes, now, self._repository.save)
+            self._report(News(f"reservation {transit.id}", f"loses its path: {warning}", now))
+
+    def _write(self, drains: list[Drain]) -> None:
+        try:
+            body = {"drains": [asdict(drain) for drain in drains]}
+            self._store.put_document(*_DOCUMENT, body, keep=1)
+        except StoreError as error:
+            raise BrokerError(str(error), "store_unavailable") from error
+        self._drains.replace(drains)

@@ -18,8 +18,8 @@ from network_provisioner.selection.terms import check
 from network_provisioner.selection.verdicts import Grant
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.templates.template import Template
-from network_provisioner.transits.early import EarlyTransits
 from network_provisioner.transits.placement import Placement
+from network_provisioner.transits.waiting import EarlyTransits
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _IDS = 10**9
 
 @dataclass(eq=False)
 class StandingCircuits:
-    """Not thread-safe: the broker's turn is around every call. ``find`` gives the transit with an
+    """Not thread-safe: the broker holds its lock in every call. ``find`` gives the transit with an
     id."""
 
     _requests: RequestBuilder

@@ -55,7 +55,7 @@ class TransferTuning:
         Raises BrokerError ``unknown_site``, ``unknown_template``, ``conflict`` (no path).
         """
         request = TransitRequest("advice", src, dst, template=template, user=user)
-        found = template_for(request, self._templates)
+        matched = template_for(request, self._templates)
         try:
             sites = [self._topology.site(name) for name in (src, dst)]
         except InputError as error:
@@ -64,7 +64,7 @@ class TransferTuning:
         if not paths:
             raise BrokerError(f"no path joins {src} and {dst}, expected one", "conflict")
         path = max(paths, key=lambda p: (p.capacity_bps, -p.rtt_s))
-        rate = rate_bps or min(found.rspec.max_bps or path.capacity_bps, path.capacity_bps)
+        rate = rate_bps or min(matched.rspec.max_bps or path.capacity_bps, path.capacity_bps)
         known = PathFigures(path.capacity_bps, path.rtt_s, path.loss)
         figures = replace(
             self._figures_of(path, user) if self._figures_of else known, rate_bps=rate
@@ -83,12 +83,12 @@ class TransferTuning:
         path = self._topology.path(transit.grant.path)
         # What it is given now may become more as others end: its windows must not be in the way.
         rate_bps = min(transit.request.max_bps, path.capacity_bps)
-        said = PathFigures(rate_bps, path.rtt_s, path.loss)
+        declared = PathFigures(rate_bps, path.rtt_s, path.loss)
         if self._figures_of is None or len(transit.grant.parts) > 1 or transit.request.max_bps <= 0:
-            return said
+            return declared
         try:
             figures = self._figures_of(path, transit.request.user)
         except Exception:  # a foreign archive that fails costs its opinion, never the transfer
             log.exception("transit %s is not tuned by its path", transit.id)
-            return said
+            return declared
         return replace(figures, rate_bps=rate_bps)

@@ -14,8 +14,7 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from monitors.workflows.planned.transferlist import Mkdir, Remove, SiteUrl
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import InputError, did_you_mean
 from pegasus_hooks.planner.model import ComputeTask, ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import (
     ExecutableCatalog,

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any, TypeVar
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 from site_selector.catalogs.documents import Document, Key
 from site_selector.catalogs.fields import HINT, Profiles, is_hint

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any
 
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import did_you_mean
 from site_selector.catalogs.documents import Document, Key, kind_of
 
 EXTENSION = "x-"

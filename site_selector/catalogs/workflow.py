@@ -12,8 +12,7 @@ from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.units import MAX_DURATION_S
 from site_selector.catalogs.documents import (
     Document,

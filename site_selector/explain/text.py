@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.units import format_rate, format_size
 from site_selector.estimates.world import World, estimates_dict
 from site_selector.explain.tables import table

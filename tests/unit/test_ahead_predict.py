@@ -135,13 +135,6 @@ def test_jobs_that_wait_for_each_other_or_for_nobody_are_refused() -> None:
         dag_of(computes("a", "c"))
 
 
-def test_the_width_of_a_level_counts_who_needs_a_worker() -> None:
-    fan = [computes(f"w{n}", "in", site="tacc" if n == 2 else "mu") for n in range(3)]
-    dag = dag_of(moves("in"), *fan, computes("join", "w0", "w1", "w2"))
-    assert (dag.level_widths(), dag.level_widths("mu")) == ([0, 3, 1], [0, 2, 1])
-    assert dag_of().level_widths() == []
-
-
 def test_demand_is_a_step_function_of_each_pair() -> None:
     windows = [
         Window("a", ("local", "mu"), T0, T0 + 4, 4000),

@@ -25,7 +25,7 @@ from network_provisioner.controllers.rules import (
     FlowRule,
 )
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.policies.links import governed_by
+from network_provisioner.policies.queues import governed_by
 from network_provisioner.policies.schema import acted
 from network_provisioner.topology.graph import Host, Link, Node, Topology
 

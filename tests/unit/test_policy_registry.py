@@ -12,7 +12,7 @@ from network_provisioner.base.controller import Queue
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitPart, TransitState
 from network_provisioner.policies import queues as policyqueues
-from network_provisioner.policies.links import demand_bps
+from network_provisioner.policies.queues import demand_bps
 from network_provisioner.policies.strategies import Situation
 from network_provisioner.stores.store import StoreError
 

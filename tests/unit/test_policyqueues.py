@@ -11,9 +11,8 @@ from made_transit import changed
 from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 
 from network_provisioner.base.model import Transit, TransitPart
-from network_provisioner.policies.links import governing, reserved
 from network_provisioner.policies.policy import Policy
-from network_provisioner.policies.queues import LinkQueues
+from network_provisioner.policies.queues import LinkQueues, governing, reserved
 from network_provisioner.policies.schema import acted
 from network_provisioner.policies.strategies import sure_bps
 from network_provisioner.state.circuits import hops

@@ -25,7 +25,6 @@ from monitors.base.measurement import UNITS, Measurement, to_row
 from monitors.measurements.probes import (
     delays,
     echo,
-    echo_packets,
     hostload,
     iperf,
     ping,
@@ -33,7 +32,7 @@ from monitors.measurements.probes import (
     trace,
 )
 from monitors.measurements.probes.delays import Trip
-from monitors.measurements.probes.echo_packets import HELLO, LEAST_BYTES, Packet, packed, unpacked
+from monitors.measurements.probes.echo import HELLO, LEAST_BYTES, Packet, packed, unpacked
 from monitors.measurements.probes.probe import Halt, ProbeError, ProbeRequest, Reading
 from monitors.measurements.probes.tools import TOOLS
 from network_provisioner.base.errors import InputError
@@ -350,7 +349,8 @@ def test_who_comes_from_elsewhere_with_the_right_key_is_named(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server's time is up once somebody has come, however late that is.
-    monkeypatch.setattr(echo, "time", SimpleNamespace(monotonic=iter([0.0, math.inf]).__next__))
+    clock = {"monotonic": iter([0.0, math.inf]).__next__, "time_ns": time.time_ns}
+    monkeypatch.setattr(echo, "time", SimpleNamespace(**clock))
     hello, named = packed(Packet(HELLO, 1, 0), b"s"), threading.Event()
 
     def come() -> None:
@@ -482,7 +482,7 @@ def test_the_route_to_this_machine() -> None:
 
 def test_no_address_no_probe() -> None:
     with pytest.raises(ProbeError, match="expected an IP address"):
-        echo_packets.family_of("tacc")
+        echo.family_of("tacc")
 
 
 # -- host and command ----------------------------------------------------------------------------

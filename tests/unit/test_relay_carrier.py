@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.relay.carrier import Carrier
-from network_provisioner.relay.hello import CHUNK
+from network_provisioner.relay.carrier import CHUNK, Carrier
 from network_provisioner.relay.streams import ClearStream, Pipe, Pipes
 
 

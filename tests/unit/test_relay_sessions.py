@@ -10,7 +10,7 @@ import pytest
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
-from network_provisioner.relay.hello import HEAD, Hello, HelloError
+from network_provisioner.relay.carrier import HEAD, Hello, HelloError
 from network_provisioner.relay.sessions import Session, session_from_dict
 
 SESSION = Session(
@@ -70,7 +70,7 @@ def test_a_stream_says_what_it_is_for() -> None:
 
 
 def test_a_stream_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("network_provisioner.relay.hello.VERSION", 7)
+    monkeypatch.setattr("network_provisioner.relay.carrier.VERSION", 7)
     packed = HELLO.pack("ab")
     monkeypatch.undo()
     with pytest.raises(HelloError, match="version 7, expected 1"):

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.state.ledger import Lane, Ledger, Refusal, Reservation
-from network_provisioner.state.overlay import Overlay
+from network_provisioner.state.ledger import Lane, Ledger, Overlay, Refusal, Reservation
 from network_provisioner.state.timeline import first_gap
 from network_provisioner.topology.graph import Hop
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from coordinator_rig import ANYBODY, ECHO, TASKS, CoordinatorRig
 
-from monitors.measurements.shared_tasks import SharedTasks
+from monitors.measurements.run_store import SharedTasks
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import StoreError

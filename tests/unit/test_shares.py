@@ -16,8 +16,8 @@ from network_provisioner.base.controller import Queue
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.state import circuits
-from network_provisioner.transits import shares
-from network_provisioner.transits.shares import Shares
+from network_provisioner.transits import desired_state
+from network_provisioner.transits.desired_state import Shares
 
 NETWORK = demo_network(l3="150 Mb/s")
 PATHS = [path for src in ("mu", "local") for path in NETWORK.candidate_paths(src, "tacc")]
@@ -68,7 +68,7 @@ def test_never_too_much_and_fair_in_the_end(
         kept.limit(QUEUES)
     there: list[Transit] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shares, "EAGER", 0)
+        patch.setattr(desired_state, "EAGER", 0)
         for transit in transits:
             kept.put(transit)
             there.append(transit)
@@ -100,7 +100,7 @@ def test_never_too_much_and_fair_in_the_end(
 def test_where_many_are_live_all_is_shared_anew_by_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shares, "EAGER", 1)
+    monkeypatch.setattr(desired_state, "EAGER", 1)
     rig = Rig(tmp_path / "s", limits=BrokerLimits(pin_pairs=False))
     for name in ("a", "b", "c"):
         rig.ask(name, "mu", "tacc")

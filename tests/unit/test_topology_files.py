@@ -19,15 +19,16 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict, topology_to_dict
 from network_provisioner.topology.files import (
     MAX_BYTES,
+    from_node_link,
     graphml_of,
     json_of,
     read_graphml,
     read_topology,
     resolve,
+    to_node_link,
     yaml_of,
 )
 from network_provisioner.topology.graph import Node, Topology
-from network_provisioner.topology.nodelink import from_node_link, to_node_link
 
 DEMO = topology_from_dict(demo())
 

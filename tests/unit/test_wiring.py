@@ -25,7 +25,7 @@ from adon.service.wiring import (
 from monitors.alerts.anomalies.service import AnomalyService
 from monitors.alerts.anomalies.settings import watch_from_dict
 from monitors.archive.archive import Archive, Measurement
-from monitors.archive.estimate_sources import BelievedBy
+from monitors.archive.estimate_sources import UserArchive
 from monitors.archive.knowledge import gamma_a
 from monitors.archive.outbox import Outbox
 from monitors.archive.transfers import transfer_facts
@@ -282,7 +282,7 @@ def test_what_others_claim_of_a_path_moves_nobody() -> None:
             "eve": Metric(pytest.approx(9e8), "measured", 10.0),
             "bob": None, "": None,
         }  # fmt: skip
-        believed = BelievedBy(archive, {"ada"})
+        believed = UserArchive(archive, {"ada"})
         gamma = gamma_a(believed, "mu", "tacc", 110.0)
         assert gamma is not None and gamma.value == pytest.approx(6e9)
         moved = believed.query("throughput", "mu>tacc", until=110.0, newest=True, limit=9)

@@ -26,8 +26,17 @@ from dataclasses import replace
 from statistics import median
 
 from monitors.alerts.anomalies.baseline import HOUR_S, LEAST, Baseline
-from monitors.alerts.anomalies.messages import why_dead, why_dip, why_level, why_missing
-from monitors.alerts.anomalies.model import Anomaly, Scale, Sensitivity, SeriesLimits, scale_of
+from monitors.alerts.anomalies.model import (
+    Anomaly,
+    Scale,
+    Sensitivity,
+    SeriesLimits,
+    scale_of,
+    why_dead,
+    why_dip,
+    why_level,
+    why_missing,
+)
 
 TRIGGER = 24
 """Longest trigger buffer, in samples."""
@@ -353,7 +362,7 @@ class Outages:
         last, period_s = self._rhythm.last, self._rhythm.period_s
         assert last is not None
         assert period_s is not None
-        return [self._begin(last, now, before, why_missing(self._metric, period_s, self._after))]
+        return [self._begin(last, now, before, why_missing(period_s, self._after))]
 
     def _begin(self, since: float, now: float, before: float, why: str) -> Anomaly:
         self._open = Anomaly(

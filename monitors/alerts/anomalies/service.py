@@ -15,8 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from monitors.alerts.anomalies.detector import Detector
-from monitors.alerts.anomalies.messages import notice_text
-from monitors.alerts.anomalies.model import METRIC, Anomaly, SeriesLimits, to_measurement, together
+from monitors.alerts.anomalies.model import (
+    METRIC,
+    Anomaly,
+    SeriesLimits,
+    notice_text,
+    to_measurement,
+    together,
+)
 from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics
 from monitors.archive.archive import Archive, Selection
 from monitors.base.background import Background

@@ -71,10 +71,6 @@ class WatchedMetrics:
                 return sensitivity
         return _usual(metric, self.default) if metric in WATCHED else None
 
-    def anyway(self, metric: str) -> Sensitivity:
-        """The same, also for a metric that is not watched: what it would be."""
-        return self.of(metric) or _usual(metric, self.default)
-
 
 def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
     """The section as values. Raises InputError for what cannot be meant."""

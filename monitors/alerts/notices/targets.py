@@ -151,9 +151,6 @@ _Word = Annotated[str, matching(r"(?s)[^\0]+", "a text")]
 _Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 
-_Kind = Literal["finished", "failed", "stuck", "anomaly", "removed"]
-
-
 class _Target(Schema):
     on: (
         Annotated[

@@ -16,7 +16,7 @@ import time
 
 from monitors.measurements.probes import delays, programs
 from monitors.measurements.probes.delays import Trip
-from monitors.measurements.probes.echo_packets import family_of, receive, stamped
+from monitors.measurements.probes.echo import family_of, receive, stamped
 from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading
 
 PROGRAM = "ping"

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import meant
+from network_provisioner.base.errors import InputError, meant
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 
 _FOLDER = re.compile(r"/[^\0\n]{0,4095}\Z")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from monitors.measurements.probes.echo_packets import family_of, stamped
+from monitors.measurements.probes.echo import family_of, stamped
 from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading, reading
 
 _PORT = 33434  # the first that traceroute uses; nobody listens there

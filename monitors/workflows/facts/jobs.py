@@ -30,8 +30,8 @@ from monitors.workflows.facts.condor_transfers import (
     plugin_facts,
 )
 from monitors.workflows.facts.plan import (
-    Believed,
-    belief_errors,
+    Estimated,
+    estimate_errors,
     estimates_in,
     placement_facts,
     plan_of,
@@ -87,7 +87,7 @@ class JobFacts:
         """The hold that DAGMan's own job was on when it was removed, by its number."""
         self._run_again = 0.0  # when it was run anew after an end (Unix seconds)
         self._placed = False  # whether the placements were recorded
-        self._believed: Believed = {}
+        self._estimated: Estimated = {}
         self._levels: dict[str, int] = {}  # of the DAG, by job
         self._journal = Journal(submit_dir.path)
         self._history = CondorHistory()
@@ -109,7 +109,7 @@ class JobFacts:
             # A sub-DAG without a directory of its own has no mapping of its own.
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
-                self._believed = estimates_in(facts)
+                self._estimated = estimates_in(facts)
             facts += self._dag_facts(event.at)
         if event.kind is Kind.SUBMIT and self._is_next(event):
             for waiting in self._pending.pop(event.node):
@@ -368,7 +368,7 @@ class JobFacts:
             moved = transfer_facts(attempt, left, lines, listed(attempt.job.output))
             facts += moved + setup_facts(attempt, ready, moved)
         task = attempt.job.task or next(iter(job.details["task_ids"]), "")
-        facts += belief_errors(task, attempt.job.site, facts, self._believed)
+        facts += estimate_errors(task, attempt.job.site, facts, self._estimated)
         facts += [] if wait is None else by_kind(wait, _transformations(attempt.job, left.records))
         facts += self._moved_by_condor(attempt)
         self._scripts.pop(number_of(attempt.cluster, attempt.proc), None)

@@ -13,7 +13,7 @@ file that whoever mapped the workflow left in its submit directory.
                                   "iplant>mu": [2e8, "topology", 1.5, 0.5]}}, …]}
 
 ``job`` is the id in the abstract workflow. Seconds are what was expected, null for never. What was
-believed of the job's site (s) and paths (bit/s, and s before bytes move and for each further file)
+estimated of the job's site (s) and paths (bit/s, and s before bytes move and for each further file)
 stands with its source: once
 the truth is known, how far off beliefs of this source are becomes metric ``belief_error``.
 """
@@ -35,7 +35,7 @@ from network_provisioner.base.units import transfer_time
 FILE = "adon-placements.json"
 _MOST_SITES = 50  # of those that could have run a job
 _TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
-Believed = Mapping[tuple[str, ...], tuple[float, str, float, float]]
+Estimated = Mapping[tuple[str, ...], tuple[float, str, float, float]]
 """A value, its source, and seconds before bytes move and for each further file: by job, site and
 metric, or by path alone."""
 _NOTHING = (0.0, "", 0.0, 0.0)
@@ -97,33 +97,33 @@ def _range(data: Mapping[str, Any]) -> list[float] | None:
     return [end for end in ends if end is not None] if len(ends) == 2 and None not in ends else None
 
 
-def estimates_in(placements: Iterable[Measurement]) -> Believed:
-    """What was believed when jobs were placed."""
+def estimates_in(placements: Iterable[Measurement]) -> Estimated:
+    """What was estimated when jobs were placed."""
     return {
-        (what,) if ">" in what else (placement.details["job"], placement.subject, what): believed
+        (what,) if ">" in what else (placement.details["job"], placement.subject, what): estimated
         for placement in placements
-        for what, believed in placement.details["believed"].items()
+        for what, estimated in placement.details["believed"].items()
     }
 
 
-def belief_errors(
-    task: str, site: str, facts: Iterable[Measurement], believed: Believed
+def estimate_errors(
+    task: str, site: str, facts: Iterable[Measurement], estimated: Estimated
 ) -> list[Measurement]:
-    """How far off the truth was what was believed of a job, or of the task that a fact names:
-    |believed / true - 1| of seconds, by what and source of belief, ``runtime:archive``."""
+    """How far off the truth was what was estimated of a job, or of the task that a fact names:
+    |estimated / true - 1| of seconds, by what and source of belief, ``runtime:archive``."""
     measurements = []
     for fact in facts:
         if fact.metric == "job_transfer":
             what, known = "throughput", fact.details["goodput_bps"] is not None
             taken = fact.details["seconds"] if known else None
-            rate_bps, source, first_s, further_s = believed.get((fact.subject,), _NOTHING)
+            rate_bps, source, first_s, further_s = estimated.get((fact.subject,), _NOTHING)
             beside_s = first_s + further_s * ((fact.details["files"] or 1) - 1)
             expected = transfer_time(fact.value, rate_bps) + beside_s if rate_bps > 0 else 0.0
         else:
             what, taken = fact.metric, fact.value
             own = str(fact.details.get("task") or task)
-            expected, source, _, _ = believed.get((own, site, what), _NOTHING)
-        # A factor tells nothing of what was believed, or turned out, to take no time.
+            expected, source, _, _ = estimated.get((own, site, what), _NOTHING)
+        # A factor tells nothing of what was estimated, or turned out, to take no time.
         if expected > 0 and taken and taken > 0:
             measurements.append(
                 Measurement(
@@ -190,12 +190,12 @@ def _fact(row: object, at: float, whole: dict[str, Any], workflow: str) -> Measu
                 for other in (others if isinstance(others, list) else [])[:_MOST_SITES]
                 if isinstance(other, Mapping) and isinstance(other.get("site"), str)
             ],
-            "believed": _believed(row.get("believed")),
+            "believed": _estimated(row.get("believed")),
         },
     )
 
 
-def _believed(rows: object) -> dict[str, tuple[float, str, float, float]]:
+def _estimated(rows: object) -> dict[str, tuple[float, str, float, float]]:
     pairs = rows.items() if isinstance(rows, Mapping) else ()
     estimates = {}
     for what, estimate in list(pairs)[:_MOST_SITES]:

@@ -76,18 +76,6 @@ class PlannedDag:
     submit_dir: Path
     nodes: Mapping[str, Node]
 
-    def level_widths(self, site: str | None = None) -> list[int]:
-        """How many jobs of each level need a worker, at ``site`` or at all. A job's level is one
-        more than the highest of its parents'; jobs of one level can run side by side."""
-        level: dict[str, int] = {}
-        for node in self.nodes.values():
-            level[node.name] = 1 + max((level[parent] for parent in node.parents), default=-1)
-        widths = [0] * (1 + max(level.values(), default=-1))
-        for node in self.nodes.values():
-            if node.takes_worker and site in (None, node.site):
-                widths[level[node.name]] += 1
-        return widths
-
 
 def read_dag(submit_dir: Path | SubmitDir, *, moves: bool = True) -> PlannedDag:
     """The DAG in a submit directory; without ``moves``, which takes less time, no job's ``first``.

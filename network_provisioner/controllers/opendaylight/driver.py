@@ -287,32 +287,32 @@ class OpenDaylightSwitches(SwitchBackend):
     def probe(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend. OpenDaylight gives back no packets, so each segment has a UDP port of
         its own, and its last switch counts what comes."""
-        for one in segments:
-            self._numbers.setdefault(one.way, 1024 + len(self._numbers))
+        for segment in segments:
+            self._numbers.setdefault(segment.way, 1024 + len(self._numbers))
         ports = {way: (number, self._udp_port) for way, number in self._numbers.items()}
         if time.monotonic() >= self._expect_again_at:
             self._expect_again_at = time.monotonic() + _PROBE_RULE_S / 3
             rules = [
-                self._steps.expect_probe(one.way[1], kind, ports[one.way], _PROBE_RULE_S)
-                for one in segments
-                for kind in one.eth_types
+                self._steps.expect_probe(segment.way[1], kind, ports[segment.way], _PROBE_RULE_S)
+                for segment in segments
+                for kind in segment.eth_types
             ]
             run_wave(rules, self._steps.barrier)
         packets = [
-            self._steps.send_packet(one.way[0], frame)
-            for one in segments
-            for frame in probe_frames(one, *ports[one.way], bytes(18))
+            self._steps.send_packet(segment.way[0], frame)
+            for segment in segments
+            for frame in probe_frames(segment, *ports[segment.way], bytes(18))
         ]
         run_wave(packets, self._steps.barrier)
 
     def heard(self) -> set[Way]:
         """See SwitchBackend."""
-        asked = {way[1][0] for way in self._numbers} & self.connected()
-        counts = {dpid: self._ask.probes(dpid) for dpid in asked}
+        switches = {way[1][0] for way in self._numbers} & self.connected()
+        counts = {dpid: self._ask.probes(dpid) for dpid in switches}
         came = {
             way: counts[way[1][0]].get(number, 0)
             for way, number in self._numbers.items()
-            if way[1][0] in asked
+            if way[1][0] in switches
         }
         heard = {way for way, count in came.items() if count != self._came.get(way, 0)}
         self._came |= came
@@ -363,8 +363,8 @@ class OpenDaylightSwitches(SwitchBackend):
         seen, _ = self._ask.rules(dpid, TRANSIT_OWNER << OWNER_SHIFT, ANY_OWNER_MASK, now)
         rules = {s.rule.key: s.rule for s in seen}
         for rule in change.add:
-            found = rules.get(rule.key)
-            if rule.expires_at > now and (found is None or not same_but_lease(found, rule)):
+            installed = rules.get(rule.key)
+            if rule.expires_at > now and (installed is None or not same_but_lease(installed, rule)):
                 return item_text(rule)
         added = {rule.key for rule in change.add}
         for rule in change.delete:
@@ -413,10 +413,10 @@ class OpenDaylightSwitches(SwitchBackend):
 
     def _look(self) -> None:
         """Take in which switches are there; tell of new ones, and of those that came back."""
-        found = {d: origin for d, origin in self._ask.switches().items() if d in self._names}
-        fresh = [dpid for dpid, origin in found.items() if self._there.get(dpid) != origin]
+        origins = {d: origin for d, origin in self._ask.switches().items() if d in self._names}
+        fresh = [dpid for dpid, origin in origins.items() if self._there.get(dpid) != origin]
         ready = [dpid for dpid in fresh if self._answers(dpid)]
-        self._there = {d: o for d, o in found.items() if d in ready or d not in fresh}
+        self._there = {d: o for d, o in origins.items() if d in ready or d not in fresh}
         if ready:
             self._expect_again_at = 0.0
         for dpid in ready:

@@ -236,39 +236,39 @@ def _read_port(rest: dict[str, Any], name: str) -> Masked | None:
 
 
 def _read_instructions(instructions: Mapping[str, Any]) -> dict[str, Any] | None:
-    found: dict[str, Any] = {"out_port": 0}
+    result: dict[str, Any] = {"out_port": 0}
     for step in sorted(instructions.get("instruction", ()), key=lambda s: int(s["order"])):
         if "meter" in step:
-            found["meter"] = int(step["meter"]["meter-id"])
+            result["meter"] = int(step["meter"]["meter-id"])
         elif "apply-actions" not in step:
             return None
         else:
             listed = step["apply-actions"].get("action", ())
             for action in sorted(listed, key=lambda a: int(a["order"])):
-                if not _read_action(action, found):
+                if not _read_action(action, result):
                     return None
-    return found
+    return result
 
 
-def _read_action(action: Mapping[str, Any], found: dict[str, Any]) -> bool:
+def _read_action(action: Mapping[str, Any], result: dict[str, Any]) -> bool:
     """Take one action into ``found``; False for one that is none of ours."""
     if "set-field" in action:
         fields = action["set-field"]
         if "ip-dscp" in fields.get("ip-match", {}):
-            found["dscp"] = int(fields["ip-match"]["ip-dscp"])
+            result["dscp"] = int(fields["ip-match"]["ip-dscp"])
         elif "ethernet-destination" in fields.get("ethernet-match", {}):
-            found["eth_dst"] = str(fields["ethernet-match"]["ethernet-destination"]["address"])
+            result["eth_dst"] = str(fields["ethernet-match"]["ethernet-destination"]["address"])
         else:
             return False
     elif "set-queue-action" in action:
-        found["queue"] = int(action["set-queue-action"]["queue-id"])
+        result["queue"] = int(action["set-queue-action"]["queue-id"])
     elif "group-action" in action:
-        found["group"] = int(action["group-action"]["group-id"])
+        result["group"] = int(action["group-action"]["group-id"])
     elif "output-action" in action:
         port = str(action["output-action"]["output-node-connector"]).rpartition(":")[2]
-        if not port.isdecimal() or found["out_port"]:
+        if not port.isdecimal() or result["out_port"]:
             return False
-        found["out_port"] = int(port)
+        result["out_port"] = int(port)
     else:
         return False
     return True

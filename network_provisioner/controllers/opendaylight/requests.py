@@ -79,14 +79,14 @@ class OpenDaylightReader:
         """The OpenFlow switches that are connected to it, by datapath id."""
         body = self._rest.get(_NODES) or {}
         inventory = body.get("opendaylight-inventory:nodes")
-        found: dict[int, Origin] = {}
+        origins: dict[int, Origin] = {}
         for node in listed(self._rest, inventory if isinstance(inventory, dict) else {}, "node"):
             kind, _, number = str(node.get("id")).partition(":")
             if kind == "openflow" and number.isdecimal():
                 address = node.get("flow-node-inventory:ip-address")
                 port = node.get("flow-node-inventory:port-number")
-                found[int(number)] = (str(address), str(port))
-        return found
+                origins[int(number)] = (str(address), str(port))
+        return origins
 
     def rules(
         self, dpid: int, cookie: int, mask: int, now: float
@@ -137,9 +137,9 @@ class OpenDaylightReader:
 
     def groups(self, dpid: int) -> list[SelectGroup]:
         """Our groups in a switch, without buckets: only that they are there is known at once."""
-        found = self._direct(dpid, "group", "group-stats")
+        statistics = self._direct(dpid, "group", "group-stats")
         try:
-            numbers = [int(group["group-id"]) for group in found]
+            numbers = [int(group["group-id"]) for group in statistics]
         except model.UNREADABLE as error:
             raise garbled(self._rest, "a group", error) from error
         return [SelectGroup(dpid, number, ()) for number in numbers if is_our_number(number)]
@@ -172,28 +172,28 @@ class OpenDaylightReader:
     def configured(self, dpid: int, cookie: int, mask: int) -> list[str]:
         """The ids of the flows in a switch's configuration under a cookie mask."""
         body = self._rest.get(f"{table_path(dpid)}?content=config") or {}
-        found = []
+        rules = []
         for table in listed(self._rest, body, "flow-node-inventory:table"):
             for flow in listed(self._rest, table, "flow"):
                 try:
                     if int(flow.get("cookie", 0)) & mask == cookie & mask:
-                        found.append(str(flow["id"]))
+                        rules.append(str(flow["id"]))
                 except model.UNREADABLE as error:
                     raise garbled(self._rest, "a configured flow", error) from error
-        return found
+        return rules
 
     def _direct(self, dpid: int, what: str, name: str, **filters: int) -> list[dict[str, Any]]:
-        asked = {"node": node_path(dpid), "store-stats": False, **filters}
-        output = self._rest.call(f"{_STATISTICS}:get-{what}-statistics", asked)
+        question = {"node": node_path(dpid), "store-stats": False, **filters}
+        output = self._rest.call(f"{_STATISTICS}:get-{what}-statistics", question)
         return listed(self._rest, output, name)
 
 
 def listed(rest: Restconf, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """A list of objects out of an answer, empty where it is left out. Raises ControllerError."""
-    found = body.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+    items = body.get(name, [])
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise garbled(rest, name, "no list of objects")
-    return found
+    return items
 
 
 def garbled(rest: Restconf, what: str, why: object) -> ControllerError:
@@ -410,7 +410,7 @@ def _punt(cookie: int) -> dict[str, Any]:
 
 
 def _links(rest: Restconf, dpids: set[int]) -> set[tuple[End, End]]:
-    found = set()
+    links = set()
     topologies = listed(rest, rest.get(_LINKS) or {}, "network-topology:topology")
     for link in (link for topology in topologies for link in listed(rest, topology, "link")):
         try:
@@ -423,8 +423,8 @@ def _links(rest: Restconf, dpids: set[int]) -> set[tuple[End, End]]:
         a, b = ends
         if a is not None and b is not None and {a[0], b[0]} <= dpids:
             first, second = sorted((a, b))
-            found.add((first, second))
-    return found
+            links.add((first, second))
+    return links
 
 
 def ports_of(rest: Restconf, dpids: set[int]) -> dict[int, dict[int, Port]]:

@@ -17,9 +17,9 @@ def request(sender: bytes, address: str) -> bytes:
     return _frame(REQUEST, _EVERYBODY, sender, bytes(4), bytes(6), IPv4Address(address).packed)
 
 
-def reply(asked: bytes, mac: bytes) -> bytes:
+def reply(request: bytes, mac: bytes) -> bytes:
     """The answer to a request that :func:`read_request` knows: ``mac`` has the address."""
-    _, who, *_, source, _, target = _PACKET.unpack_from(asked)
+    _, who, *_, source, _, target = _PACKET.unpack_from(request)
     return _frame(REPLY, who, mac, target, who, source)
 
 

@@ -326,10 +326,10 @@ def _check_leads(answer: Any) -> None:
 def _peer(sock: socket.socket) -> str:
     """The address at the other end, "?" where there is none."""
     try:
-        found = sock.getpeername()
+        address = sock.getpeername()
     except OSError:
         return "?"
-    return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else "?"
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "?"
 
 
 def parse_listen(listen: str) -> tuple[str, int]:

@@ -206,22 +206,22 @@ class OpenFlowSwitches(Connections):
                 for dpid, cookies in wanted.items()
             }
         )
-        found = [
+        rules = [
             wire.read_rule(d, entry, now) for d, entries in answers.items() for entry in entries
         ]
-        return [rule for rule in found if rule is not None]
+        return [rule for rule in rules if rule is not None]
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """See SwitchBackend."""
         groups = self._ask(dpids, wire.groups_request())
         metered = {dpid for dpid in dpids if self.can_meter(dpid)}
         meters = self._ask(metered, wire.meters_request())
-        found: dict[int, list[TableEntry]] = {}
+        entries: dict[int, list[TableEntry]] = {}
         for dpid in dpids:
             read: list[TableEntry | None] = [wire.read_group(dpid, g) for g in groups[dpid]]
             read += [wire.read_meter(dpid, m) for m in meters.get(dpid, ())]
-            found[dpid] = [entry for entry in read if entry is not None]
-        return found
+            entries[dpid] = [entry for entry in read if entry is not None]
+        return entries
 
     def fingerprint(self, dpid: int) -> Hashable:
         """See SwitchBackend. No rule is looked into: there may be thousands."""
@@ -243,14 +243,14 @@ class OpenFlowSwitches(Connections):
         """See SwitchBackend. All of ours are in table 0."""
         sizes, counts = wire.tables_requests()
         most = next((most for table, most in self._ask_softly(dpid, sizes) if table == 0), None)
-        found = self._ask_softly(dpid, counts)
-        active = next((one.active_count for one in found if one.table_id == 0), None)
+        tables = self._ask_softly(dpid, counts)
+        active = next((one.active_count for one in tables if one.table_id == 0), None)
         return None if most is None or active is None else most - active
 
     def queues(self, dpid: int) -> Set[tuple[int, int]]:
         """See SwitchBackend. A switch that knows no queues refuses the question."""
-        found = self._ask_softly(dpid, wire.queues_request())
-        return {(queue.port_no, queue.queue_id) for queue in found}
+        answer = self._ask_softly(dpid, wire.queues_request())
+        return {(queue.port_no, queue.queue_id) for queue in answer}
 
     def _ask_softly(self, dpid: int, question: Any) -> list[Any]:
         """What a switch answers to what it need not know: nothing where it refuses."""
@@ -266,16 +266,16 @@ class OpenFlowSwitches(Connections):
         with self._lock:
             known = self._meters.get(dpid)
         if known is None:
-            found = self._ask_softly(dpid, wire.meter_features_request())
-            known = any(wire.can_meter(entry) for entry in found)
+            answer = self._ask_softly(dpid, wire.meter_features_request())
+            known = any(wire.can_meter(entry) for entry in answer)
             with self._lock:
                 self._meters[dpid] = known
         return known
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """See SwitchBackend."""
-        found = self._ask(dpids, wire.ports_request()) if dpids else {}
-        return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in found.items()}
+        answers = self._ask(dpids, wire.ports_request()) if dpids else {}
+        return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in answers.items()}
 
     def discover(self) -> Discovered:
         """Send a frame out of every port, and see where it comes in. Raises ControllerError.
@@ -287,8 +287,8 @@ class OpenFlowSwitches(Connections):
         cookie = _DISCOVERY_COOKIE | int.from_bytes(number, "big")
         dpids = self.connected()
         ports = {
-            dpid: {p.port_no: _port(p) for p in found if p.port_no <= wire.OFP.OFPP_MAX}
-            for dpid, found in self._ask(dpids, wire.port_descriptions_request()).items()
+            dpid: {p.port_no: _port(p) for p in descriptions if p.port_no <= wire.OFP.OFPP_MAX}
+            for dpid, descriptions in self._ask(dpids, wire.port_descriptions_request()).items()
         }
         links: set[tuple[End, End]] = set()
 
@@ -340,13 +340,13 @@ class OpenFlowSwitches(Connections):
             self._looks[dpid] = self._ask_about_ports(dpid, segments)
         problems = []
         until = time.monotonic() + self.watch_s
-        for dpid, (ticket, said) in list(self._looks.items()):
+        for dpid, (ticket, messages) in list(self._looks.items()):
             wait_s = max(0.0, until - time.monotonic()) if dpid in fresh else 0.0
             if not ticket.is_done(wait_s):
                 continue  # until a later round: the links of others do not wait for it
             del self._looks[dpid]
             try:
-                self._take_in_ports(dpid, self._answers({dpid: ticket}, {dpid: said}), segments)
+                self._take_in_ports(dpid, self._answers({dpid: ticket}, {dpid: messages}), segments)
             except ControllerError as error:
                 problems.append(str(error))
                 with self._lock:
@@ -356,13 +356,13 @@ class OpenFlowSwitches(Connections):
                 with self._lock:
                     self._blind.discard(dpid)
         self._late = set(self._looks)
-        for dpid, (ticket, said) in list(self._probes.items()):
+        for dpid, (ticket, messages) in list(self._probes.items()):
             if not ticket.is_done():
                 self._late.add(dpid)
                 continue
             del self._probes[dpid]
             try:
-                self._answers({dpid: ticket}, {dpid: said})
+                self._answers({dpid: ticket}, {dpid: messages})
             except ControllerError as error:
                 problems.append(str(error))
                 self._late.add(dpid)
@@ -383,21 +383,21 @@ class OpenFlowSwitches(Connections):
         with self._lock:
             self._unasked.update(dpids)
         request = wire.flows_request(_WATCH_COOKIE, _EVERY_BIT)
-        found = self._ask(self.connected() & set(dpids), request)
+        present = self._ask(self.connected() & set(dpids), request)
         return {
             (dpid, number)
-            for dpid, entries in found.items()
+            for dpid, entries in present.items()
             for number, kind in self._watched.get(dpid, set()) - set(map(wire.comes_in, entries))
         }
 
     def probe(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend: LLDP on links, UDP through routers."""
         messages: dict[int, list[_Message]] = {}
-        for one in segments:
-            dpid, port = one.way[0]
-            if one.is_routed:
-                said = _PROBE.pack(self._number, dpid, port)
-                frames = probe_frames(one, self._udp_port, self._udp_port, said)
+        for segment in segments:
+            dpid, port = segment.way[0]
+            if segment.is_routed:
+                payload = _PROBE.pack(self._number, dpid, port)
+                frames = probe_frames(segment, self._udp_port, self._udp_port, payload)
             else:
                 frames = [lldp.frame(dpid, port, self._number)]
             messages.setdefault(dpid, []).extend(
@@ -431,36 +431,38 @@ class OpenFlowSwitches(Connections):
         )
         udp = {"ip_proto": 17, "udp_src": self._udp_port, "udp_dst": self._udp_port}
         rules = {}
-        for one in segments:
-            last, number = one.way[1]
-            for kind in one.eth_types if one.is_routed else (lldp.ETH_TYPE,):
+        for segment in segments:
+            last, number = segment.way[1]
+            for kind in segment.eth_types if segment.is_routed else (lldp.ETH_TYPE,):
                 if last == dpid:
-                    rules[number, kind] = punt(kind, in_port=number, **udp if one.is_routed else {})
+                    rules[number, kind] = punt(
+                        kind, in_port=number, **udp if segment.is_routed else {}
+                    )
         self._watched[dpid] = set(rules)
-        said = [(rule, "the rule to watch by") for rule in rules.values()]
-        said.append((wire.barrier(), "a barrier"))
-        said.append((wire.port_descriptions_request(), "a request"))
-        return self._submit(dpid, [m for m, _ in said[:-1]], said[-1][0]), said
+        labelled = [(rule, "the rule to watch by") for rule in rules.values()]
+        labelled.append((wire.barrier(), "a barrier"))
+        labelled.append((wire.port_descriptions_request(), "a request"))
+        return self._submit(dpid, [m for m, _ in labelled[:-1]], labelled[-1][0]), labelled
 
     def _take_in_ports(
         self, dpid: int, answers: Mapping[int, list[Any]], segments: Collection[Segment]
     ) -> None:
-        found = answers[dpid]
+        descriptions = answers[dpid]
         with self._lock:
             if dpid in self._unasked:
                 return  # something has changed since, and it is asked again
-            for port in found:
+            for port in descriptions:
                 self._note_port(dpid, port)
-        ports = {dpid: {port.port_no: _port(port) for port in found}}
+        ports = {dpid: {port.port_no: _port(port) for port in descriptions}}
         others = {end: why for end, why in self._misplaced.items() if end[0] != dpid}
         self._misplaced = others | misplaced(ports, self._names, self._devices, segments)
 
-    def _note_port(self, dpid: int, found: Any, gone: bool = False) -> None:
-        end = (dpid, found.port_no)
-        if (_port(found).up and not gone) or found.port_no > wire.OFP.OFPP_MAX:
+    def _note_port(self, dpid: int, description: Any, gone: bool = False) -> None:
+        end = (dpid, description.port_no)
+        if (_port(description).up and not gone) or description.port_no > wire.OFP.OFPP_MAX:
             self._down.pop(end, None)
         else:
-            self._down[end] = f"port {found.port_no} of {self._names[dpid]} is down"
+            self._down[end] = f"port {description.port_no} of {self._names[dpid]} is down"
 
     def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
         """Have several switches do these; what each answers, when all have done everything."""
@@ -475,15 +477,13 @@ class OpenFlowSwitches(Connections):
         return self._answers(tickets, {dpid: [(question, "a request")] for dpid in dpids})
 
     def _answers(
-        self,
-        tickets: Mapping[int, Ticket],
-        said: Mapping[int, Sequence[_Message]],
+        self, tickets: Mapping[int, Ticket], sent: Mapping[int, Sequence[_Message]]
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
             refusals = self._wait(dpid, ticket, problems)
             for position, error in refusals[-1:]:  # the first may be the stamp, which says less
-                batch = said[dpid]
+                batch = sent[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
                 more = f", and {len(refusals) - 1} more" if refusals[1:] else ""
                 why = wire.error_text(error)
@@ -547,7 +547,10 @@ class OpenFlowSwitches(Connections):
         return lldp.read_frame(frame, self._number)
 
 
-def _port(found: Any) -> Port:
-    name = printable(bytes(found.name).split(b"\0")[0].decode("ascii", "replace"))
-    down = found.config & wire.OFP.OFPPC_PORT_DOWN or found.state & wire.OFP.OFPPS_LINK_DOWN
-    return Port(name, not down, 1000.0 * found.curr_speed)
+def _port(description: Any) -> Port:
+    name = printable(bytes(description.name).split(b"\0")[0].decode("ascii", "replace"))
+    down = (
+        description.config & wire.OFP.OFPPC_PORT_DOWN
+        or description.state & wire.OFP.OFPPS_LINK_DOWN
+    )
+    return Port(name, not down, 1000.0 * description.curr_speed)

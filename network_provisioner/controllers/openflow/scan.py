@@ -98,13 +98,15 @@ class Scan(OpenFlowSwitches):
                 seen, since = there, time.monotonic()
         return seen
 
-    def find_hosts(self, found: Discovered, addresses: Collection[str]) -> dict[str, HostPort]:
+    def find_hosts(self, discovered: Discovered, addresses: Collection[str]) -> dict[str, HostPort]:
         """At which ports that lead to no other switch these IPv4 addresses answer; left out where
         none does, or several. Raises ControllerError."""
-        answers = self.find_ports(found, addresses)
+        answers = self.find_ports(discovered, addresses)
         return {address: next(iter(at)) for address, at in answers.items() if len(at) == 1}
 
-    def find_ports(self, found: Discovered, addresses: Collection[str]) -> dict[str, set[HostPort]]:
+    def find_ports(
+        self, discovered: Discovered, addresses: Collection[str]
+    ) -> dict[str, set[HostPort]]:
         """All those ports, also of addresses that answer at several. Raises ControllerError."""
         sender = bytes([0x02]) + os.urandom(5)  # locally administered, of one host
         answers: dict[str, set[HostPort]] = {address: set() for address in addresses}
@@ -117,7 +119,7 @@ class Scan(OpenFlowSwitches):
                 if all(answers.values()):
                     complete.set()
 
-        edge = edge_ports(found)
+        edge = edge_ports(discovered)
         batches: dict[int, list[Any]] = {dpid: [] for dpid, _ in edge}
         frames = [arp.request(sender, address) for address in answers]
         for dpid, number in edge:
@@ -130,14 +132,14 @@ class Scan(OpenFlowSwitches):
         return answers
 
     def find_delays(
-        self, found: Discovered, hosts: Mapping[str, HostPort], routers: Collection[str] = ()
+        self, discovered: Discovered, hosts: Mapping[str, HostPort], routers: Collection[str] = ()
     ) -> tuple[dict[Ends, float], list[Passage]]:
         """One-way seconds over each link between switches, by its ends, and the passages through
         ``routers``, IPv4 addresses of theirs, that lead from a host's switch to another host's.
         Raises ControllerError."""
         number = os.urandom(6)
         arrivals: dict[Ends, tuple[float, str]] = {}
-        gates = self._gates(found, hosts, routers)
+        gates = self._gates(discovered, hosts, routers)
 
         def heard(dpid: int, message: Any) -> None:
             now, data = time.monotonic(), bytes(message.data)
@@ -156,24 +158,26 @@ class Scan(OpenFlowSwitches):
 
         port = 49152 + int.from_bytes(number[:2], "big") % (1 << 14)
         sent: dict[int, list[tuple[End, bytes]]] = defaultdict(list)
-        for dpid in found.ports:
+        for dpid in discovered.ports:
             sent[dpid].append(((dpid, _HERE), lldp.frame(dpid, _HERE, number)))
-        for end in sorted(end for ends in found.links for end in ends):
+        for end in sorted(end for ends in discovered.links for end in ends):
             sent[end[0]].append((end, lldp.frame(*end, number)))
         for (dpid, gate), mac in gates.items():
             near = [address for address, host in hosts.items() if host.end[0] == dpid]
             far = [address for address, host in hosts.items() if host.end[0] != dpid]
             for pair in [(a, b) for a in near[:1] for b in far]:
-                one = Segment(((dpid, gate), (0, 0)), (), 0.0, 0.0, mac, (pair,))
-                said = _PROBE.pack(number, dpid, gate)
-                sent[dpid] += [((dpid, gate), f) for f in probe_frames(one, port, port, said)]
+                segment = Segment(((dpid, gate), (0, 0)), (), 0.0, 0.0, mac, (pair,))
+                payload = _PROBE.pack(number, dpid, gate)
+                sent[dpid] += [
+                    ((dpid, gate), f) for f in probe_frames(segment, port, port, payload)
+                ]
         matches: list[tuple[int, dict[str, Any]]] = [(lldp.ETH_TYPE, {})]
         if gates:
             matches.append((_IPV4, {"ip_proto": _UDP, "udp_src": port, "udp_dst": port}))
             matches.append((arp.ETH_TYPE, {"arp_op": arp.REQUEST}))
         least: dict[Ends, float] = {}
         macs: dict[End, str] = dict(gates)
-        with self._punting(found.ports, heard, matches):
+        with self._punting(discovered.ports, heard, matches):
             for wave in zip_longest(*sent.values()):
                 batch = [frame for frame in wave if frame is not None]
                 for _ in range(_ROUNDS):
@@ -181,27 +185,25 @@ class Scan(OpenFlowSwitches):
                         least[way] = min(seconds, least.get(way, seconds))
                         macs.setdefault(way[1], mac)
                     batch = [(end, f) for end, f in batch if any(end == a for a, _ in least)]
-        found_s, edge = delays(least), set(edge_ports(found))
+        found_s, edge = delays(least), set(edge_ports(discovered))
         passages = [
             Passage({end: macs[end] for end in ends}, delay_s)
             for ends, delay_s in sorted(found_s.items())
             if edge.issuperset(ends) and ends[0][0] != ends[1][0]
         ]
-        return {ends: found_s[ends] for ends in found.links & found_s.keys()}, passages
+        return {ends: found_s[ends] for ends in discovered.links & found_s.keys()}, passages
 
     def _gates(
-        self, found: Discovered, hosts: Mapping[str, HostPort], routers: Collection[str]
+        self, discovered: Discovered, hosts: Mapping[str, HostPort], routers: Collection[str]
     ) -> dict[End, str]:
         """The MAC addresses of routers at switches' ports."""
         taken = {host.mac for host in hosts.values()}
-        answers = self.find_ports(found, routers) if routers else {}
+        answers = self.find_ports(discovered, routers) if routers else {}
         gates = {place.end: place.mac for places in answers.values() for place in places}
         return {end: mac for end, mac in sorted(gates.items()) if mac not in taken}
 
     def _times(
-        self,
-        wave: Sequence[tuple[End, bytes]],
-        arrivals: dict[Ends, tuple[float, str]],
+        self, wave: Sequence[tuple[End, bytes]], arrivals: dict[Ends, tuple[float, str]]
     ) -> Iterator[tuple[Ends, tuple[float, str]]]:
         """Seconds from now to each arrival of these frames, and who sent it there."""
         arrivals.clear()
@@ -244,12 +246,12 @@ class Scan(OpenFlowSwitches):
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
 
 
-def edge_ports(found: Discovered) -> list[End]:
+def edge_ports(discovered: Discovered) -> list[End]:
     """The ports that are up and lead to no other switch."""
-    joined = {end for ends in found.links for end in ends}
+    joined = {end for ends in discovered.links for end in ends}
     return [
         (dpid, number)
-        for dpid, ports in found.ports.items()
+        for dpid, ports in discovered.ports.items()
         for number, port in ports.items()
         if port.up and (dpid, number) not in joined
     ]
@@ -267,10 +269,10 @@ def delays(times: Mapping[Ends, float]) -> dict[Ends, float]:
     return {ends: max(0.0, sum(both) / len(both)) for ends, both in each.items()}
 
 
-def joins(found: Discovered, hosts: Mapping[str, HostPort]) -> bool:
+def joins(discovered: Discovered, hosts: Mapping[str, HostPort]) -> bool:
     """Whether links lead from each of the hosts to all others."""
-    groups: list[set[int]] = [{dpid} for dpid in found.ports]
-    for (a, _), (b, _) in found.links:
+    groups: list[set[int]] = [{dpid} for dpid in discovered.ports]
+    for (a, _), (b, _) in discovered.links:
         touched = [group for group in groups if group & {a, b}]
         groups = [group for group in groups if group not in touched] + [set().union(*touched)]
     needed = {host.end[0] for host in hosts.values()}

@@ -457,8 +457,8 @@ def match_of(contents: bytes) -> dict[str, Any] | None:
     """What a rule looks at (see :mod:`network_provisioner.controllers.others`), None where that
     cannot be read."""
     try:
-        found = dict(PARSER.OFPMatch.parser(contents, 0).items())
-        return found | {name: read_ends(found[name]) for name in found.keys() & ENDS.keys()}
+        fields = dict(PARSER.OFPMatch.parser(contents, 0).items())
+        return fields | {name: read_ends(fields[name]) for name in fields.keys() & ENDS.keys()}
     except Exception:  # the library's decoders raise whatever a wrong length leads them to
         return None
 
@@ -531,21 +531,21 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _read_actions(actions: list[Any]) -> dict[str, Any] | None:
-    found: dict[str, Any] = {"out_port": 0}
+    result: dict[str, Any] = {"out_port": 0}
     for action in actions:
         if isinstance(action, PARSER.OFPActionSetField) and action.key == "ip_dscp":
-            found["dscp"] = action.value
+            result["dscp"] = action.value
         elif isinstance(action, PARSER.OFPActionSetField) and action.key == "eth_dst":
-            found["eth_dst"] = str(action.value)
+            result["eth_dst"] = str(action.value)
         elif isinstance(action, PARSER.OFPActionSetQueue):
-            found["queue"] = action.queue_id
+            result["queue"] = action.queue_id
         elif isinstance(action, PARSER.OFPActionGroup):
-            found["group"] = action.group_id
-        elif isinstance(action, PARSER.OFPActionOutput) and not found["out_port"]:
-            found["out_port"] = action.port
+            result["group"] = action.group_id
+        elif isinstance(action, PARSER.OFPActionOutput) and not result["out_port"]:
+            result["out_port"] = action.port
         else:
             return None
-    return found
+    return result
 
 
 def _masked(value: Any) -> Masked | None:

@@ -352,10 +352,10 @@ class TcShaper:
     def _agrees(self, shape: DeviceShape, said: str) -> bool:
         if self._agreed.get(shape.device) == (shape, said):
             return True
-        found = agrees(shape, said)
-        if found:
+        matches = agrees(shape, said)
+        if matches:
             self._agreed[shape.device] = shape, said
-        return found
+        return matches
 
     def _said(self, devices: Sequence[str]) -> dict[str, str]:
         """What the kernel says of each device, nothing where it has no classes."""

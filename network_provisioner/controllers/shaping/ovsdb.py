@@ -228,5 +228,5 @@ def plain(value: Any) -> Any:
         return value
     kind, content = value
     if kind == "map":
-        return {key: plain(one) for key, one in content}
-    return content if kind == "uuid" else [plain(one) for one in content] or None
+        return {key: plain(item) for key, item in content}
+    return content if kind == "uuid" else [plain(item) for item in content] or None

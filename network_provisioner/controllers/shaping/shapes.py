@@ -101,7 +101,7 @@ class DeviceShape:
 
 
 def share_out(
-    capacity_bps: float, asked: Sequence[ClassDemand], queues: Sequence[Queue] = ()
+    capacity_bps: float, demands: Sequence[ClassDemand], queues: Sequence[Queue] = ()
 ) -> tuple[tuple[ShapeClass, ...], tuple[QueueClass, ...]]:
     """The classes and queues of one device.
 
@@ -114,13 +114,13 @@ def share_out(
     by_name = {queue.name: queue for queue in queues}
     ordered = sorted(queues, key=lambda q: (_depth(q, by_name), q.name))  # parents first
     usable = capacity_bps * (1 - BEST_EFFORT_SHARE)
-    data = _fraction(usable, sum(a.data_bps for a in asked))
-    left = usable - data * sum(a.data_bps for a in asked)
-    acks = _fraction(left, sum(a.ack_bps for a in asked))
-    left -= acks * sum(a.ack_bps for a in asked)
-    sure = {a.mark: data * a.data_bps + acks * a.ack_bps for a in asked}
+    data = _fraction(usable, sum(a.data_bps for a in demands))
+    left = usable - data * sum(a.data_bps for a in demands)
+    acks = _fraction(left, sum(a.ack_bps for a in demands))
+    left -= acks * sum(a.ack_bps for a in demands)
+    sure = {a.mark: data * a.data_bps + acks * a.ack_bps for a in demands}
 
-    needs = {q.name: sum(sure[a.mark] for a in asked if a.queue == q.name) for q in ordered}
+    needs = {q.name: sum(sure[a.mark] for a in demands if a.queue == q.name) for q in ordered}
     for q in reversed(ordered):
         if q.parent:
             needs[q.parent] += needs[q.name]
@@ -140,7 +140,7 @@ def share_out(
 
     prios = _ranks(queues)
     classes = []
-    for a in asked:
+    for a in demands:
         rate = sure[a.mark] + (spare[a.queue] if a.shared else 0.0)
         rate = max(MIN_CLASS_BPS, rate)
         ceil = max(rate, min(a.ceil_bps, ceilings[a.queue]))

@@ -16,11 +16,11 @@ from network_provisioner.base.errors import BrokerError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-WAIT_S = 30.0  # for a turn; nobody waits longer for an answer
+WAIT_S = 30.0  # in the queue; nobody waits longer for an answer
 _READERS = 8
 
 
-class Turns:
+class Workers:
     """Two pools of threads: one thread that changes, some that only ask."""
 
     def __init__(self) -> None:
@@ -28,8 +28,8 @@ class Turns:
         self._read = ThreadPoolExecutor(_READERS, "adon-read")
 
     async def change(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run ``work`` when it is its turn. Raises what it raises, and BrokerError ``busy`` where
-        the turn did not come; then it never runs."""
+        """Run ``work`` after what came before it. Raises what it raises, and BrokerError ``busy``
+        after :data:`WAIT_S` in the queue; then it never runs."""
         return await _result(self._change, lambda: work(*args, **named))
 
     async def read(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from network_provisioner.api import turns
-from network_provisioner.api.turns import Turns
+from network_provisioner.api import workers
+from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import BrokerError
 
 
 @pytest.fixture
-def pools() -> Iterator[Turns]:
-    made = Turns()
+def pools() -> Iterator[Workers]:
+    made = Workers()
     yield made
     made.close()
 
 
-def test_changes_are_made_one_by_one_in_the_order_they_came(pools: Turns) -> None:
+def test_changes_are_made_one_by_one_in_the_order_they_came(pools: Workers) -> None:
     done: list[int] = []
     at_once: list[int] = []
     inside = threading.Semaphore(1)
@@ -38,7 +38,7 @@ def test_changes_are_made_one_by_one_in_the_order_they_came(pools: Turns) -> Non
     assert all(at_once)
 
 
-def test_who_only_reads_does_not_wait_for_changes(pools: Turns) -> None:
+def test_who_only_reads_does_not_wait_for_changes(pools: Workers) -> None:
     release = threading.Event()
 
     async def main() -> str:
@@ -53,7 +53,7 @@ def test_who_only_reads_does_not_wait_for_changes(pools: Turns) -> None:
 
 
 def test_a_turn_that_does_not_come_is_given_up_and_never_taken(
-    pools: Turns, monkeypatch: pytest.MonkeyPatch
+    pools: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, release, late = threading.Event(), threading.Event(), threading.Event()
 
@@ -64,7 +64,7 @@ def test_a_turn_that_does_not_come_is_given_up_and_never_taken(
     async def main() -> None:
         slow = asyncio.ensure_future(pools.change(wait))
         assert await asyncio.to_thread(begun.wait, 60)
-        monkeypatch.setattr(turns, "WAIT_S", 0.05)  # only now: the first may be long in beginning
+        monkeypatch.setattr(workers, "WAIT_S", 0.05)  # only now: the first may be long in beginning
         with pytest.raises(BrokerError) as caught:
             await pools.change(late.set)
         assert caught.value.code == "busy"
@@ -76,7 +76,7 @@ def test_a_turn_that_does_not_come_is_given_up_and_never_taken(
     assert not late.is_set()
 
 
-def test_what_work_raises_is_raised_also_a_timeout(pools: Turns) -> None:
+def test_what_work_raises_is_raised_also_a_timeout(pools: Workers) -> None:
     def fails(error: Exception) -> None:
         raise error
 
