@@ -171,5 +171,8 @@ setup(
     entry_points={
         "console_scripts": ["adon = adon.cli.main:main"],
         "pegasus.monitord.plugins": ["adon = pegasus_hooks.monitord:AdonPlugin"],  # Pegasus 6
+        "cobald.config.yaml_constructors": [
+            "AdonController = condor_plugins.pool.expander.cobald:AdonController"
+        ],
     },
 )
