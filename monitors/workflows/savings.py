@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from monitors.archive.transfers import SMALL_BYTES
-from monitors.base.measurement import Measurement, number_in
+from monitors.base.measurement import SMALL_BYTES, Measurement, number_in
 from monitors.workflows.analysis import number
 
 LEAST = 3  # transfers without a path that are believed
