@@ -37,8 +37,7 @@ _OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """A job that is on hold ``since`` then (Unix seconds), with HTCondor's reason and codes, and
-    where its ``output`` goes."""
+    """A job that is on hold ``since`` then (Unix seconds), with HTCondor's reason and codes."""
 
     job: str
     site: str
@@ -46,7 +45,6 @@ class HeldJob:
     reason: str
     code: int
     subcode: int
-    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +162,8 @@ def held_jobs(holding: Measurement) -> list[HeldJob]:
     jobs = []
     for row in details if isinstance(details, list) else ():
         if isinstance(row, Mapping) and (hold := hold_of(row, holding.at)) is not None:
-            job, site, output = (str(row.get(name) or "") for name in ("job", "site", "output"))
-            jobs.append(
-                HeldJob(job, site, hold.since, hold.reason, hold.code, hold.subcode, output)
-            )
+            job, site = (str(row.get(name) or "") for name in ("job", "site"))
+            jobs.append(HeldJob(job, site, hold.since, hold.reason, hold.code, hold.subcode))
     return jobs
 
 

@@ -40,6 +40,8 @@ def facts(planned: Submitted, kinds: bool = False) -> dict[str, list[Measurement
     measurements, _ = workflow.take()
     found: dict[str, list[Measurement]] = {}
     for measurement in measurements:
+        if measurement.metric == "dag":
+            continue
         if measurement.metric != "queue_wait" or ("@" in measurement.subject) == kinds:
             found.setdefault(measurement.metric, []).append(measurement)
     return found

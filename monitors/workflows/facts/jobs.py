@@ -35,6 +35,7 @@ from monitors.workflows.facts.plan import (
     estimates_in,
     placement_facts,
     plan_of,
+    planned_at,
 )
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
@@ -60,7 +61,6 @@ _MOST_TASKS = 10  # of a clustered job that are named
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
 _MOST_HELD = 100  # of which is told why
-_MOST_FILES = 20  # of these with the file of their output: paths are long
 
 
 ExecutionOf = Callable[[int, int], Execution | None]
@@ -88,7 +88,7 @@ class JobFacts:
         self._run_again = 0.0  # when it was run anew after an end (Unix seconds)
         self._placed = False  # whether the placements were recorded
         self._estimated: Estimated = {}
-        self._levels: dict[str, int] = {}  # of the DAG, by job
+        self._levels: dict[str, int] | None = None  # of the DAG, by job
         self._journal = Journal(submit_dir.path)
         self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
@@ -110,7 +110,7 @@ class JobFacts:
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
                 self._estimated = estimates_in(facts)
-            facts += self._dag_facts(event.at)
+            facts += self._dag_facts()
         if event.kind is Kind.SUBMIT and self._is_next(event):
             for waiting in self._pending.pop(event.node):
                 facts += self._facts_without_post(waiting)
@@ -135,7 +135,7 @@ class JobFacts:
             return facts
         return facts + self._attempt_facts(attempt)
 
-    def _dag_facts(self, at: float) -> list[Measurement]:
+    def _dag_facts(self) -> list[Measurement]:
         """The shape of the DAG, where that can be read."""
         try:
             parents = {name: node.parents for name, node in self.dir.nodes.items()}
@@ -144,7 +144,15 @@ class JobFacts:
         self._levels = levels_of(parents)
         plan = plan_of(self.dir.path) if self.dir.braindump else {}
         shape = DagShape.of(parents, self._levels)
-        return [dag_fact(self.dir.workflow, self.dir.planned_at or at, shape, plan)]
+        return [dag_fact(self.dir.workflow, planned_at(self.dir), shape, plan)]
+
+    def _level(self, job: str) -> int | None:
+        """The level of a job in the DAG, where that can be read."""
+        if self._levels is None:
+            with suppress(InputError):
+                parents = {name: node.parents for name, node in self.dir.nodes.items()}
+                self._levels = levels_of(parents)
+        return None if self._levels is None else self._levels.get(job)
 
     def _is_next(self, event: JobEvent) -> bool:
         """Whether a job is submitted anew that still waits for its POST; not the same submission
@@ -271,7 +279,7 @@ class JobFacts:
                 continue
             lost.submit, lost.end, lost.outcome, lost.reason = at, at, Outcome.FAILED, reason
             planner = planner_words(self.dir.path / f"{name}.pre.log")
-            facts.append(_job_fact(lost, JobOutput(stderr=planner), self._levels.get(name)))
+            facts.append(_job_fact(lost, JobOutput(stderr=planner), self._level(name)))
         return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
@@ -311,14 +319,10 @@ class JobFacts:
         workflow = self.dir.workflow
         began = self._run_again if at >= self._run_again else 0.0
         held = [attempt for attempt in self._held.values() if attempt.submit >= began]
-        holds = [(a.job.name, a.job.site, a.job.output_path, a.hold) for a in held]
+        holds = [(attempt.job.name, attempt.job.site, attempt.hold) for attempt in held]
         if self._dagman_hold is not None:
-            holds.insert(0, (DAGMAN_JOB, RELAY, "", self._dagman_hold))
-        shown = [
-            {"job": name, "site": site, "output": output if n < _MOST_FILES else ""} | asdict(hold)
-            for n, (name, site, output, hold) in enumerate(holds)
-            if hold
-        ]
+            holds.insert(0, (DAGMAN_JOB, RELAY, self._dagman_hold))
+        shown = [{"job": name, "site": site} | asdict(hold) for name, site, hold in holds if hold]
         return Measurement(
             id=f"held:{workflow}:{key}",
             metric="held",
@@ -360,7 +364,7 @@ class JobFacts:
         ready = self._ready(attempt)
         wait = queue_wait(attempt, ready, left.work_s)
         facts = run_facts(attempt, left.records) + ([] if wait is None else [wait])
-        job = _job_fact(attempt, left, self._levels.get(attempt.job.name))
+        job = _job_fact(attempt, left, self._level(attempt.job.name))
         facts += [job, *_task_facts(attempt, left.records)]
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
         lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)

@@ -218,14 +218,14 @@ def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> M
     dump, workflow = submit_dir.braindump, submit_dir.workflow
     # A part's DAG may lie elsewhere, and be called as another one in the directory.
     folder, dag = submit_dir.path, submit_dir.dag
-    planned_at = submit_dir.planned_at or _written_at(submit_dir)
+    planned = planned_at(submit_dir)
     return Measurement(
         id=f"workflow:{workflow}",
         metric="workflow",
         subject=workflow,
         value=1.0,
         unit="1",
-        at=planned_at,
+        at=planned,
         source="submit directory",
         workflow=workflow,
         details={
@@ -237,14 +237,15 @@ def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> M
             "host": _host(dump.get("submit_hostname", "")),
             "root": root or dump.get("root_wf_uuid") or workflow,
             "parent": parent,
-            "planned_at": planned_at,
+            "planned_at": planned,
         },
     )
 
 
-def _written_at(submit_dir: SubmitDir) -> float:
+def planned_at(submit_dir: SubmitDir) -> float:
+    """When a workflow was planned, or its DAG written (Unix seconds); 0 where nobody knows."""
     try:
-        return submit_dir.dag.stat().st_mtime
+        return submit_dir.planned_at or submit_dir.dag.stat().st_mtime
     except OSError:
         return 0.0
 

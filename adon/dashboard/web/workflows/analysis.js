@@ -30,12 +30,12 @@ export function inside({ inside: list }) {
 const codes = (hold) => (hold.code || hold.subcode ? `code ${hold.code}.${hold.subcode}` : "");
 const reasonOf = (hold) => el("pre", { tabindex: "0" }, hold.reason || "HTCondor gives no reason");
 
-/** Where a job's output is. */
-const files = ({ output }, host) =>
-  output && el("p", { class: "soft" }, "Its output: ", code(output), host && ` on ${host}`);
+/** Where a job's files are. */
+const files = (place, host) =>
+  place && el("p", { class: "soft" }, "Its files: ", code(place), host && ` on ${host}`);
 
 /** Jobs that are on hold, and why. */
-export function heldJobs({ held: list = [], host }, now) {
+export function heldJobs({ held: list = [], host, submit_dir: folder }, now) {
   if (!list.length) return null;
   return section("held", `Held (${list.length})`,
     list.map((h) =>
@@ -53,7 +53,7 @@ export function heldJobs({ held: list = [], host }, now) {
           ),
         ),
         reasonOf(h),
-        files(h, host),
+        files(folder, host),
       ),
     ),
   );
@@ -103,7 +103,7 @@ export function failures({ analysis, failures: most, w }, now) {
         f.stderr
           ? el("pre", { tabindex: "0", role: "region", "aria-label": `What ${f.job} said last` }, f.stderr)
           : el("p", { class: "soft" }, "It said nothing on standard error."),
-        files(f, w.host),
+        files(f.output || w.submit_dir, w.host),
       );
     }),
     list.length > most
