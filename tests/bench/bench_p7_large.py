@@ -8,7 +8,6 @@ ACCEPTANCE-wp7.md): first everything that happened until now, then 1,000 lines a
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import tempfile
 import threading
 import time
@@ -169,7 +168,9 @@ def observe(path: Path, database: Path, pipe: Connection) -> None:
     stop, seen = threading.Event(), dict[int, float]()
 
     def used() -> tuple[float, float]:
-        return time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        # Not ru_maxrss, which a process has from the one that starts it.
+        status = Path("/proc/self/status").read_text()
+        return time.process_time(), int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
     def on_status(_submit_dir: SubmitDir, status: Status) -> None:
         if not seen:
