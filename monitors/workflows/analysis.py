@@ -271,9 +271,10 @@ def _runtimes(runs: Sequence[Measurement]) -> list[Runtimes]:
                                        r.site, r.kind))  # fmt: skip
 
 
-def _has_run_time(job: Measurement) -> bool:
-    """Whether anything tells how long it ran: the event of its start, or its own record."""
-    return job.details.get("started_at") is not None or bool(number(job, "tasks"))
+def _has_run_time(run: Measurement) -> bool:
+    """Whether anything tells how long a job or task ran: the event of its start, or a record."""
+    started = run.details.get("started_at") is not None
+    return started or run.metric != "job" or bool(number(run, "tasks"))
 
 
 def _waits(own: Sequence[Measurement]) -> list[WaitTimes]:
