@@ -1,9 +1,8 @@
-"""A site below COBalD whose drones are processes of this machine, drained as TARDIS drains."""
+"""A site below COBalD whose drones are processes of this machine."""
 
 from __future__ import annotations
 
 import math
-import subprocess
 from pathlib import Path
 
 from cobald.interfaces import Pool
@@ -20,7 +19,7 @@ class ProcessSite(Pool):
 
     def __init__(self, config: str) -> None:
         self._cloud = cloud_of(load_config(Path(config)), Path(config))
-        self._demand, self._count, self._draining = 0.0, 0, set[str]()
+        self._demand, self._count, self._deleted = 0.0, 0, set[str]()
 
     @property
     def demand(self) -> float:
@@ -34,20 +33,14 @@ class ProcessSite(Pool):
             if server.state is MachineState.ENDED:
                 self._cloud.delete(server.name)
         there = [s.name for s in servers if s.state is not MachineState.ENDED]
-        there = [name for name in there if name not in self._draining]
+        there = [name for name in there if name not in self._deleted]
         wanted = math.ceil(value / CORES)
         for _ in range(wanted - len(there)):
             self._count += 1
             self._cloud.start("small", f"drone-{self._count}")
         for name in there[wanted:]:
-            ask = ["condor_status", "-constraint", f'AdonWorker == "{name}"', "-af", "Name"]
-            slots = subprocess.run(ask, check=True, capture_output=True, text=True).stdout.split()
-            if slots:
-                drain = ["condor_drain", "-graceful", "-exit-on-completion", slots[0]]
-                subprocess.run(drain, check=True)
-            else:  # it has not joined yet
-                self._cloud.delete(name)
-            self._draining.add(name)
+            self._cloud.delete(name)  # ADON lets go of idle ones
+            self._deleted.add(name)
 
     @property
     def supply(self) -> float:
