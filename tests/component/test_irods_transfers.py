@@ -231,7 +231,7 @@ def test_truncated_and_falsified(zone: Zone) -> None:
 
 @pytest.mark.parametrize(
     ("registered", "told"),
-    [("", "none is registered"), ("adler32:abcd", "adler32 is not known here")],
+    [("", "none is registered"), ("adler32:abcd", "adler32 is unknown here")],
 )
 def test_checksums_of_another_kind_stop_nobody(zone: Zone, registered: str, told: str) -> None:
     zone.objects[f"{zone.home()}/big"][0].checksum = registered

@@ -87,8 +87,8 @@ def test_each_event_of_a_transit_is_a_line(tmp_path: Path, info: pytest.LogCaptu
     assert [line.partition("): ")[0] for line in lines] == [
         f"granted a mu > tacc at least 50 Mb/s over mu-s1-s2-tacc {until} (user ada, default",
         "refused b mu > mars (user -",
-        f"granted c mu > iplant at least 150 Mb/s over mu-s1-s2-iplant {until} (user -, soykb",
         f"moved a mu > tacc at least 50 Mb/s {over} {until} (user ada, default",
+        f"granted c mu > iplant at least 150 Mb/s over mu-s1-s2-iplant {until} (user -, soykb",
         "queued c mu > iplant at least 150 Mb/s (user -, soykb",
         f"changed a mu > tacc at least 40 Mb/s {over} {until} (user ada, default",
         f"released a mu > tacc at least 40 Mb/s {over} after 1 GB in 80.0 s (user ada, default",

@@ -13,11 +13,18 @@ from ovs_rig import L2, L3, MBPS, in_netns, load, sink
 from promised_rig import PORT, Promised
 
 from examples.soykb.scenario import LAYOUT
-from examples.testbed import traffic
 from examples.testbed.network import Network
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
+
+_PACED = """
+import socket, sys
+stream = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+stream.setsockopt(socket.SOL_SOCKET, 47, 100_000)  # SO_MAX_PACING_RATE
+while True:
+    stream.sendall(bytes(25_000))
+"""
 
 
 @pytest.fixture
@@ -37,8 +44,8 @@ def test_a_slow_sender_breaks_no_promise_and_a_slow_link_is_left(
     address = LAYOUT.host("tacc").address
     assert tuple(promised.transit.grant.path) == L2
     with sink("tacc", PORT):
-        words = ["send", address, str(PORT), "--bytes-per-s", "100000"]
-        slow = subprocess.Popen([*in_netns("mu"), sys.executable, traffic.__file__, *words])
+        words = [sys.executable, "-c", _PACED, address, str(PORT)]
+        slow = subprocess.Popen([*in_netns("mu"), *words])
         try:
             promised.until("a slow sender", lambda: promised.kept.state == LESS)
             assert "sends 800 kb/s at most" in promised.kept.why
