@@ -237,5 +237,5 @@ def found(archive: Archive) -> dict[str, Any]:
     return {
         one.id: (one.value, one.at, dict(one.details) | {"output": ""})
         for one in every
-        if one.metric != "workflow"
+        if one.metric not in ("workflow", "dag")  # they are as old as their directory
     }
