@@ -44,7 +44,8 @@ def test_drones_come_for_a_dag_and_go_after_it(pool: Pool, tmp_path: Path) -> No
     log, said = tmp_path / "dag.log", tmp_path / "daemon.log"
     with at_work(pool, command, tmp_path) as daemon:
         submit_fan(pool, tmp_path, 6)
-        until(lambda: happened(log, "005") == 8, "all jobs to end")
+        until(lambda: happened(log, "005") == 8 or daemon.poll() is not None, "all jobs to end")
+        assert daemon.poll() is None, said.read_text()
         until(lambda: none_left(pool, config), "the drones to be gone")
         assert daemon.poll() is None
     assert happened(log, "004") == 0  # nobody was evicted
