@@ -92,8 +92,9 @@ class Scenario:
     def on(self, network: str) -> Scenario:
         """The example as it is (an empty name), or on a network of the comparison: ``idle``, with
         others' traffic (``busy``), or with links and rates N times as fast (``xN``). There the
-        routed network is a detour, so that best effort takes layer 2, and templates hold no
-        transfer below what best effort would get. Raises InputError."""
+        routed network is a detour, so that best effort takes layer 2, templates hold no transfer
+        below what best effort would get, and no data is in a zone, whose reads pass through the
+        submit host, which no mapping knows. Raises InputError."""
         if not network:
             return self
         faster = _FASTER.fullmatch(network)
@@ -113,7 +114,7 @@ class Scenario:
             layout = replace(layout, others=self.others, traffic=self.traffic)
         templates = {name: at_rates(one, times) for name, one in self.templates.items()}
         unlimited = {n: {k: v for k, v in t.items() if k != "rspec"} for n, t in templates.items()}
-        return replace(self, layout=layout, templates=unlimited)
+        return replace(self, layout=layout, templates=unlimited, zone=None)
 
 
 def template_of(name: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner import Options, Sources
 from site_selector.inputs import load_inputs
 
-CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
+CHECK = "/usr/bin/test 0 -eq $RETURN"  # of transfer jobs without hooks, in place of their POST
 
 Trouble = AdonError | OSError | Interrupted
 """What can cut a run short."""

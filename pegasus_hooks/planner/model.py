@@ -35,8 +35,8 @@ class Options:
     given, planning is deterministic.
 
     ``defer_s`` lets PRE leave a transfer that waits for its path to DAGMan, which runs PRE again
-    after this many seconds; None has PRE wait itself. ``check`` is POST of every job
-    where there are no hooks, as pegasus-exitcode is for Pegasus; empty for none.
+    after this many seconds; None has PRE wait itself. ``check`` is POST of transfer
+    jobs where there are no hooks; empty for none.
 
     By ``paths`` the replica of an input that arrives soonest is tried first.
 

@@ -218,10 +218,10 @@ def _scripts(
             return None, None
         output = f"{job.folder}/{job.name}.out"
         return None, [path, *own.get("post.arguments", "").split(), output]
-    if hooks is None:
-        return None, [options.check] if options.check else None
     if not job.transfers:
         return None, None
+    if hooks is None:
+        return None, [options.check] if options.check else None
     return (
         script_words(options.python, _HOOKS / "pre.py", hooks, _PRE),
         script_words(options.python, _HOOKS / "post.py", hooks, _POST),
