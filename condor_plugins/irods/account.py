@@ -86,7 +86,7 @@ def open_session(settings: Mapping[str, Any], silence_s: float = SILENCE_S) -> i
 
 def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, Any]:
     """The settings that iRODS's clients have, and a ``password``. Raises InputError."""
-    home = (Path(env["HOME"]) if env.get("HOME") else home_of_user()) / ".irods"
+    home = _home(env)
     usual = Path(env.get("IRODS_ENVIRONMENT_FILE", home / ENVIRONMENT))
     files = [folder / ENVIRONMENT, usual, home / ENVIRONMENT]
     file = next((f for f in files if f.is_file()), None)
@@ -133,12 +133,16 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
 def keep_password(password: str, env: Mapping[str, str]) -> None:
     """Keeps a password, scrambled, in ``IRODS_AUTHENTICATION_FILE``, else in ``~/.irods``. Raises
     InputError, OSError."""
-    home = Path(env.get("HOME") or Path.home()) / ".irods"
+    home = _home(env)
     environment = Path(env.get("IRODS_ENVIRONMENT_FILE", home / ENVIRONMENT))
     settings = _environment(environment) if environment.is_file() else {}
     file = Path(env.get("IRODS_AUTHENTICATION_FILE") or home / PASSWORD)
     file.touch(mode=0o600)
     file.write_text(password_obfuscation.encode(password, uid=_uid(settings)))
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or home_of_user()) / ".irods"
 
 
 def _environment(file: Path) -> dict[str, Any]:

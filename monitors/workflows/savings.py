@@ -10,6 +10,7 @@ from statistics import median
 
 from monitors.base.measurement import SMALL_BYTES, Measurement, number_in
 from monitors.workflows.analysis import number
+from network_provisioner.base.units import transfer_time
 
 LEAST = 3  # transfers without a path that are believed
 _PEGASUS = "random"  # Pegasus's own choice of sites, where nobody says otherwise
@@ -85,7 +86,7 @@ def by_paths(
         ]
         usual = median(rates) if len(rates) >= LEAST else None
         total, seconds = sum(size for size, _ in rows), sum(took for _, took in rows)
-        saved = None if usual is None else 8 * total / usual - seconds
+        saved = None if usual is None else transfer_time(total, usual) - seconds
         savings.append(
             PathSaving(src, dst, len(rows), int(total), seconds, len(rates), usual, saved)
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from network_provisioner.base.model import Transit
-from network_provisioner.base.units import format_size
+from network_provisioner.base.units import bytes_of, format_size
 from network_provisioner.state.active_transits import ActiveTransits
 
 log = logging.getLogger(__name__)
@@ -59,5 +59,5 @@ def to_come(transit: Transit, at: float) -> float:
     """Bytes that a running transit had yet to bring at a Unix second, at the rate that it was
     granted; 0 where its size is not known."""
     began, grant = transit.grant.active_at or transit.grant.installed_at, transit.grant
-    moved = max(0.0, at - began) * grant.granted_bps / 8
+    moved = bytes_of(max(0.0, at - began) * grant.granted_bps)
     return max(0.0, (transit.request.size_bytes or 0) - moved)

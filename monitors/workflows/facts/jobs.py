@@ -138,20 +138,24 @@ class JobFacts:
     def _dag_facts(self) -> list[Measurement]:
         """The shape of the DAG, where that can be read."""
         try:
-            parents = {name: node.parents for name, node in self.dir.nodes.items()}
+            parents, levels = self._read_dag()
         except InputError:
             return []
-        self._levels = levels_of(parents)
         plan = plan_of(self.dir.path) if self.dir.braindump else {}
-        shape = DagShape.of(parents, self._levels)
+        shape = DagShape.of(parents, levels)
         return [dag_fact(self.dir.workflow, planned_at(self.dir), shape, plan)]
+
+    def _read_dag(self) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
+        """The parents and the level of each job. Raises InputError."""
+        parents = {name: node.parents for name, node in self.dir.nodes.items()}
+        self._levels = levels_of(parents)
+        return parents, self._levels
 
     def _level(self, job: str) -> int | None:
         """The level of a job in the DAG, where that can be read."""
         if self._levels is None:
             with suppress(InputError):
-                parents = {name: node.parents for name, node in self.dir.nodes.items()}
-                self._levels = levels_of(parents)
+                self._read_dag()
         return None if self._levels is None else self._levels.get(job)
 
     def _is_next(self, event: JobEvent) -> bool:
