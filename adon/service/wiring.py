@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _INSPECT_S = 5.0  # that a database is asked how switches are configured
 _KNOWN_S = 5.0  # each request asks about all its paths, and most ask about the same
 _PATHS_KEPT = 4096
+_SITES_KEPT = 256
 _ANOMALIES_READ = 100  # of one subject
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
 
@@ -293,15 +294,20 @@ def known_disks(
 def measured_space(
     archive: Archive, clock: Callable[[], float] = time.time
 ) -> Callable[[str], tuple[float, float] | None]:
-    """Look up what agents found to be free at a site, bytes, and its age in seconds, or None."""
+    """Look up what agents found to be free at a site, bytes, and its age in seconds, or None; as it
+    was up to :data:`_KNOWN_S` ago."""
     from monitors.archive.estimate_sources import UserArchive
     from monitors.archive.knowledge import LIVE_S, free_space
 
     source = UserArchive(archive, ())
 
+    @lru_cache(_SITES_KEPT)
+    def measured(site: str, _: float) -> Known | None:
+        return free_space(source, site, clock(), LIVE_S, last=1)
+
     def lookup(site: str) -> tuple[float, float] | None:
         now = clock()
-        known = free_space(source, site, now, LIVE_S, last=1)
+        known = measured(site, now // _KNOWN_S)
         return None if known is None else (known.value, known.age_s(now))
 
     return lookup
