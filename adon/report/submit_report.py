@@ -12,7 +12,7 @@ from adon.report.messages import clock_text, short_name
 from adon.report.run_facts import NO_MAPPING, Bar, DagJob, RunFacts
 from monitors.base.measurement import Measurement
 from monitors.jobs.jobs import Outcome
-from monitors.workflows.facts.plan import placement_facts
+from monitors.workflows.facts.plan import placement_facts, read_plan
 from monitors.workflows.facts.transfers import transfers_of
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.status import Status, WorkflowState, for_people
@@ -131,7 +131,7 @@ def hook_warnings(submit_dir: Path) -> list[str]:
 
 def mapping_in(submit_dir: SubmitDir) -> Mapping[str, Any]:
     """Where ADON put the jobs and why, as a site mapping, from the file that it left there."""
-    placed = placement_facts(submit_dir.path, submit_dir.workflow)
+    placed = placement_facts(read_plan(submit_dir.path), submit_dir.workflow)
     if not placed:
         return NO_MAPPING
     whole = placed[0].details

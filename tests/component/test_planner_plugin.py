@@ -14,7 +14,7 @@ from plugin_world import OURS, Outcome, Refused, Scene, SceneJob, fake_plan, rea
 from waiting import until
 
 from adon.planning.jar import planner_jar
-from monitors.workflows.facts.plan import FILE, placement_facts
+from monitors.workflows.facts.plan import FILE, placement_facts, read_plan
 from pegasus_hooks.plugin.build import build_jar
 from pegasus_hooks.plugin.request import parse_request
 
@@ -517,7 +517,7 @@ def test_why_each_job_is_where_it_is_stands_in_the_submit_directory(tmp_path: Pa
     found = real_plan(chain(3), tmp_path / "p")
     (run,) = (path.parent for path in (tmp_path / "p/submit").rglob("braindump.yml"))
     until((run / FILE).exists, "what nobody who plans waits for")
-    facts = placement_facts(run, "w")
+    facts = placement_facts(read_plan(run), "w")
     assert {fact.details["job"]: fact.subject for fact in facts} == found.sites
     assert all(fact.details["reason"] and fact.value > 0 for fact in facts)
     assert {one["site"] for one in facts[0].details["alternatives"]} == {"mu", "tacc"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.base.measurement import MOST_DETAILS, Measurement
-from monitors.workflows.facts.plan import FILE, plan_of
+from monitors.workflows.facts.plan import FILE, plan_of, read_plan
 from monitors.workflows.planned.levels import MOST_EACH, DagShape, dag_fact, kind_of, levels_of
 from monitors.workflows.progress import progress
 from monitors.workflows.savings import by_paths, by_placement
@@ -138,7 +138,7 @@ def test_saved_by_places_and_by_paths(tmp_path: Path) -> None:
             {"estimate_s": 800, "policy": "chains", "portfolio": {"random": 1300, "x": None}}
         )
     )
-    plan = plan_of(tmp_path)
+    plan = plan_of(read_plan(tmp_path))
     assert plan == {"policy": "chains", "expected_s": 800.0, "portfolio": {"random": 1300.0}}
     placed = by_placement(dag_fact("w", NOW, DagShape.of({}, {}), plan))
     assert placed is not None and asdict(placed)["saved_s"] == 500.0

@@ -32,7 +32,7 @@ from shared_fixtures import shared_fixtures
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement, to_row
 from monitors.workflows.analysis import analyse
-from monitors.workflows.facts.plan import FILE, placement_facts
+from monitors.workflows.facts.plan import FILE, placement_facts, read_plan
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.records import TAIL_BYTES, read_output, tail
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
@@ -633,7 +633,7 @@ def test_no_file_of_placements_breaks_anything(
 ) -> None:
     folder = tmp_path_factory.mktemp("p")
     (folder / FILE).write_bytes(data)
-    for fact in placement_facts(folder, "w"):
+    for fact in placement_facts(read_plan(folder), "w"):
         to_row(fact)
 
 

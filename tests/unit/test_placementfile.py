@@ -15,7 +15,7 @@ from waiting import until
 
 from adon.planning import planner as planning
 from adon.planning.kept_placements import leave, placement_reasons
-from monitors.workflows.facts.plan import FILE, placement_facts, plan_of
+from monitors.workflows.facts.plan import FILE, placement_facts, plan_of, read_plan
 from network_provisioner.base.errors import InputError
 from site_selector.estimates.estimating import estimate_world
 from site_selector.mapping.estimator import Estimator
@@ -41,7 +41,7 @@ MAPPING = Mapping(
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     write_placements(tmp_path, MAPPING, 1000.0)
-    first, second = placement_facts(tmp_path, "u")
+    first, second = placement_facts(read_plan(tmp_path), "u")
     assert (first.id, first.subject, first.value, first.at) == ("placement:u:ID1", "mu", 42.0, 1e3)
     assert first.details["reason"] == "least of two"
     assert first.details["policy"] == "chains"
@@ -50,10 +50,10 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (second.subject, second.value) == ("tacc", 15.0)
     json.loads((tmp_path / FILE).read_text())  # no infinities
-    assert plan_of(tmp_path) == {}  # it would never end
+    assert plan_of(read_plan(tmp_path)) == {}  # it would never end
     write_placements(tmp_path, replace(MAPPING, makespan_s=9.0, portfolio={"random": 12.0}), 1.0)
     plan = {"policy": "chains", "expected_s": 9.0, "portfolio": {"random": 12.0}}
-    assert plan_of(tmp_path) == plan
+    assert plan_of(read_plan(tmp_path)) == plan
 
 
 def test_what_was_believed_of_a_job_stands_with_its_source(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_was_believed_of_a_job_stands_with_its_source(tmp_path: Path) -> No
     }
     placed = (Placement("ID1", "t::a:1", "mu", "", (chosen,)),)
     write_placements(tmp_path, Mapping("w", "chains", 9.0, {}, placed, beliefs), 1000.0)
-    (fact,) = placement_facts(tmp_path, "u")
+    (fact,) = placement_facts(read_plan(tmp_path), "u")
     assert fact.details["believed"] == {
         "queue_wait": (1.0, "schedd", 0.0, 0.0),
         "runtime": (30.0, "elsewhere", 0.0, 0.0),
@@ -105,7 +105,7 @@ def test_planning_leaves_it_in_the_submit_directory(
         tmp_path / "submit", "local",
     )  # fmt: skip
     assert planned.dag.exists()
-    facts = placement_facts(planned.submit_dir, planned.wf_uuid)
+    facts = placement_facts(read_plan(planned.submit_dir), planned.wf_uuid)
     assert {fact.details["job"]: fact.subject for fact in facts} == (SITES if writable else {})
 
 
@@ -113,7 +113,7 @@ def test_a_process_of_its_own_writes_it(tmp_path: Path) -> None:
     leave(tmp_path / "nowhere", lambda: MAPPING)
     leave(tmp_path, lambda: MAPPING)
     until((tmp_path / FILE).exists, "the placements")
-    assert len(placement_facts(tmp_path, "u")) == 2
+    assert len(placement_facts(read_plan(tmp_path), "u")) == 2
 
 
 def test_pegasus_own_choice_is_weighed_by_the_same_estimates(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from monitors.base.measurement import Measurement
 from monitors.jobs.executions import Execution
@@ -36,6 +37,7 @@ from monitors.workflows.facts.plan import (
     placement_facts,
     plan_of,
     planned_at,
+    read_plan,
 )
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
@@ -107,10 +109,10 @@ class JobFacts:
         if not self._placed:
             self._placed = True
             # A sub-DAG without a directory of its own has no mapping of its own.
-            if self.dir.braindump:
-                facts += placement_facts(self.dir.path, self.dir.workflow)
-                self._estimated = estimates_in(facts)
-            facts += self._dag_facts()
+            plan = read_plan(self.dir.path) if self.dir.braindump else {}
+            facts += placement_facts(plan, self.dir.workflow)
+            self._estimated = estimates_in(facts)
+            facts += self._dag_facts(plan)
         if event.kind is Kind.SUBMIT and self._is_next(event):
             for waiting in self._pending.pop(event.node):
                 facts += self._facts_without_post(waiting)
@@ -135,15 +137,14 @@ class JobFacts:
             return facts
         return facts + self._attempt_facts(attempt)
 
-    def _dag_facts(self) -> list[Measurement]:
+    def _dag_facts(self, plan: Mapping[str, Any]) -> list[Measurement]:
         """The shape of the DAG, where that can be read."""
         try:
             parents, levels = self._read_dag()
         except InputError:
             return []
-        plan = plan_of(self.dir.path) if self.dir.braindump else {}
         shape = DagShape.of(parents, levels)
-        return [dag_fact(self.dir.workflow, planned_at(self.dir), shape, plan)]
+        return [dag_fact(self.dir.workflow, planned_at(self.dir), shape, plan_of(plan))]
 
     def _read_dag(self) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
         """The parents and the level of each job. Raises InputError."""

@@ -41,8 +41,8 @@ metric, or by path alone."""
 _NOTHING = (0.0, "", 0.0, 0.0)
 
 
-def _read(submit_dir: Path) -> Mapping[str, Any]:
-    """What stands in the file, nothing where it is none."""
+def read_plan(submit_dir: Path) -> Mapping[str, Any]:
+    """What whoever mapped the workflow left, nothing where there is no such file."""
     path = submit_dir / FILE
     try:
         data = json.loads(read_text(path))
@@ -52,11 +52,10 @@ def _read(submit_dir: Path) -> Mapping[str, Any]:
     return {}
 
 
-def plan_of(submit_dir: Path) -> dict[str, Any]:
+def plan_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """How a workflow was mapped: by which ``policy``, the seconds that it takes if all estimates
     are right (``expected_s``), and those of every policy that was compared (``portfolio``); empty
     where nobody left a file."""
-    data = _read(submit_dir)
     expected, rows = number_in(data.get("estimate_s")), data.get("portfolio")
     if expected is None:
         return {}
@@ -70,7 +69,7 @@ def plan_of(submit_dir: Path) -> dict[str, Any]:
 def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Measurement]:
     """How true the forecast was of a workflow that ran from ``began`` to ``ended`` (Unix seconds):
     metric ``forecast`` of its label, true over expected seconds. None where nobody forecast it."""
-    data = _read(submit_dir.path)
+    data = read_plan(submit_dir.path)
     expected, span_s = number_in(data.get("makespan_s")), _range(data)
     taken = ended - began
     if not expected or expected <= 0 or taken <= 0:
@@ -141,10 +140,9 @@ def estimate_errors(
     return measurements
 
 
-def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
+def placement_facts(data: Mapping[str, Any], workflow: str) -> list[Measurement]:
     """A measurement for each job that was placed; none where nobody left a file. Never fails: what
     is not understood is passed over."""
-    data = _read(submit_dir)
     at, rows = number_in(data.get("at")), data.get("placements")
     if at is None or not isinstance(rows, list):
         return []
