@@ -315,6 +315,7 @@ def edge_of(
 def _moves(problem: Problem, site: int) -> dict[tuple[str, str], float]:
     """Bytes from place to place where all jobs run at ``site``."""
     out: dict[tuple[str, str], float] = {}
+    shared = [dict(row).get(site, site) for row in problem.staged] or [site] * len(problem.jobs)
 
     def add(src: str, dst: str, size: float) -> None:
         if src != dst and size > 0:
@@ -324,11 +325,18 @@ def _moves(problem: Problem, site: int) -> dict[tuple[str, str], float]:
         size = problem.size[file]
         if producer >= 0 and problem.returns[file] and problem.output >= 0:
             for output in problem.places[problem.output].split(","):
-                add(problem.places[site], output, size)
-        elif producer < 0 and site not in problem.holders[file]:
+                add(problem.places[shared[producer]], output, size)
+        elif producer < 0:
             held = problem.holders[file]
-            nearest = min(held, key=lambda h: problem.seconds_per_byte[h, site])
-            add(problem.places[nearest], problem.places[site], size)
+            for at in {shared[reader] for reader in problem.readers[file]} - {*held}:
+                nearest = min(held, key=lambda h: problem.seconds_per_byte[h, at])
+                add(problem.places[nearest], problem.places[at], size)
+    for job, at in enumerate(shared):
+        if at != site:
+            for file in problem.reads[job]:
+                add(problem.places[at], problem.places[site], problem.size[file])
+            for file in problem.writes[job]:
+                add(problem.places[site], problem.places[at], problem.size[file])
     return out
 
 

@@ -60,7 +60,8 @@ class Inputs:
 
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
-    ``configurations``: Pegasus's data configuration of each job at each of its candidates.
+    ``configurations``: Pegasus's data configuration of each job at each of its candidates;
+    ``staging``: the staging site of each site, ``*`` for all others.
     ``estimated``: inputs of unknown size, and how it was estimated. ``notes``: what a user
     should know of the files, one line each. ``by_level``: jobs start in Pegasus's own order, for no
     priority can be handed over. ``for_all_jobs``: the priority that properties give jobs without
@@ -75,6 +76,7 @@ class Inputs:
     raw_bytes: Mapping[str, int]
     places: Mapping[str, tuple[str, ...]]
     configurations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    staging: Mapping[str, str] = field(default_factory=dict)
     estimated: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_level: bool = False
@@ -115,11 +117,19 @@ class Inputs:
         both = zip(self.candidates.get(job, ()), self.configurations.get(job, ()), strict=False)
         return dict(both).get(site, "")
 
-    def fetching(self, job: str) -> tuple[str, ...]:
-        """The candidates at which a job fetches its own files: with all of Pegasus's configurations
-        but ``sharedfs``."""
+    def staged(self, job: str) -> tuple[tuple[str, str], ...]:
+        """The candidates at which a job's files are staged at another site, and that site: with
+        ``condorio`` the submit host's, with ``nonsharedfs`` what ``--staging-site`` says."""
         both = zip(self.candidates[job], self.configurations.get(job, ()), strict=False)
-        return tuple([site for site, configuration in both if configuration != SHARED])
+        places = [(site, self._staging_site(site, configuration)) for site, configuration in both]
+        return tuple([(site, at) for site, at in places if at != site])
+
+    def _staging_site(self, site: str, configuration: str) -> str:
+        if configuration == "condorio":
+            return SUBMIT_SITE
+        if configuration == SHARED:
+            return site
+        return self.staging.get(site, self.staging.get("*", site))
 
 
 def configurations_of(
@@ -214,9 +224,21 @@ def read_inputs(
     return replace(
         inputs,
         configurations=configurations,
+        staging=staging_sites(sources.staging_site or "", everywhere),
         notes=tuple(notes),
         for_all_jobs=priority_profiles(sources.properties),
     )
+
+
+def staging_sites(option: str, sites: Iterable[str]) -> dict[str, str]:
+    """What ``pegasus-plan --staging-site`` says: sites and their staging sites, ``*`` for one that
+    is given alone. Raises InputError for a staging site that the catalog does not list."""
+    staging = {}
+    for part in filter(None, (part.strip() for part in option.split(","))):
+        site, _, at = part.rpartition("=")
+        known_site(at, sites, "staging site")
+        staging[site or "*"] = at
+    return staging
 
 
 def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:

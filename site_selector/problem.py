@@ -42,9 +42,11 @@ class Problem:
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
 
-    A file moves once to each site that needs it. At the sites in ``fetches[j]`` the job moves its
-    own inputs that do not lie there, each time anew (empty: no job does). ``overhead_s`` is
-    what the whole takes besides its jobs. ``own_priority`` is what the user gave each job, None
+    A file moves once to each site that needs it. ``staged[j]`` pairs sites with the places at which
+    the job's files are staged instead: it brings them all when it has a worker, and takes what it
+    wrote back before it gives the worker up. At the sites in ``fetches[j]`` the job moves its own
+    inputs that do not lie there, each time anew. Both are empty where no job does. ``overhead_s``
+    is what the whole takes besides its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
     over. ``planned`` are the workers that other workflows will take and give back, by time: seconds
     from the start, site, and how many more (fewer: negative) there are from then on.
@@ -80,6 +82,7 @@ class Problem:
     output: int
     compute: tuple[tuple[ComputeEstimate | None, ...], ...]
     fetches: tuple[tuple[int, ...], ...] = ()
+    staged: tuple[tuple[tuple[int, int], ...], ...] = ()
     overhead_s: float = 0.0
     file_s: Array | None = None
     own_priority: tuple[int | None, ...] = ()
@@ -99,7 +102,9 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     flow = inputs.workflow
     used = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     sites = [s for s in inputs.sites if s in used]
-    places = list(dict.fromkeys([*sites, *chain.from_iterable(inputs.places.values())]))
+    staged = [inputs.staged(job) for job in flow.order]
+    elsewhere = dict.fromkeys(at for row in dict.fromkeys(staged) for _, at in row)
+    places = list(dict.fromkeys([*sites, *elsewhere, *chain.from_iterable(inputs.places.values())]))
     if output_site is not None and output_site not in places:
         if not any(output_site in p for p in world.paths):
             known_site(output_site, inputs.sites, "output site")
@@ -140,7 +145,9 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         setup,
         -1 if output_site is None else place[output_site],
         compute,
-        fetches=tuple(placed(inputs.fetching(job)) for job in flow.order),
+        staged=tuple(tuple((place[site], place[at]) for site, at in row) for row in staged)
+        if elsewhere
+        else (),
         own_priority=_own_priorities(inputs, jobs),
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,

@@ -254,13 +254,21 @@ def queued(problem: Problem, world: World, assignment: Sequence[int]) -> dict[in
 
 def _no_bandwidth(problem: Problem, world: World, job: int, assignment: Sequence[int]) -> str:
     per_byte, site = problem.seconds_per_byte, assignment[job]
-    moves = []
+
+    def shared_by(job: int) -> int:
+        """Where the files of a job are there for all."""
+        row = problem.staged[job] if problem.staged else ()
+        return dict(row).get(assignment[job], assignment[job])
+
+    at, moves = shared_by(job), []
     for file in problem.reads[job]:
         maker = problem.producer[file]
-        held = problem.holders[file] if maker < 0 else (assignment[maker],)
-        moves.append((file, min(held, key=lambda place: per_byte[place, site]), site))
+        held = problem.holders[file] if maker < 0 else (shared_by(maker),)
+        moves.append((file, min(held, key=lambda place: per_byte[place, at]), at))
+        moves.append((file, at, site))
+    moves += [(file, site, at) for file in problem.writes[job]]
     if problem.output >= 0:
-        moves += [(f, site, problem.output) for f in problem.writes[job] if problem.returns[f]]
+        moves += [(f, at, problem.output) for f in problem.writes[job] if problem.returns[f]]
     for file, src, dst in moves:
         if src != dst and problem.size[file] > 0 and per_byte[src, dst] >= NEVER_S:
             ends = problem.places[src], problem.places[dst]

@@ -15,6 +15,10 @@ A deterministic list-scheduling simulation. Its rules:
   once those of them that ran at the same site have ended; also what a reader at the output site has
   had moved there, for that is in scratch space.
 - A file that is at a site stays until its last reader there, as what cleans up waits for them all.
+- Where a job's files are staged at another place (Pegasus's ``condorio``, and ``nonsharedfs`` with
+  a staging site), that place stands for the job's site in all of this. With its worker the job
+  first brings all that it reads from there, as one transfer, and at last takes all that it wrote
+  there.
 - A job that fetches its files has its own inputs moved, each file by itself and as soon as it is
   written, also where others have had it moved to the same site; only what lies where it was made
   or held does not move. Of one site jobs may share their files, at another fetch them.
@@ -60,6 +64,7 @@ from site_selector.mapping.kernels.data import (
     Ints,
     State,
     allowed_mask,
+    busy_seconds,
     by_urgency,
     numbers_of,
     order_of,
@@ -117,9 +122,10 @@ class Schedule:
 
 
 def mean_compute(problem: Problem) -> Array:
-    """S_c/Γ_c of each job in seconds, the mean over the sites that may run it."""
+    """How long each job has a worker (S_c/Γ_c where nothing is staged elsewhere) in seconds, the
+    mean over the sites that may run it."""
     allowed = allowed_mask(shape_of(problem))
-    mean: Array = (problem.compute_s * allowed).sum(axis=1) / allowed.sum(axis=1)
+    mean: Array = (busy_seconds(problem) * allowed).sum(axis=1) / allowed.sum(axis=1)
     return mean
 
 
@@ -129,7 +135,10 @@ def upward_rank(problem: Problem) -> Array:
     Topcuoglu, Hariri, Wu 2002, equation 7.
     """
     n_jobs, sites = len(problem.jobs), problem.n_sites
-    mean_byte = float(problem.seconds_per_byte[:sites, :sites].sum()) / (sites * sites)
+    between = np.arange(sites)
+    for site, at in problem.staged[0] if problem.staged else ():
+        between[site] = at  # of all jobs, as a rule
+    mean_byte = float(problem.seconds_per_byte[np.ix_(between, between)].sum()) / (sites * sites)
     shape, numbers = prepared(problem)
     rank, steps = np.zeros(n_jobs), n_jobs + len(problem.files)
     compiled.run(steps, rank_upward, shape, mean_compute(problem), numbers.size, mean_byte, rank)

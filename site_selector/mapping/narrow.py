@@ -12,7 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.mapping.kernels.data import IntArray, allowed_mask, returned_bytes, shape_of
+from site_selector.mapping.kernels.data import (
+    IntArray,
+    allowed_mask,
+    busy_seconds,
+    returned_bytes,
+    shape_of,
+    shared_places,
+)
 from site_selector.problem import Problem
 
 _FEWEST = 16
@@ -41,19 +48,25 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
     if len(sites) == problem.n_sites:
         return problem, np.arange(len(problem.places))
     others = {problem.output} if problem.output >= 0 else set()
+    chosen = set(sites.tolist())
+    others.update(at for row in set(problem.staged) for site, at in row if site in chosen)
     holders: dict[tuple[int, ...], tuple[int, ...]] = {}
     for held in set(problem.holders):
         if held:
             nearest = problem.seconds_per_byte[np.ix_(np.array(held), sites)].argmin(axis=0)
             used = {held[file] for file in nearest}
-            holders[held] = tuple(place for place in held if place in used or place in set(sites))
+            holders[held] = tuple(place for place in held if place in used or place in chosen)
             others.update(holders[held])
-    places = [*sites.tolist(), *sorted(others - set(sites.tolist()))]
+    places = [*sites.tolist(), *sorted(others - chosen)]
     number = {place: at for at, place in enumerate(places)}
     square = np.ix_(places, places)
     left = {
         group: tuple(number[s] for s in group if s in number and number[s] < len(sites))
         for group in {*problem.allowed, *problem.fetches}
+    }
+    staged = {
+        row: tuple((number[site], number[at]) for site, at in row if site in chosen)
+        for row in set(problem.staged)
     }
     fewer = replace(
         problem,
@@ -64,6 +77,7 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
         ),
         allowed=tuple(left[group] for group in problem.allowed),
         fetches=tuple(left[group] for group in problem.fetches),
+        staged=tuple(staged[row] for row in problem.staged),
         compute_s=problem.compute_s[:, sites],
         queue_s=problem.queue_s[..., sites],
         workers=tuple(problem.workers[site] for site in sites),
@@ -87,19 +101,19 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
 def _alone(problem: Problem) -> Array:
     """(jobs, sites): T_t of each job with the inputs of the workflow that it reads and the results
     that it sends back, infinite where it cannot run."""
-    n, shape = problem.n_sites, shape_of(problem)
-    cost = problem.compute_s + problem.queue_s
-    size = np.array(problem.size)
+    shape, shared = shape_of(problem), shared_places(problem)
+    cost = busy_seconds(problem) + problem.queue_s
+    size, places = np.array(problem.size), np.arange(len(problem.places))
     nearest = {
-        held: problem.seconds_per_byte[list(held), :n].min(axis=0) * ~np.isin(np.arange(n), held)
+        held: problem.seconds_per_byte[list(held)].min(axis=0) * ~np.isin(places, held)
         for held in set(problem.holders)
         if held
     }
     for job, files in enumerate(problem.reads):
         for file in files:
             if problem.producer[file] < 0:
-                cost[job] += size[file] * nearest[problem.holders[file]]
+                cost[job] += size[file] * nearest[problem.holders[file]][shared[job]]
     if problem.output >= 0:
         back = returned_bytes(shape, problem)
-        cost += np.outer(back, problem.seconds_per_byte[:n, problem.output])
+        cost += back[:, None] * problem.seconds_per_byte[shared, problem.output]
     return np.where(allowed_mask(shape), cost, np.inf)

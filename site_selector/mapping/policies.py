@@ -203,7 +203,7 @@ def list_schedule(
         np.zeros(shape.n_jobs),
         free_at,
         np.zeros(free_at[-1]),
-        np.zeros(shape.n_files * shape.n_sites if knows.data else 0),
+        np.zeros(shape.n_files * shape.n_places if knows.data else 0),
         np.zeros(shape.n_places**2),
         np.zeros(shape.n_places),
         np.full(shape.n_sites, -1, np.int64),

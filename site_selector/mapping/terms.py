@@ -3,6 +3,7 @@
 A job's inputs lie where the mapping has put their producers. A file that must move to a site is
 charged to the first job that needs it there, once (of jobs that fetch: to every one that does not
 find it at its site); results that the workflow wants back are charged to the job that writes them.
+Of a job whose files are staged at another place, what it brings from there and takes back is.
 N is the job's share of the site's workers: one worker, or less where the jobs that the mapping put
 there on the same level outnumber the workers and take turns.
 """
@@ -24,6 +25,7 @@ from site_selector.mapping.kernels.data import (
     allowed_mask,
     returned_bytes,
     shape_of,
+    shared_places,
     sources,
 )
 from site_selector.problem import NEVER_S, Problem
@@ -44,6 +46,8 @@ class JobTerms:
     _first_read: Indices  # of each job, and one more
     _source: Indices  # (reads, sites): the place that the file comes from
     _charged: Array  # (reads, sites): bytes that move
+    _written: Array  # (jobs, sites): bytes that a job takes to where its files are staged
+    _shared: Indices  # (jobs, sites): where its files are there for all
     _back: Array  # of each job: bytes of its results that are wanted at the output site
     _output: int
 
@@ -58,9 +62,13 @@ class JobTerms:
             if size > 0:
                 key = (int(self._source[read, site]), site)
                 out[key] = out.get(key, 0.0) + size
-        back = float(self._back[job])
-        if back > 0 and site != self._output:
-            out[site, self._output] = out.get((site, self._output), 0.0) + back
+        at = int(self._shared[job, site])
+        for size, path in (
+            (float(self._written[job, site]), (site, at)),
+            (float(self._back[job]), (at, self._output)),
+        ):
+            if size > 0 and path[0] != path[1]:
+                out[path] = out.get(path, 0.0) + size
         return out
 
 
@@ -77,9 +85,11 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
     seconds_per_byte = np.where(
         problem.seconds_per_byte < NEVER_S, problem.seconds_per_byte, np.inf
     )
-    source = _sources(shape, problem, at)
+    shared = shared_places(problem)
+    staged = shared != np.arange(n)
+    source = np.where(staged[job], shared[job], _sources(shape, problem, at))
     charged = np.where(source != np.arange(n), size[file][:, None], 0.0)
-    share_files = np.asarray(shape.allowed).reshape(n_jobs, n) != FETCHES
+    share_files = (np.asarray(shape.allowed).reshape(n_jobs, n) != FETCHES) & ~staged
     together = share_files[job, at[job]]
     start_s = np.asarray(schedule.start_s)
     moved_files = _moved_before(job, file, at, start_s, n, together)
@@ -88,11 +98,17 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
     s_t_bytes = _sum_rows(charged, job, n_jobs)
     seconds = _sum_rows(to_site, job, n_jobs)
     back = np.zeros(n_jobs)
+    written = np.zeros((n_jobs, n))
+    if staged.any():
+        own = np.array([size[list(files)].sum() for files in problem.writes])
+        written = staged * own[:, None]
+        s_t_bytes += written
+        seconds += _product(written, seconds_per_byte[np.arange(n), shared])
     if problem.output >= 0:
         back = returned_bytes(shape, problem)
-        away = np.arange(n) != problem.output
-        s_t_bytes += np.outer(back, away)
-        seconds += _product(np.outer(back, away), seconds_per_byte[None, :n, problem.output])
+        away = back[:, None] * (shared != problem.output)
+        s_t_bytes += away
+        seconds += _product(away, seconds_per_byte[shared, problem.output])
     share = _shares(problem, at)
     # One rate per job and site that gives the sum over all its moves.
     rate = np.divide(
@@ -107,7 +123,16 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
     queue = np.where(problem.queue_s >= NEVER_S, np.inf, problem.queue_s)
     terms = total_time(queue, problem.input_bytes[:, None], share, gamma_c, s_t_bytes, rate, rate)
     return JobTerms(
-        terms, share, s_t_bytes, np.asarray(shape.slots_at), source, charged, back, problem.output
+        terms,
+        share,
+        s_t_bytes,
+        np.asarray(shape.slots_at),
+        source,
+        charged,
+        written,
+        shared,
+        back,
+        problem.output,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -91,6 +92,13 @@ def fetches(allowed: Sequence[Sequence[int]], staging: str) -> tuple[tuple[int, 
     return tuple(map(tuple, allowed)) if staging == "per-job" else ()
 
 
+def staged_at(
+    allowed: Sequence[Sequence[int]], place: int
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """All jobs with their files staged at a place."""
+    return tuple(tuple((s, place) for s in row if s != place) for row in allowed)
+
+
 def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> Problem:
     """One to ``longest`` jobs on one to four sites; times and sizes often the same or zero."""
     rng = Random(seed)
@@ -120,7 +128,7 @@ def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> P
     waits = [
         [0.0 if a == b else rng.choice([0.0, 2.5]) for b in range(places)] for a in range(places)
     ]
-    return problem_of(
+    problem = problem_of(
         jobs,
         sizes,
         held,
@@ -134,9 +142,12 @@ def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> P
         wanted=[name for name in names if rng.random() < 0.4 and "." in name],
         output=rng.choice([-1, places - 1, 0]),
         after=after,
-        staging=staging,
+        staging="per-site" if staging == "staged" else staging,
         file_s=rng.choice([0.0, 0.5]),
     )
+    if staging == "staged":
+        problem = replace(problem, staged=staged_at(problem.allowed, rng.randrange(places)))
+    return problem
 
 
 def any_sites(problem: Problem, seed: int) -> list[int]:
@@ -152,18 +163,20 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
     rates are worked out anew, and time goes on to whatever comes first."""
     now = last = 0.0
     flows: list[list[Any]] = []  # [bytes left, path, files, for whom]
-    landing: list[tuple[float, list[int], int, int | None]] = []  # (at, files, place, for whom)
+    landing: list[tuple[float, list[int], int, Any]] = []  # (at, files, place, for whom)
     here: set[tuple[int, int]] = set()  # (file, job): the file is at the job's site
     eligible_at: dict[int, float] = {}
     queued: set[int] = set()
     running: dict[int, float] = {}
     done: set[int] = set()
     alone = jobs_that_fetch(p, site)
+    shared = shared_by(p, site)
     stage_jobs = plain_stage_jobs(p, site, urgency)
+    taken_back: set[int] = set()
 
     def publish(f: int, at: Sequence[int]) -> None:
         for j in p.readers[f]:
-            dst = site[j]
+            dst = shared[j]
             if dst in at:
                 here.add((f, j))
             elif alone[j]:
@@ -191,17 +204,27 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
             for landed in [one for one in landing if one[0] <= now + 1e-9]:
                 landing.remove(landed)
                 _, files, place, whom = landed
+                if isinstance(whom, str):
+                    j = int(whom)
+                    running[j] = now if j in taken_back else now + float(p.compute_s[j, site[j]])
+                    continue
                 for f in files:
                     for j in p.readers[f]:
-                        if site[j] == place and whom == (j if alone[j] else None):
+                        if shared[j] == place and whom == (j if alone[j] else None):
                             here.add((f, j))
                 changed = True
             for j in [j for j, end in running.items() if end <= now + 1e-9]:
+                changed = True
+                if shared[j] != site[j] and p.writes[j] and j not in taken_back:
+                    taken_back.add(j)
+                    running[j] = math.inf
+                    size = sum(p.size[f] for f in p.writes[j])
+                    flows.append([size, (site[j], shared[j]), p.writes[j], str(j)])
+                    continue
                 del running[j]
                 done.add(j)
                 for f in p.writes[j]:
-                    publish(f, (site[j],))
-                changed = True
+                    publish(f, (shared[j],))
             for j in range(len(p.jobs)):
                 ready = all(a in done for a in p.parents[j])
                 if j not in eligible_at and ready and all((f, j) in here for f in p.reads[j]):
@@ -217,14 +240,19 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
             busy = sum(site[j] == s for j in running)
             for j in waiting[: p.workers[s] - busy]:
                 running[j] = now + float(p.compute_s[j, s])
-        if any(end <= now for end in running.values()):
+                if shared[j] != s and p.reads[j]:
+                    running[j] = math.inf
+                    size = sum(p.size[f] for f in p.reads[j])
+                    flows.append([size, (shared[j], s), p.reads[j], str(j)])
+        if any(end <= now for end in running.values()) or any(flow[0] <= 1e-6 for flow in flows):
             continue
         rates = []
         for _, path, *_ in flows:
             full = p.occupied_per_byte[path] * sum(path == other for _, other, *_ in flows)
             rates.append(1 / max(float(full), float(p.seconds_per_byte[path])))
         nexts = [flow[0] / rate for flow, rate in zip(flows, rates, strict=True)]
-        nexts += [end - now for end in running.values()] + [at - now for at, *_ in landing]
+        nexts += [end - now for end in running.values() if end < math.inf]
+        nexts += [at - now for at, *_ in landing]
         nexts += [at - now for j, at in eligible_at.items() if j not in queued]
         if not nexts:
             return last
@@ -239,6 +267,12 @@ def jobs_that_fetch(p: Problem, site: Sequence[int]) -> list[bool]:
     return [s in p.fetches[j] if p.fetches else False for j, s in enumerate(site)]
 
 
+def shared_by(p: Problem, site: Sequence[int]) -> list[int]:
+    """The place where the files of each job are there for all."""
+    rows = p.staged or ((),) * len(site)
+    return [dict(row).get(s, s) for row, s in zip(rows, site, strict=True)]
+
+
 Path = tuple[int, int]
 
 
@@ -249,6 +283,7 @@ def plain_stage_jobs(
     found: dict[Any, tuple[set[int], dict[Path, list[int]]]] = {}
     brought: set[tuple[int, int]] = set()
     alone = jobs_that_fetch(p, site)
+    shared = shared_by(p, site)
 
     def bundle(j: int) -> tuple[int, int]:
         level = [k for k, at in enumerate(p.level) if at == p.level[j]]
@@ -261,18 +296,18 @@ def plain_stage_jobs(
     for j in sorted(range(len(p.jobs)), key=lambda j: (p.level[j], -urgency[j], j)):
         if alone[j]:
             continue
-        dst = site[j]
+        dst = shared[j]
         for f in p.reads[j]:
-            at = p.holders[f] if p.producer[f] < 0 else (site[p.producer[f]],)
+            at = p.holders[f] if p.producer[f] < 0 else (shared[p.producer[f]],)
             if dst not in at and (f, dst) not in brought:
                 name = ("in", bundle(j), dst) if p.producer[f] < 0 else ("inter", j)
                 add(name, f, min(at, key=lambda h: p.seconds_per_byte[h, dst]), dst)
         if ("inter", j) in found:
             writers = {p.producer[f] for f in p.reads[j]} - {-1}
-            found["inter", j][0].update(w for w in writers if site[w] != dst)
+            found["inter", j][0].update(w for w in writers if shared[w] != dst)
     for f, j in enumerate(p.producer):
-        if j >= 0 and not alone[j] and p.returns[f] and 0 <= p.output != site[j]:
-            name = ("out", bundle(j), site[j])
+        if j >= 0 and not alone[j] and p.returns[f] and 0 <= p.output != shared[j]:
+            name = ("out", bundle(j), shared[j])
             found.setdefault(name, (set(), {}))[0].add(j)
-            add(name, f, site[j], p.output)
+            add(name, f, shared[j], p.output)
     return found

@@ -66,6 +66,8 @@ class Shape(NamedTuple):
     group: Ints
     level: Ints
     allowed: Ints  # job * n_sites + site -> SHARES or FETCHES where the job can run, else 0
+    shared: Ints  # job * n_sites + site -> the place where its files are there for all
+    stages: int  # whether that is another than the site for any job
     held: Ints  # group * n_places + place -> 1 where the files of the group lie
     holders_at: Ints  # by group
     holders: Ints
@@ -106,11 +108,13 @@ class Order(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What can be estimated wrongly. Seconds, bytes; matrices row by row. ``queue`` of a job at a
-    site is at job * queue_row + site; ``queue_row`` is 0 if all jobs wait alike. At ``change_s``
-    a site has ``change_by`` workers more, or fewer."""
+    """What can be estimated wrongly. Seconds, bytes; matrices row by row. ``busy`` is how long a
+    job has a worker: ``compute``, and bringing and taking back what is staged elsewhere. ``queue``
+    of a job at a site is at job * queue_row + site; ``queue_row`` is 0 if all jobs wait alike. At
+    ``change_s`` a site has ``change_by`` workers more, or fewer."""
 
     compute: Floats
+    busy: Floats
     queue: Floats
     queue_row: int
     workers: Ints
@@ -131,19 +135,20 @@ class State(NamedTuple):
     files, the events that are waiting, the entries of ``active``, the transfers, and the entries of
     ``touched``, the sites where a worker may have got something to do, and the jobs that waited.
 
-    By job: ``missing`` inputs that are still to come, and ``turn``, the least of which is the next
-    of the jobs that wait. By file of a writer and place (row * n_places
-    + place): the ``number`` of the transfer that moves it there, -1 where none does. By path (from
-    * n_places + to): ``first`` and ``under_way`` are its heap and how many there are in it,
-    ``next_s`` is when the first of them ends if nothing comes between; ``active`` are the paths
-    where any is under way. By stage job: how much it waits for (``coming``), and the last of its
-    transfers (``loaded``), of which each knows the one before (``beside``). By transfer: its
-    ``path``, what it takes besides its bytes (``later``), ``due`` on the path's clock, ``left`` and
-    ``right`` of the heap, and the last of the uses that wait for it, of which each knows the one
-    before (``before``). By move: its file and its transfer.
+    By job: the ``place`` where its files are there for all, the inputs still ``missing`` there, and
+    ``queue_order``, the least of which is the next of the jobs that wait. By file of a writer and
+    place (row * n_places + place): the ``number`` of the transfer that moves it there, -1 where
+    none does. By path (from * n_places + to): ``first`` and ``under_way`` are its heap and how many
+    there are in it, ``next_s`` is when the first of them ends if nothing comes between; ``active``
+    are the paths where any is under way. By stage job: how much it waits for (``coming``), and the
+    last of its transfers (``loaded``), of which each knows the ``previous_transfer``. By transfer:
+    its ``path``, what it takes besides its bytes (``later``), ``due`` on the path's clock, ``left``
+    and ``right`` of the heap, and the last of the uses that wait for it, of which each knows the
+    one before (``before``). By move: its file and its transfer.
     """
 
     site: Ints
+    place: Ints
     waiting: Ints
     missing: Ints
     queue_order: Floats
@@ -184,7 +189,7 @@ class State(NamedTuple):
 
 _NUMBERS = (
     "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
-    "file_s", "planned",
+    "file_s", "planned", "staged",
 )  # fmt: skip
 _TIMES = {
     "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
@@ -196,7 +201,7 @@ IntArray = NDArray[np.int64]
 # Fields that say what a problem consists of. As long as they are the same objects, so is the shape.
 _STRUCTURE = (
     "parents", "children", "reads", "writes", "producer", "holders", "returns", "level", "places",
-    "allowed", "fetches",
+    "allowed", "fetches", "staged",
 )  # fmt: skip
 
 
@@ -232,6 +237,7 @@ def _make_shape(problem: Problem) -> Shape:
     allowed[np.repeat(np.arange(n_jobs), np.diff(at)), sites] = SHARES
     at, sites = ranges(problem.fetches)
     allowed[np.repeat(np.arange(len(problem.fetches)), np.diff(at)), sites] *= FETCHES
+    shared = shared_places(problem)
     return Shape(
         n_jobs,
         problem.n_sites,
@@ -243,9 +249,37 @@ def _make_shape(problem: Problem) -> Shape:
         *_fields(*ranges(problem.parents), *ranges(problem.children), slots_at, slot_file),
         *_fields(np.repeat(np.arange(n_jobs), np.diff(slots_at)), *ranges(problem.writes)),
         *_fields(integers(problem.returns), integers(problem.producer), group),
-        *_fields(integers(problem.level), allowed.ravel(), held.ravel()),
+        *_fields(integers(problem.level), allowed.ravel(), shared.ravel()),
+        int((shared != np.arange(problem.n_sites)).any()),
+        _whole(held.ravel()),
         *_fields(*ranges(list(groups))),
     )
+
+
+def shared_places(problem: Problem) -> IntArray:
+    """(jobs, sites): the place where a job's files are there for all."""
+    shared = np.tile(np.arange(problem.n_sites), (len(problem.jobs), 1))
+    for job, row in enumerate(problem.staged):
+        for site, place in row:
+            shared[job, site] = place
+    return shared
+
+
+def busy_seconds(problem: Problem) -> Array:
+    """(jobs, sites): how long a job has a worker, if nobody else uses the paths meanwhile."""
+    if not any(problem.staged):
+        return problem.compute_s
+    shared, sites = shared_places(problem), np.arange(problem.n_sites)
+    away, size = shared != sites, np.array(problem.size)
+    busy = problem.compute_s.copy()
+    for rows, path in ((problem.reads, (shared, sites)), (problem.writes, (sites, shared))):
+        count = np.array([len(row) for row in rows])[:, None]
+        n_bytes = np.array([size[list(row)].sum() for row in rows])[:, None]
+        taken = n_bytes * problem.seconds_per_byte[path] + problem.setup_s[path]
+        if problem.file_s is not None:
+            taken = taken + (count - 1) * problem.file_s[path]
+        busy += np.where(away & (count > 0), taken, 0.0)
+    return busy
 
 
 def allowed_mask(shape: Shape) -> NDArray[np.bool_]:
@@ -340,6 +374,7 @@ def numbers_of(problem: Problem) -> Numbers:
     """The problem's numbers as arrays."""
     return Numbers(
         _floats(problem.compute_s.ravel()),
+        _floats(busy_seconds(problem).ravel()),
         _floats(problem.queue_s.ravel()),
         problem.n_sites if problem.queue_s.ndim > 1 else 0,
         _whole(integers(problem.workers)),
@@ -358,17 +393,21 @@ def numbers_of(problem: Problem) -> Numbers:
 
 def state_for(shape: Shape, order: Order, changes: int = 0) -> State:
     """Work space for one simulation at a time, in which the workers of sites change so often."""
-    jobs, sites, paths = shape.n_jobs, shape.n_sites, shape.n_places**2
+    jobs, sites, places = shape.n_jobs, shape.n_sites, shape.n_places
     rows = max(order.n_first_rows, *order.rows, 0)
     moves = shape.n_slots + len(order.returns_file)
+    if shape.stages:  # each job brings and takes back, too
+        moves += shape.n_slots + len(shape.writes) + 2 * jobs
     by_path = ("first", "under_way", "clock", "set_s", "next_s", "active")
-    by_job = ("site", "waiting", "missing", "queue_order", "ready", "start", "end", "queued")
-    stages = jobs + 2 * order.n_bundles * sites
+    by_job = (
+        "site", "place", "waiting", "missing", "queue_order", "ready", "start", "end", "queued",
+    )  # fmt: skip
+    stages = jobs + 2 * order.n_bundles * places
     lengths = {
         **dict.fromkeys(("free", "queued_at", "queued_count"), sites),
         "touched": 2 * jobs + changes,
-        **dict.fromkeys(by_path, paths), **dict.fromkeys(by_job, jobs),
-        "number": rows * shape.n_places, "before": shape.n_slots, "total": 2, "counts": 6,
+        **dict.fromkeys(by_path, places**2), **dict.fromkeys(by_job, jobs),
+        "number": rows * places, "before": shape.n_slots, "total": 2, "counts": 6,
         "coming": stages, "loaded": stages,
         "heap": jobs + moves + changes, "when": 2 * jobs + moves + changes,
     }  # fmt: skip

@@ -4,7 +4,8 @@ Where a site's jobs share their files, a file takes space there from the level o
 which it is first written or read to the one in which it is last used; what the workflow wants back
 stays a level longer, until it has been moved. Pegasus's clean-up ``inplace`` goes by levels as
 well. Without it a file stays to the end. An input of the workflow that lies at the site takes none,
-and neither do the files that a job fetches for itself: HTCondor finds it a slot with enough disk.
+and neither do the files that a job brings or fetches for itself: HTCondor finds it a slot with
+enough disk. Files that are staged elsewhere take space there.
 """
 
 from __future__ import annotations
@@ -41,15 +42,16 @@ class Room:
         at[len(at) - len(back) :] += 1
         order = np.argsort(at, kind="stable")
         self._file, self._job, self._level = file[order], job[order], at[order]
-        self._allowed = np.asarray(shape.allowed)
+        self._allowed, self._shared = np.asarray(shape.allowed), np.asarray(shape.shared)
         self._held, self._group = np.asarray(shape.held), np.asarray(shape.group)[self._file]
 
     def needs(self, assignment: Sequence[int] | IntArray) -> Array:
         """The most bytes that a mapping has at each site at once."""
         shape, n_sites = self._shape, self._shape.n_sites
-        site = np.asarray(assignment, dtype=np.int64)[self._job]
+        at = self._job * n_sites + np.asarray(assignment, dtype=np.int64)[self._job]
+        site = self._shared[at]
         lies = (self._group >= 0) & (self._held[self._group * shape.n_places + site] > 0)
-        kept = ~lies & (self._allowed[self._job * n_sites + site] != FETCHES)
+        kept = ~lies & (self._allowed[at] != FETCHES) & (site < n_sites)
         file_at, level = self._file[kept] * n_sites + site[kept], self._level[kept]
         levels = int(self._level[-1]) + 1 if len(self._level) else 1
         first = np.full(shape.n_files * n_sites, -1, dtype=np.int64)

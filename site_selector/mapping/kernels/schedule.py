@@ -59,17 +59,17 @@ def lay(shape: Shape, placed: Placed, file: int, place: int) -> None:
 def cost(shape: Shape, numbers: Numbers, placed: Placed, job: int, s: int) -> float:
     """T_t in seconds, workers shared with the jobs of the same level that are there already, and
     the set-up of a transfer where there is one."""
-    places = shape.n_places
+    places, at = shape.n_places, shape.shared[job * shape.n_sites + s]
     crowd = placed.crowd[shape.level[job] * shape.n_sites + s] + 1
     turns = max(1.0, crowd / numbers.workers[s])
     moving = setup = 0.0
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
-        if not placed.at[file * places + s]:
+        if not placed.at[file * places + at]:
             nearest = soonest = -1.0
             copy = placed.copy[file]
             while copy >= 0:
-                path = placed.place[copy] * places + s
+                path = placed.place[copy] * places + at
                 per_byte, wait = numbers.per_byte[path], numbers.setup[path]
                 nearest = per_byte if nearest < 0 else min(nearest, per_byte)
                 soonest = wait if soonest < 0 else min(soonest, wait)
@@ -77,8 +77,8 @@ def cost(shape: Shape, numbers: Numbers, placed: Placed, job: int, s: int) -> fl
             moving += numbers.size[file] * nearest
             setup = max(setup, soonest)
     if shape.output >= 0:
-        moving += placed.back[job] * numbers.per_byte[s * places + shape.output]
-    own = numbers.compute[job * shape.n_sites + s] * turns
+        moving += placed.back[job] * numbers.per_byte[at * places + shape.output]
+    own = numbers.busy[job * shape.n_sites + s] * turns
     return numbers.queue[job * numbers.queue_row + s] + own + moving + setup
 
 
@@ -99,11 +99,12 @@ def put(shape: Shape, placed: Placed, job: int, s: int) -> None:
     """The job goes there, and so do its files."""
     placed.site[job] = s
     placed.crowd[shape.level[job] * shape.n_sites + s] += 1
+    place = shape.shared[job * shape.n_sites + s]
     if shape.allowed[job * shape.n_sites + s] != FETCHES:
         for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
-            lay(shape, placed, shape.slot_file[slot], s)
+            lay(shape, placed, shape.slot_file[slot], place)
     for k in range(shape.writes_at[job], shape.writes_at[job + 1]):
-        lay(shape, placed, shape.writes[k], s)
+        lay(shape, placed, shape.writes[k], place)
 
 
 @kernel
@@ -158,7 +159,7 @@ class Growing(NamedTuple):
     """A schedule that grows job by job.
 
     ``free_at[s]`` to ``free_at[s + 1]`` is the range in ``free`` of a heap of the times at which a
-    site's workers are free. ``there`` is when a file is at a site (file * n_sites + site), NEVER
+    site's workers are free. ``there`` is when a file is at a place (file * n_places + place), NEVER
     where it is not. ``busy`` is how long a path is taken (from * n_places + to), ``line`` room for
     the same of the paths to one site. ``gap`` is the last of the times in which a worker of a site
     waits, -1 without one; each ``opens`` and ``closes``, and knows the one ``before``; ``gaps``
@@ -206,7 +207,7 @@ def list_schedule(
             if not shape.allowed[job * n + s] or (stay >= 0 and s != stay):
                 continue
             start = could_start(shape, numbers, source, knows, growing, job, s, ready)
-            seconds = numbers.compute[job * n + s]
+            seconds = numbers.busy[job * n + s]
             begin = max(start, growing.free[growing.free_at[s]])
             gap = fitting(growing, s, start, seconds, begin) if knows.insertion else -1
             if gap >= 0:
@@ -234,9 +235,9 @@ def lay_out(shape: Shape, growing: Growing) -> None:
     """Input files are at the start where they are held, results nowhere."""
     for file in range(shape.n_files):
         group = shape.group[file]
-        for s in range(shape.n_sites):
-            held = group >= 0 and shape.held[group * shape.n_places + s] > 0
-            growing.there[file * shape.n_sites + s] = 0.0 if held else NEVER
+        for place in range(shape.n_places):
+            held = group >= 0 and shape.held[group * shape.n_places + place] > 0
+            growing.there[file * shape.n_places + place] = 0.0 if held else NEVER
 
 
 @kernel
@@ -313,22 +314,31 @@ def results_ready(shape: Shape, numbers: Numbers, growing: Growing, job: int, s:
         file = shape.slot_file[slot]
         producer = shape.producer[file]
         if producer >= 0:
-            path = growing.site[producer] * shape.n_places + s
+            src = shared_by(shape, growing, producer)
+            path = src * shape.n_places + shape.shared[job * shape.n_sites + s]
             out = max(out, growing.end[producer] + numbers.size[file] * numbers.per_byte[path])
     return out
+
+
+@kernel
+def shared_by(shape: Shape, growing: Growing, job: int) -> int:
+    """The place where all get the files of a job that is placed."""
+    return shape.shared[job * shape.n_sites + growing.site[job]]
 
 
 @kernel
 def origin(
     shape: Shape, source: Ints, growing: Growing, file: int, job: int, s: int, ready: float
 ) -> tuple[int, float]:
-    """Where a site gets a file for a job from, its producer or a replica, and when it can go;
+    """Where a job at a site gets a file from, its producer or a replica, and when it can go;
     ``ready`` is when the job's parents have ended: results move together unless it fetches."""
     producer = shape.producer[file]
     if producer >= 0:
         fetched = shape.allowed[job * shape.n_sites + s] == FETCHES
-        return growing.site[producer], growing.end[producer] if fetched else ready
-    return source[shape.group[file] * shape.n_places + s], 0.0
+        src = shared_by(shape, growing, producer)
+        return src, growing.end[producer] if fetched else ready
+    place = shape.shared[job * shape.n_sites + s]
+    return source[shape.group[file] * shape.n_places + place], 0.0
 
 
 @kernel
@@ -342,17 +352,17 @@ def data_ready(
     ready: float,
 ) -> float:
     """When all inputs could be at a site, the job's own transfers in line on each path."""
-    n, places = shape.n_sites, shape.n_places
+    places, place = shape.n_places, shape.shared[job * shape.n_sites + s]
     out = 0.0
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         src = origin(shape, source, growing, shape.slot_file[slot], job, s, ready)[0]
-        growing.line[src] = growing.busy[src * places + s]
+        growing.line[src] = growing.busy[src * places + place]
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
-        arrival = growing.there[file * n + s]
+        arrival = growing.there[file * places + place]
         if arrival >= NEVER:
             src, made = origin(shape, source, growing, file, job, s, ready)
-            path = src * places + s
+            path = src * places + place
             begin = max(made, growing.line[src])
             growing.line[src] = begin + numbers.size[file] * numbers.occupied[path]
             arrival = begin + numbers.size[file] * numbers.per_byte[path] + numbers.setup[path]
@@ -366,18 +376,19 @@ def commit(
 ) -> None:
     """The job goes to its site, and so do its inputs."""
     n, places, s = shape.n_sites, shape.n_places, growing.site[job]
+    place = shared_by(shape, growing, job)
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
-        if growing.there[file * n + s] >= NEVER:
+        if growing.there[file * places + place] >= NEVER:
             src, made = origin(shape, source, growing, file, job, s, ready)
-            path = src * places + s
+            path = src * places + place
             begin = max(made, growing.busy[path])
             growing.busy[path] = begin + numbers.size[file] * numbers.occupied[path]
             if shape.allowed[job * n + s] != FETCHES:
                 moved = begin + numbers.size[file] * numbers.per_byte[path]
-                growing.there[file * n + s] = moved + numbers.setup[path]
+                growing.there[file * places + place] = moved + numbers.setup[path]
     for k in range(shape.writes_at[job], shape.writes_at[job + 1]):
-        growing.there[shape.writes[k] * n + s] = growing.end[job]
+        growing.there[shape.writes[k] * places + place] = growing.end[job]
 
 
 @kernel
@@ -443,10 +454,10 @@ def follow_at_best(
         row = job * n
         for s in range(n):
             if output >= 0:
-                home = back[job] * numbers.per_byte[s * places + output]
+                home = back[job] * numbers.per_byte[shape.shared[row + s] * places + output]
                 after[row + s] = max(after[row + s], home)
             if shape.allowed[row + s]:
-                own = numbers.compute[row + s] + numbers.queue[job * numbers.queue_row + s]
+                own = numbers.busy[row + s] + numbers.queue[job * numbers.queue_row + s]
                 best[row + s] = own + after[row + s]
             else:
                 best[row + s] = never
@@ -457,7 +468,7 @@ def follow_at_best(
                 for t in range(n):
                     there = best[row + t]
                     if from_parents[k] >= 0:
-                        path = s * places + t
+                        path = shape.shared[above + s] * places + shape.shared[row + t]
                         there += numbers.per_byte[path] * from_parents[k] + numbers.setup[path]
                     reach = there if t == 0 else min(reach, there)
                 after[above + s] = max(after[above + s], reach)

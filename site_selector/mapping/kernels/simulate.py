@@ -4,7 +4,8 @@ Scalars that change are kept in ``state.total`` and ``state.counts``: a kernel c
 back but its result. Jobs are numbered by urgency. An event is a job's number when it ends,
 ``n_jobs`` more when it has waited T_q, and a transfer's number and twice ``n_jobs`` when its file
 is there; the last codes are changes of a site's workers (``first_change``). A site that has lost
-more workers than were free has fewer than none until jobs end.
+more workers than were free has fewer than none until jobs end. A transfer that a job waits for with
+its worker has a use of -2 minus the job.
 
 On each path runs a *clock* that advances by a second while a transfer gets what it would get alone
 for a second. With n transfers under way on a path that carries ``room`` of them at full speed it
@@ -14,7 +15,7 @@ shows. Each transfer knows the uses (see ``Order``) that wait for it.
 
 Files go by *stage jobs*, which take what goes the same path along as one transfer. A stage job is
 numbered as the reader whose inputs it brings from other sites; those of inputs of the workflow and
-of results that are wanted back follow, by bundle (see ``Order``) and site.
+of results that are wanted back follow, by bundle (see ``Order``) and place.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ def simulate(
             ending = next_ending(state)
             soonest = min(ending, next_event(state))
         for k in range(state.counts[TOUCHED]):
-            dispatch(shape, order, numbers, state, state.touched[k], now)
+            dispatch(shape, order, numbers, state, state.touched[k], now, note)
         state.counts[TOUCHED] = 0
+        if shape.stages:
+            ending = next_ending(state)
         now = min(ending, next_event(state))
 
 
@@ -74,6 +77,8 @@ def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints
     for job in range(shape.n_jobs):
         here = site[order.by_position[job]]
         state.site[job] = here
+        state.place[job] = shape.shared[order.by_position[job] * shape.n_sites + here]
+        state.end[job] = NEVER
         state.queued_at[here] += 1
         state.waiting[job] = order.parents[job]
         state.missing[job] = 0
@@ -106,10 +111,9 @@ def plan_stage_jobs(shape: Shape, order: Order, state: State) -> None:
             state.loaded[job] = state.loaded[inwards] = state.loaded[outwards] = -1
             state.coming[job] = state.coming[inwards] = state.coming[outwards] = 0
     for job in range(shape.n_jobs):
-        here = state.site[job]
         for use in range(order.out_at[job], order.out_at[job + 1]):
             reader = order.use_job[use]
-            if state.site[reader] != here:
+            if state.place[reader] != state.place[job]:
                 state.coming[reader] += 1
         if order.returns_at[job] < order.returns_at[job + 1]:
             outwards = stage_out(shape, order, state, job)
@@ -134,7 +138,7 @@ def stage_in(shape: Shape, order: Order, state: State, job: int) -> int:
     """The stage job that brings the inputs of the workflow which a job reads."""
     if fetches(shape, order, state, job):
         return OWN
-    return shape.n_jobs + order.bundle[job] * shape.n_sites + state.site[job]
+    return shape.n_jobs + order.bundle[job] * shape.n_places + state.place[job]
 
 
 @kernel
@@ -143,7 +147,7 @@ def stage_out(shape: Shape, order: Order, state: State, job: int) -> int:
     if fetches(shape, order, state, job):
         return OWN
     bundle = order.n_bundles + order.bundle[job]
-    return shape.n_jobs + bundle * shape.n_sites + state.site[job]
+    return shape.n_jobs + bundle * shape.n_places + state.place[job]
 
 
 @kernel
@@ -153,7 +157,7 @@ def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note
     forget(shape, order, state, 0, order.n_first)
     for use in range(order.n_first):
         job = order.use_job[use]
-        dst = state.site[job]
+        dst = state.place[job]
         src = order.source[shape.group[order.use_file[use]] * places + dst]
         if src != dst:
             stage = stage_in(shape, order, state, job)
@@ -166,7 +170,7 @@ def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note
 def forget(shape: Shape, order: Order, state: State, first: int, last: int) -> None:
     """No file of these uses moves yet to where it is needed."""
     for use in range(first, last):
-        state.number[order.use_row[use] * shape.n_places + state.site[order.use_job[use]]] = -1
+        state.number[order.use_row[use] * shape.n_places + state.place[order.use_job[use]]] = -1
 
 
 @kernel
@@ -214,6 +218,17 @@ def load(
         number = state.loaded[stage]
         while number >= 0 and state.path[number] != path:
             number = state.previous_transfer[number]
+    another = number < 0
+    number = add(numbers, state, number, file, path, note)
+    if another and stage != OWN:
+        state.previous_transfer[number] = state.loaded[stage]
+        state.loaded[stage] = number
+    return number
+
+
+@kernel
+def add(numbers: Numbers, state: State, number: int, file: int, path: int, note: bool) -> int:
+    """A transfer, a new one where there is none (-1), takes a file along; its number."""
     if number < 0:
         number = state.counts[SENT]
         state.counts[SENT] = number + 1
@@ -221,9 +236,6 @@ def load(
         state.use[number] = -1
         state.due[number] = 0.0
         state.later[number] = numbers.setup[path]
-        if stage != OWN:
-            state.previous_transfer[number] = state.loaded[stage]
-            state.loaded[stage] = number
     else:
         state.later[number] += numbers.further[path]
     seconds = numbers.size[file] * numbers.per_byte[path]
@@ -329,7 +341,7 @@ def end_transfers(
                 push(state.heap, 0, state.counts[EVENTS], state.when, code)
                 state.counts[EVENTS] += 1
             else:
-                deliver(shape, order, numbers, state, number, now)
+                deliver(shape, order, numbers, state, number, now, note)
         state.clock[path], state.set_s[path] = clock, now
         if state.under_way[path] > 0:
             rest = state.due[state.first[path]] - clock
@@ -348,9 +360,18 @@ def deliver(
     state: State,
     number: int,
     now: float,
+    note: bool,
 ) -> None:
     """The file of a transfer is there for all who wait for it."""
     use = state.use[number]
+    if use < -1:  # what a job brought or took back itself
+        job = -2 - use
+        if state.end[job] == NEVER:
+            compute(shape, order, numbers, state, job, now)
+        else:
+            state.end[job] = now
+            finish(shape, order, numbers, state, job, now, note)
+        return
     while use >= 0:
         job = order.use_job[use]
         state.missing[job] -= 1
@@ -374,7 +395,8 @@ def take_events(
         code = pop(state.heap, 0, state.counts[EVENTS], state.when)
         state.counts[EVENTS] -= 1
         if code < n_jobs:
-            finish(shape, order, numbers, state, code, now, note)
+            if not take_back(shape, order, numbers, state, code, now, note):
+                finish(shape, order, numbers, state, code, now, note)
         elif code < 2 * n_jobs:
             wait_for_worker(state, code - n_jobs)
         elif code >= first_change(numbers, state):
@@ -382,7 +404,7 @@ def take_events(
             state.free[numbers.change_site[k]] += numbers.change_by[k]
             touch(state, numbers.change_site[k])
         else:
-            deliver(shape, order, numbers, state, code - 2 * n_jobs, now)
+            deliver(shape, order, numbers, state, code - 2 * n_jobs, now, note)
 
 
 @kernel
@@ -396,14 +418,14 @@ def finish(
     note: bool,
 ) -> None:
     """A worker is free again, results move to their readers, children may continue."""
-    output, here = shape.output, state.site[job]
+    output, here = shape.output, state.place[job]
     state.total[LAST] = max(state.total[LAST], now)
-    state.free[here] += 1
-    touch(state, here)
+    state.free[state.site[job]] += 1
+    touch(state, state.site[job])
     forget(shape, order, state, order.out_at[job], order.out_at[job + 1])
     for use in range(order.out_at[job], order.out_at[job + 1]):
         reader = order.use_job[use]
-        dst = state.site[reader]
+        dst = state.place[reader]
         if dst != here:
             stage = stage_inter(shape, order, state, reader)
             expect(shape, order, numbers, state, use, stage, here, dst, note)
@@ -463,7 +485,13 @@ def touch(state: State, here: int) -> None:
 
 @kernel
 def dispatch(
-    shape: Shape, order: Order, numbers: Numbers, state: State, here: int, now: float
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    here: int,
+    now: float,
+    note: bool,
 ) -> None:
     """Free workers take the jobs that wait at a site, by priority."""
     base = state.queued_at[here]
@@ -471,13 +499,60 @@ def dispatch(
         job = pop(state.queued, base, state.queued_count[here], state.queue_order)
         state.queued_count[here] -= 1
         state.free[here] -= 1
-        seconds = numbers.compute[order.by_position[job] * shape.n_sites + here]
-        state.total[WORK] += seconds
         state.start[job] = now
-        state.end[job] = now + seconds
-        state.when[job] = now + seconds
-        push(state.heap, 0, state.counts[EVENTS], state.when, job)
-        state.counts[EVENTS] += 1
+        if not bring(shape, order, numbers, state, job, now, note):
+            compute(shape, order, numbers, state, job, now)
+
+
+@kernel
+def bring(
+    shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float, note: bool
+) -> bool:
+    """Before it computes, a job brings all that it reads from where it is staged; whether it has
+    to."""
+    which, number = order.by_position[job], -1
+    if state.place[job] != state.site[job]:
+        path = state.place[job] * shape.n_places + state.site[job]
+        for slot in range(shape.slots_at[which], shape.slots_at[which + 1]):
+            number = add(numbers, state, number, shape.slot_file[slot], path, note)
+    return send_own(numbers, state, job, number, now, note)
+
+
+@kernel
+def take_back(
+    shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float, note: bool
+) -> bool:
+    """A job takes all that it wrote to where it is staged, and keeps its worker so long; whether it
+    has to."""
+    which, number = order.by_position[job], -1
+    if state.place[job] != state.site[job]:
+        path = state.site[job] * shape.n_places + state.place[job]
+        for k in range(shape.writes_at[which], shape.writes_at[which + 1]):
+            number = add(numbers, state, number, shape.writes[k], path, note)
+    return send_own(numbers, state, job, number, now, note)
+
+
+@kernel
+def send_own(numbers: Numbers, state: State, job: int, number: int, now: float, note: bool) -> bool:
+    """A transfer goes that a job waits for with its worker, -1 for none; whether there is one."""
+    if number < 0:
+        return False
+    state.use[number] = -2 - job
+    send(numbers, state, number, now, note)
+    return True
+
+
+@kernel
+def compute(
+    shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float
+) -> None:
+    """From now on the job runs."""
+    seconds = numbers.compute[order.by_position[job] * shape.n_sites + state.site[job]]
+    state.total[WORK] += seconds
+    state.end[job] = now + seconds
+    state.when[job] = now + seconds
+    push(state.heap, 0, state.counts[EVENTS], state.when, job)
+    state.counts[EVENTS] += 1
 
 
 @kernel
