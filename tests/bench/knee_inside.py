@@ -43,22 +43,22 @@ def main(where: Path) -> None:
 def one(made: DiskRig, disk_bps: float) -> dict[str, float]:
     """The figures of one disk."""
     seconds = made.until(lambda: (made.get().io or IoRecord()).knee is not None, MOST_S)
-    found = made.get()
+    transit = made.get()
     made.until(lambda: False, KEPT_S)
-    kept = made.get()
+    later = made.get()
     made.disk.set_rate(disk_bps / 2)
     followed_s = made.until(
-        lambda: made.get().request.max_bps < FOLLOWED * kept.request.max_bps, MOST_S
+        lambda: made.get().request.max_bps < FOLLOWED * later.request.max_bps, MOST_S
     )
     made.over.set()
     made.disk.set_rate(disk_bps)
     made.broker.change("a", max_bps=1.5 * disk_bps)
     made.until(lambda: False, SETTLE_S)
     return {
-        "bps": found.io.knee.bps,
-        "changes": len(found.grant.changes),
+        "bps": transit.io.knee.bps,
+        "changes": len(transit.grant.changes),
         "seconds": seconds,
-        "kept_bps": kept.io.knee.bps,
+        "kept_bps": later.io.knee.bps,
         "true_bps": made.goodput(WINDOW_S),
         "followed_s": followed_s,
     }
