@@ -60,8 +60,8 @@ def test_copy(file: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_state(place: str, said: str) -> None:
-    found = refusal("state", "show", place)
-    assert said in found and "tops3cret" not in found
+    message = refusal("state", "show", place)
+    assert said in message and "tops3cret" not in message
 
 
 def test_a_broker_may_use_the_state_meanwhile(file: Path, tmp_path: Path) -> None:
