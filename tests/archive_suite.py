@@ -468,7 +468,7 @@ class ArchiveSuite:
             keepers = [opened(), opened()]
             sample = (subjects[0], subjects[-1])
             before = [reader.estimate("rtt", name, NOW) for name in sample]
-            taken = steps_done = 0
+            removed_rows = steps_done = 0
             while True:
                 keeper = retain_metric(keepers[steps_done % 2].engine, "rtt", Keep(DAY_S), NOW)
                 # Each goes on a little further than the one before it got, and is gone.
@@ -479,7 +479,7 @@ class ArchiveSuite:
                 steps_done += 1
                 for step in steps:
                     assert max(step.removed, step.made, step.dropped) <= ROWS
-                    taken += step.removed
+                    removed_rows += step.removed
                 assert reader.record_many(late[:3]) == 0
                 for name in sample:
                     for width in (HOUR_S, DAY_S):
@@ -490,7 +490,7 @@ class ArchiveSuite:
                     (e.count, e.at) for e in before if e
                 ]
                 assert steps_done < 100
-            assert taken == len(batch) and reader.query("rtt") == []
+            assert removed_rows == len(batch) and reader.query("rtt") == []
             count = reader.engine.rows("SELECT count(*), sum(number) FROM rollup")
             assert [tuple(map(int, row)) for row in count] == [(len(subjects), len(batch))]
             assert reader.engine.rows("SELECT * FROM rolling") == []

@@ -277,8 +277,8 @@ def run_clients(url: str, clients: int, steps: int, seed: int) -> Told:
     """All clients at once, each in a thread of its own; what they were told together."""
     results = Told()
     with ThreadPoolExecutor(clients) as pool:
-        made = [Client(url, number, seed) for number in range(clients)]
-        for result in pool.map(lambda client: client.run(steps), made):
+        workers = [Client(url, number, seed) for number in range(clients)]
+        for result in pool.map(lambda client: client.run(steps), workers):
             results.add(result)
     return results
 

@@ -106,17 +106,17 @@ class Row:
 def run(ways: Mapping[str, Way], work: tuple[str, float, int]) -> Row:
     """One curve."""
     family, noise, seed = work
-    made = curve(family, Random(f"{family} {seed}"))
+    goodput_curve = curve(family, Random(f"{family} {seed}"))
     rates = {
-        name: way(noisy(made.goodput, noise, Random(f"{family} {noise} {seed}")), PROBES)
+        name: way(noisy(goodput_curve.goodput, noise, Random(f"{family} {noise} {seed}")), PROBES)
         for name, way in ways.items()
     }
-    at_knee = made.goodput(made.knee_bps)
+    at_knee = goodput_curve.goodput(goodput_curve.knee_bps)
     return Row(
         family,
         noise,
-        {name: bps / made.knee_bps for name, bps in rates.items()},
-        {name: made.goodput(bps) / at_knee for name, bps in rates.items()},
+        {name: bps / goodput_curve.knee_bps for name, bps in rates.items()},
+        {name: goodput_curve.goodput(bps) / at_knee for name, bps in rates.items()},
     )
 
 

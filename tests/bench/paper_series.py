@@ -271,7 +271,7 @@ def disk_series() -> Series | None:
         disk_runs = [run["disk"] for run in runs.get(("default", rate), ()) if run.get("disk")]
         if not disk_runs:
             return None
-        rows[f"{rate / 1e6:g} Mb/s"] = [written / 1e6 for _, written in disk_runs[0]]
+        rows[f"{rate / 1e6:g} Mb/s"] = [write_bps / 1e6 for _, write_bps in disk_runs[0]]
     length = max(map(len, rows.values()))
     return {who: [*values, *[0.0] * (length - len(values))] for who, values in rows.items()}
 
@@ -284,7 +284,7 @@ def write_rates() -> Series | None:
         disk_runs = [run["disk"] for run in runs.get(("default", rate), ()) if run.get("disk")]
         if not disk_runs:
             return None
-        writes = [written for seconds in disk_runs for _, written in seconds]
+        writes = [write_bps for seconds in disk_runs for _, write_bps in seconds]
         rows[f"{rate / 1e6:g} Mb/s"] = [100 * s for s in write_histogram(writes, 4 * DISK_BPS)]
     return rows
 

@@ -247,15 +247,15 @@ def test_a_request_that_gets_no_answer_may_be_made_again(world: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flavour", "said"), [("huge", "No valid host was found"), ("broken", "Exhausted all hosts")]
+    ("flavour", "reason"), [("huge", "No valid host was found"), ("broken", "Exhausted all hosts")]
 )
-def test_a_machine_that_ends_in_error_says_why(world: Any, flavour: str, said: str) -> None:
+def test_a_machine_that_ends_in_error_says_why(world: Any, flavour: str, reason: str) -> None:
     tenant = world.cloud.connect(CLOUD)
     cloud = driver(prices={flavour: 1.0})
     world.cloud.connect(ADMIN).set_compute_quotas(tenant.current_project_id, cores=1000, ram=10**7)
     cloud.start(flavour, "w1")
     server = until_state(cloud, "w1", MachineState.ERROR)
-    assert said in server.error
+    assert reason in server.error
     assert server.flavour == flavour
 
 

@@ -272,9 +272,9 @@ def _nothing_twice_and_nothing_together(world: World) -> None:
                 json.loads(second["uses"])["hosts"]
             )
             assert not shared, (first, second)
-    done = {r["id"] for r in runs if r["state"] == "done"}
+    done_ids = {r["id"] for r in runs if r["state"] == "done"}
     ids = [row[0] for row in world.rows("SELECT id FROM measurement WHERE metric = 'rtt'")]
-    assert len(ids) == len(set(ids)) and {i.partition(":")[2] for i in ids} <= done
+    assert len(ids) == len(set(ids)) and {i.partition(":")[2] for i in ids} <= done_ids
 
 
 def test_only_agents_that_are_known_are_heard(world: World, tmp_path: Path) -> None:

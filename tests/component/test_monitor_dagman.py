@@ -202,8 +202,8 @@ def test_the_tasks_of_a_clustered_job(pool: Pool, tmp_path: Path, archive: Archi
     thread.join(WAIT_S)
     assert not thread.is_alive()
     assert statuses[-1].state is WorkflowState.FAILED
-    (done,) = archive.query("runtime")
-    assert (done.subject, done.value) == ("test::count:1.0@mu", 0.3)
+    (runtime,) = archive.query("runtime")
+    assert (runtime.subject, runtime.value) == ("test::count:1.0@mu", 0.3)
     measurements = [m for metric in READ for m in archive.query(metric)]
     (failed,) = analyse(measurements).failures
     assert failed.failed_tasks == [FailedTask("ID2", "test::count:1.0", 7)]

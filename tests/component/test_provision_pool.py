@@ -218,7 +218,7 @@ def test_what_a_failed_workflow_held_is_given_back_by_the_watcher(
     entries = journal(planned.submit_dir)
     assert {line["state"] for line in entries if line["event"] == "decision"} == {"installed"}
 
-    def held() -> list[str]:
+    def live_paths() -> list[str]:
         return [t.id for t in broker.list(workflow=planned.wf_uuid) if t.state in LIVE]
 
-    until(lambda: not held(), "the paths to be given back")
+    until(lambda: not live_paths(), "the paths to be given back")

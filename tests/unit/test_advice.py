@@ -121,13 +121,13 @@ def test_limits_in_the_way_come_with_their_remedy() -> None:
 
 def test_what_transfers_reached_goes_before_the_model() -> None:
     usual, other = advise(WAN).setting, (16, 1 << 20)
-    seen = replace(WAN, tried=tried(usual, 0.7) + tried(other, 0.9))
-    assert advise(seen).setting == other
-    assert advise(seen).why.startswith("transfers so tuned reached 90%, with ")
-    assert advise(seen).expected_bps == pytest.approx(0.9 * WAN.rate_bps)
+    tuned_path = replace(WAN, tried=tried(usual, 0.7) + tried(other, 0.9))
+    assert advise(tuned_path).setting == other
+    assert advise(tuned_path).why.startswith("transfers so tuned reached 90%, with ")
+    assert advise(tuned_path).expected_bps == pytest.approx(0.9 * WAN.rate_bps)
     few = replace(WAN, tried=tried(usual, 0.7) + tried(other, 0.9, 2))
     assert advise(few).setting == usual
-    elsewhere = tuple(replace(trial, given_bps=1e6) for trial in seen.tried)
+    elsewhere = tuple(replace(trial, given_bps=1e6) for trial in tuned_path.tried)
     assert advise(replace(WAN, tried=elsewhere)).setting == usual
 
 

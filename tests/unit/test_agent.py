@@ -420,10 +420,10 @@ def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
 
         monkeypatch.setattr("monitors.measurements.agent.agent.BrokerSink", sink)
         plain = settings("https://b:1", tmp_path, workflows=(str(planned.path),))
-        shown = replace(plain, tls=Tls("ca", "certificate", "key"))
-        for of in (plain, shown):
+        with_certificate = replace(plain, tls=Tls("ca", "certificate", "key"))
+        for of in (plain, with_certificate):
             with following(of):
                 until(lambda: archive.query("status", planned.uuid), "a status")
-        assert calls == [("https://b:1", TOKEN, Tls()), ("https://b:1", None, shown.tls)]
+        assert calls == [("https://b:1", TOKEN, Tls()), ("https://b:1", None, with_certificate.tls)]
     with following(settings("https://b:1", tmp_path)):
         pass

@@ -326,8 +326,8 @@ def test_what_cannot_be_reserved_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         raise SystemExit(main(["workflow", "reserve", str(planned), *words]))
-    shown = capsys.readouterr().err
-    assert caught.value.code == 2 and expected in shown and shown.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert caught.value.code == 2 and expected in stderr and stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("script", [False, True])

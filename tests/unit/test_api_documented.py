@@ -58,12 +58,12 @@ def test_every_operation_has_an_example() -> None:
     def pattern(path: str) -> re.Pattern[str]:
         return re.compile(re.sub(r"\\\{.*?\\\}", "[^/]+", re.escape(path)) + r"(\?.*)?\Z")
 
-    shown = {(verb.lower(), path) for verb, path, _, _ in EXAMPLE.findall(TEXT)}
+    examples = {(verb.lower(), path) for verb, path, _, _ in EXAMPLE.findall(TEXT)}
     for path, verbs in description()["paths"].items():
         for verb in verbs:
             if (verb, path) in ELSEWHERE:
                 continue
             if verb == "post" and path.endswith("/flows"):
                 continue  # the same as PUT
-            has_example = any(v == verb and pattern(path).match(p) for v, p in shown)
+            has_example = any(v == verb and pattern(path).match(p) for v, p in examples)
             assert has_example, f"no example of {verb} {path} in docs/api.md"

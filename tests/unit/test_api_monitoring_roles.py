@@ -140,12 +140,12 @@ def test_roles(web: TestClient, operation: tuple[str, str]) -> None:
 
 
 def test_a_researcher_sees_its_own_workflows_and_no_others(web: TestClient) -> None:
-    def seen(role: str) -> set[str]:
+    def visible(role: str) -> set[str]:
         workflows = web.get("/v1/workflows", headers=bearer(role)).json()
         return {row["id"] for row in workflows}
 
-    assert seen(R) == {FOLLOWED}
-    assert seen(OP) == {FOLLOWED, OTHERS}
+    assert visible(R) == {FOLLOWED}
+    assert visible(OP) == {FOLLOWED, OTHERS}
     for path in ("", "/analysis", "/jobs", "/transfers"):
         answer = web.get(f"/v1/workflows/{OTHERS}{path}", headers=bearer(R))
         assert error(answer)[:2] == (404, "unknown_workflow")

@@ -174,12 +174,12 @@ def test_lists_by_whose_and_when(web: TestClient, rig: Rig) -> None:
     st.integers(1, 5),
 )
 def test_the_newest_are_those_that_a_look_at_all_finds(
-    made: list[tuple[str, str, int]], only: Only, limit: int
+    rows: list[tuple[str, str, int]], only: Only, limit: int
 ) -> None:
-    made.sort(key=lambda row: row[2])  # the store keeps the order in which they were asked for
+    rows.sort(key=lambda row: row[2])  # the store keeps the order in which they were asked for
     everything = [
         made_transit(str(n), "x", "y", TransitState.RELEASED, user=u, project=p, requested_at=at)
-        for n, (u, p, at) in enumerate(made)
+        for n, (u, p, at) in enumerate(rows)
     ]
 
     expected = [t for t in everything if only.takes(t)][-limit:]

@@ -90,8 +90,8 @@ def test_whose_packets_it_has_is_told_to_who_may_know(rig: RelayRig) -> None:
     own = Key(Principal("ada", Role.RESEARCHER, frozenset({"ada"})), hash_of(token_of("ada")))
     rig.ask("secret-1", "mu", "tacc", template="always", user="bob")
     with TestClient(application(rig, keyring(rig, own))) as web:
-        made = web.post("/v1/transits", json=RELAYED, headers=bearer("ada")).json()
-        assert made["relay"] == {"why": "its packets are those of transit another's too"}
+        answer = web.post("/v1/transits", json=RELAYED, headers=bearer("ada")).json()
+        assert answer["relay"] == {"why": "its packets are those of transit another's too"}
         path = f"/v1/transits/{ASK['id']}"
         transit = web.get(path, headers=bearer("engineer")).json()
         assert transit["relay"] == {"why": "its packets are those of transit secret-1 too"}

@@ -85,9 +85,9 @@ def test_what_agents_say_is_text_and_when_is_said() -> None:
         "offset_s": None, "error_s": None, "unsent": 0, "to_do": 0, "version": "\x1b[2J",
         "last_error": "no\x1b[31m\nmore", "last_error_at": 940.0,
     }  # fmt: skip
-    shown = with_errors([status], 1000.0, table(agents(1000.0), [status]))
-    assert "\x1b" not in shown and "mu, 60 s ago: no\\x1b[31m\\nmore" in shown
-    assert "mu: never seen; 'adon agent run --config agent.yml' starts an agent" in shown
+    text = with_errors([status], 1000.0, table(agents(1000.0), [status]))
+    assert "\x1b" not in text and "mu, 60 s ago: no\\x1b[31m\\nmore" in text
+    assert "mu: never seen; 'adon agent run --config agent.yml' starts an agent" in text
     for offset_s, error_s, words in (
         (0.0012, 0.004, "+1.2 ms ± 4  "),
         (1.18, 1.2, "+1.18 s ± 1.2  "),
