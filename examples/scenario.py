@@ -112,7 +112,7 @@ class Scenario:
         layout = replace(self.layout, links=links)
         if network == "busy":
             layout = replace(layout, others=self.others, traffic=self.traffic)
-        templates = {name: at_rates(one, times) for name, one in self.templates.items()}
+        templates = {name: at_rates(template, times) for name, template in self.templates.items()}
         unlimited = {n: {k: v for k, v in t.items() if k != "rspec"} for n, t in templates.items()}
         return replace(self, layout=layout, templates=unlimited, zone=None)
 

@@ -262,12 +262,12 @@ class VirtualRun:
             for moving in job.moving:
                 seconds = now - moving.asked
                 self.client.release(moving.id, round(moving.moved), seconds, "success")
-            self.end(job, told=True)
+            self.end(job, reported=True)
 
-    def end(self, job: _Job, told: bool = False) -> None:
+    def end(self, job: _Job, reported: bool = False) -> None:
         job.done = True
         lost = job.node.name in self.truth.lost
-        if not told:
+        if not reported:
             self.tell(EventKind.ENDED, job.node.name, 1 if lost else 0)
         if not lost:
             self.next_jobs()

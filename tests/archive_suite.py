@@ -64,16 +64,16 @@ measurements = st.lists(
 ages = st.floats(HOUR_S, 60 * DAY_S)
 
 
-def once(sent: list[Measurement]) -> list[Measurement]:
+def once(batch: list[Measurement]) -> list[Measurement]:
     """The first of each id."""
-    kept: dict[str, Measurement] = {}
-    for found in sent:
-        kept.setdefault(found.id, found)
-    return list(kept.values())
+    unique: dict[str, Measurement] = {}
+    for measurement in batch:
+        unique.setdefault(measurement.id, measurement)
+    return list(unique.values())
 
 
-def by_time(found: list[Measurement]) -> list[Measurement]:
-    return sorted(found, key=lambda one: one.at)
+def by_time(batch: list[Measurement]) -> list[Measurement]:
+    return sorted(batch, key=lambda m: m.at)
 
 
 def _write(place: str, writer: int, start: Barrier) -> None:
@@ -94,7 +94,7 @@ def several_processes_make_one(place: str) -> None:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 4
     with Archive(place) as archive:
-        ids = [one.id for one in archive.query("rtt")]
+        ids = [m.id for m in archive.query("rtt")]
     assert len(ids) == len(set(ids)) == 200 + 4 * 200
 
 
@@ -111,14 +111,14 @@ def a_killed_writer_leaves_whole_transactions_and_its_turn(place: str) -> None:
         cwd=Path(__file__).parents[1],
     ) as writer:  # fmt: skip
         assert writer.stdout is not None
-        told = [int(writer.stdout.readline()) for _ in range(20)]
+        acknowledged = [int(writer.stdout.readline()) for _ in range(20)]
         os.kill(writer.pid, signal.SIGKILL)
-        told += [int(line) for line in writer.stdout if line.endswith("\n")]
+        acknowledged += [int(line) for line in writer.stdout if line.endswith("\n")]
     with Archive(place) as archive:
         assert archive.record(Measurement("next", "y", "s", 1.0, "1", 1.0, "t"))
-        kept = [int(one.value) for one in archive.query("x")]
-    assert kept == [n for n in range(len(kept) // 7) for _ in range(7)]
-    assert len(kept) >= 7 * len(told)
+        values = [int(m.value) for m in archive.query("x")]
+    assert values == [n for n in range(len(values) // 7) for _ in range(7)]
+    assert len(values) >= 7 * len(acknowledged)
 
 
 class ArchiveSuite:
@@ -152,8 +152,8 @@ class ArchiveSuite:
         with world() as opened:
             archive = opened()
             archive.record(replace(measured("a"), details={"t": float("inf"), "x": [float("nan")]}))
-            found = archive.get("a")
-            assert found is not None and found.details == {"t": None, "x": [None]}
+            measurement = archive.get("a")
+            assert measurement is not None and measurement.details == {"t": None, "x": [None]}
 
     @few_examples
     @given(data=measurements, size=st.integers(1, 7), newest=st.booleans())
@@ -164,18 +164,18 @@ class ArchiveSuite:
             archive = opened()
             assert archive.record_many(data) == len(once(data))
             for metric in METRICS:
-                expected = by_time([one for one in once(data) if one.metric == metric])
-                found, cursor = [], None
+                expected = by_time([m for m in once(data) if m.metric == metric])
+                entries, cursor = [], None
                 while page := archive.page(Selection((metric,)), cursor, newest=newest, limit=size):
                     assert len(page) <= size
-                    found += [one for _, one in page]
+                    entries += [m for _, m in page]
                     cursor = page[-1][0]
-                assert found == (expected[::-1] if newest else expected)
+                assert entries == (expected[::-1] if newest else expected)
                 assert archive.query(metric) == expected
                 assert archive.query(metric, newest=True, limit=3) == expected[::-1][:3]
-            assert archive.metrics() == sorted({one.metric for one in once(data)})
+            assert archive.metrics() == sorted({m.metric for m in once(data)})
             assert list(archive.each(Selection())) == [
-                one for metric in archive.metrics() for one in archive.query(metric)
+                m for metric in archive.metrics() for m in archive.query(metric)
             ]
 
     @few_examples
@@ -188,8 +188,8 @@ class ArchiveSuite:
             archive.record_many(data)
             for metric in METRICS:
                 expected: dict[str, Measurement] = {}
-                for one in by_time([one for one in once(data) if one.metric == metric]):
-                    expected[one.subject] = one
+                for m in by_time([m for m in once(data) if m.metric == metric]):
+                    expected[m.subject] = m
                 assert archive.latest(metric) == expected
                 assert archive.subjects(metric) == sorted(expected)
                 some = [*expected][:1]
@@ -202,18 +202,18 @@ class ArchiveSuite:
     ) -> None:
         with world() as opened:
             archive, reader = opened(), opened()
-            seq, found = 0, []
-            for one in data:
+            seq, entries = 0, []
+            for measurement in data:
                 moment = reader.changed()
-                if archive.record(one):
+                if archive.record(measurement):
                     assert reader.changed() != moment
                 rows, reached = reader.read_on(seq, tuple(of), size)
                 assert rows == reader.after(seq, tuple(of), size)
                 assert [number for number, _ in rows] == sorted({number for number, _ in rows})
                 assert all(seq < number <= reached for number, _ in rows)
-                found += [measured for _, measured in rows]
+                entries += [measured for _, measured in rows]
                 seq = reached
-            assert found == [one for one in once(data) if not of or one.metric in of]
+            assert entries == [m for m in once(data) if not of or m.metric in of]
             assert seq == reader.latest_seq()
             moment = reader.changed()
             assert reader.changed() == moment
@@ -223,14 +223,14 @@ class ArchiveSuite:
             reader = opened()
             writers = [opened() for _ in range(4)]
             done = threading.Event()
-            seen: list[str] = []
+            ids: list[str] = []
 
             def follow() -> None:
                 seq = 0
                 while True:
                     last = done.is_set()
                     rows, seq = reader.read_on(seq, (), 50)
-                    seen.extend(one.id for _, one in rows)
+                    ids.extend(m.id for _, m in rows)
                     if last and not rows:
                         return
 
@@ -249,25 +249,25 @@ class ArchiveSuite:
                 thread.join()
             done.set()
             following.join()
-            assert len(seen) == len(set(seen)) == 4 * 75 + 25
+            assert len(ids) == len(set(ids)) == 4 * 75 + 25
 
     def test_large_batches_are_taken_once_and_in_order(self, world: Callable[[], World]) -> None:
         with world() as opened:
             archive = opened()
-            sent = [measured(f"{n % 900}", float(n)) for n in range(1000)]
-            assert archive.record_many(sent) == 900
-            assert archive.record_many(sent) == 0
-            assert [one.id for _, one in archive.after(0)] == [str(n) for n in range(900)]
-            assert [one.value for _, one in archive.after(0)] == [float(n) for n in range(900)]
+            batch = [measured(f"{n % 900}", float(n)) for n in range(1000)]
+            assert archive.record_many(batch) == 900
+            assert archive.record_many(batch) == 0
+            assert [m.id for _, m in archive.after(0)] == [str(n) for n in range(900)]
+            assert [m.value for _, m in archive.after(0)] == [float(n) for n in range(900)]
 
     def test_requests_reach_another_process(self, world: Callable[[], World]) -> None:
         with world() as opened:
-            one, other = opened(), opened()
-            first, second = one.ask("refresh", "w1", 100.0), other.ask("refresh", "w2", 101.0)
-            one.ask("else", "w1", 102.0)
+            mine, other = opened(), opened()
+            first, second = mine.ask("refresh", "w1", 100.0), other.ask("refresh", "w2", 101.0)
+            mine.ask("else", "w1", 102.0)
             assert other.asked("refresh") == [(first, "w1", 100.0), (second, "w2", 101.0)]
             assert other.asked("refresh", first) == [(second, "w2", 101.0)]
-            third = one.ask("refresh", "w3", 5000.0)  # the others are forgotten by then
+            third = mine.ask("refresh", "w3", 5000.0)  # the others are forgotten by then
             assert other.asked("refresh") == [(third, "w3", 5000.0)]
             assert third > second > first
 
@@ -322,26 +322,26 @@ class ArchiveSuite:
             archive = opened()
             archive.record_many(data)
             last = {metric: archive.latest(metric) for metric in METRICS}
-            kept = once(data)
+            unique = once(data)
             for now in sorted(steps):
                 retain(archive, retention, now)
                 assert retain(archive, retention, now).removed == 0
-                assert archive.record_many(kept) == 0  # also what is gone
+                assert archive.record_many(unique) == 0  # also what is gone
             for metric in ("rtt", "loss", "custom:depth"):
-                for subject in {one.subject for one in data}:
+                for subject in {m.subject for m in data}:
                     points = [
-                        Point(one.metric, one.subject, one.unit, one.value, one.at, one.source)
-                        for one in kept
-                        if (one.metric, one.subject) == (metric, subject)
+                        Point(m.metric, m.subject, m.unit, m.value, m.at, m.source)
+                        for m in unique
+                        if (m.metric, m.subject) == (metric, subject)
                     ]
                     for width in (HOUR_S, DAY_S):
-                        found = roll_ups(archive.engine, metric, subject, width, 0, 3 * NOW)
+                        stored = roll_ups(archive.engine, metric, subject, width, 0, 3 * NOW)
                         assert [
-                            (one.start, one.number, one.low, one.high, one.sketch, one.last_at)
-                            for one in found
+                            (row.start, row.number, row.low, row.high, row.sketch, row.last_at)
+                            for row in stored
                         ] == [
-                            (one.start, one.number, one.low, one.high, one.sketch, one.last_at)
-                            for one in roll_up(points, width)
+                            (row.start, row.number, row.low, row.high, row.sketch, row.last_at)
+                            for row in roll_up(points, width)
                         ]
             assert archive.latest("status") == last["status"]  # how each workflow ended
 
@@ -366,10 +366,10 @@ class ArchiveSuite:
     ) -> None:
         """Whatever is recorded with a later time, and whenever measurements are rolled up."""
         future = [
-            replace(one, id=f"later-{one.id}", at=now + 1 + one.at)
-            for one in later
+            replace(m, id=f"later-{m.id}", at=now + 1 + m.at)
+            for m in later
             # A roll-up is used as a whole or not at all: what shares an hour is no subject here.
-            if (now + 1 + one.at) // HOUR_S != now // HOUR_S
+            if (now + 1 + m.at) // HOUR_S != now // HOUR_S
         ]
         with world() as all_opened, world() as opened:
             everything, past = all_opened(), opened()
@@ -379,19 +379,19 @@ class ArchiveSuite:
                 retain(archive, Retention(Keep(raw_s)), retained_at)
             for metric in ("rtt", "loss"):
                 for subject in ("mu>tacc", "tacc>mu"):
-                    found = everything.estimate(metric, subject, now, max_age_s)
-                    assert found == past.estimate(metric, subject, now, max_age_s)
+                    estimate = everything.estimate(metric, subject, now, max_age_s)
+                    assert estimate == past.estimate(metric, subject, now, max_age_s)
                     known = [
-                        one
-                        for one in once(data)
-                        if (one.metric, one.subject) == (metric, subject) and one.at <= now
+                        m
+                        for m in once(data)
+                        if (m.metric, m.subject) == (metric, subject) and m.at <= now
                     ]
-                    if found is not None:
-                        used = [one.value for one in known]
-                        assert min(used) <= found.value <= max(used)
-                        assert found.at <= now
-                        assert max_age_s is None or found.at >= now - max_age_s
-                        assert found.count <= len(known)
+                    if estimate is not None:
+                        used = [m.value for m in known]
+                        assert min(used) <= estimate.value <= max(used)
+                        assert estimate.at <= now
+                        assert max_age_s is None or estimate.at >= now - max_age_s
+                        assert estimate.count <= len(known)
 
     def test_what_is_said_to_go_goes(self, world: Callable[[], World]) -> None:
         with world() as opened:
@@ -418,16 +418,16 @@ class ArchiveSuite:
         self, world: Callable[[], World]
     ) -> None:
         """Somebody records everything again and again while two roll it up, a bit at a time."""
-        sent = [measured(str(n), float(n), n * 300.0) for n in range(2000)]
+        batch = [measured(str(n), float(n), n * 300.0) for n in range(2000)]
         with world() as opened:
             reader, writer = opened(), opened()
-            writer.record_many(sent)
+            writer.record_many(batch)
             done = threading.Event()
-            found: list[int] = []
+            counts: list[int] = []
 
             def record() -> None:
                 while not done.is_set():
-                    found.append(writer.record_many(sent))
+                    counts.append(writer.record_many(batch))
 
             def ask() -> None:
                 while not done.is_set():
@@ -449,57 +449,57 @@ class ArchiveSuite:
             done.set()
             for thread in threads:
                 thread.join()
-            assert sum(found) == 0
+            assert sum(counts) == 0
             days = roll_ups(reader.engine, "rtt", "mu>tacc", DAY_S, 0, NOW)
-            assert sum(one.number for one in days) == 2000
+            assert sum(day.number for day in days) == 2000
 
     def test_an_hour_with_very_many_goes_in_short_steps_and_counts_once_meanwhile(
         self, world: Callable[[], World]
     ) -> None:
         """If a process ends between two steps, another continues, and readers notice nothing."""
         subjects = [f"h{n}" for n in range(ROWS + 50)]
-        sent = [
+        batch = [
             measured(f"{name}:{n}", float(n), 100.0 + n, name) for name in subjects for n in (1, 2)
         ]
         with world() as opened:
-            reader, late = opened(), [replace(one, id=f"late {one.id}") for one in sent]
-            reader.record_many(sent)
+            reader, late = opened(), [replace(m, id=f"late {m.id}") for m in batch]
+            reader.record_many(batch)
             reader.record(measured("newest", at=NOW, metric="loss"))
             keepers = [opened(), opened()]
-            shown = (subjects[0], subjects[-1])
-            before = [reader.estimate("rtt", name, NOW) for name in shown]
-            taken = steps_done = 0
+            sample = (subjects[0], subjects[-1])
+            before = [reader.estimate("rtt", name, NOW) for name in sample]
+            removed_rows = steps_done = 0
             while True:
                 keeper = retain_metric(keepers[steps_done % 2].engine, "rtt", Keep(DAY_S), NOW)
                 # Each goes on a little further than the one before it got, and is gone.
-                found = list(islice(keeper, 1 + steps_done))
+                steps = list(islice(keeper, 1 + steps_done))
                 keeper.close()
-                if not found:
+                if not steps:
                     break
                 steps_done += 1
-                for step in found:
+                for step in steps:
                     assert max(step.removed, step.made, step.dropped) <= ROWS
-                    taken += step.removed
+                    removed_rows += step.removed
                 assert reader.record_many(late[:3]) == 0
-                for name in shown:
+                for name in sample:
                     for width in (HOUR_S, DAY_S):
-                        (one,) = roll_ups(reader.engine, "rtt", name, width, 0, NOW)
-                        assert (one.number, one.total) == (2, 3.0)
-                after = [reader.estimate("rtt", name, NOW) for name in shown]
+                        (row,) = roll_ups(reader.engine, "rtt", name, width, 0, NOW)
+                        assert (row.number, row.total) == (2, 3.0)
+                after = [reader.estimate("rtt", name, NOW) for name in sample]
                 assert [(e.count, e.at) for e in after if e] == [
                     (e.count, e.at) for e in before if e
                 ]
                 assert steps_done < 100
-            assert taken == len(sent) and reader.query("rtt") == []
+            assert removed_rows == len(batch) and reader.query("rtt") == []
             count = reader.engine.rows("SELECT count(*), sum(number) FROM rollup")
-            assert [tuple(map(int, row)) for row in count] == [(len(subjects), len(sent))]
+            assert [tuple(map(int, row)) for row in count] == [(len(subjects), len(batch))]
             assert reader.engine.rows("SELECT * FROM rolling") == []
             # The same of days, and of their end.
             keep = Keep(DAY_S, 2 * DAY_S, 3 * DAY_S)
-            found = list(retain_metric(reader.engine, "rtt", keep, NOW))
-            assert all(max(step.made, step.dropped) <= ROWS for step in found)
-            assert sum(step.dropped for step in found) == 2 * len(subjects)
-            assert roll_ups(reader.engine, "rtt", shown[0], DAY_S, 0, NOW) == []
+            steps = list(retain_metric(reader.engine, "rtt", keep, NOW))
+            assert all(max(step.made, step.dropped) <= ROWS for step in steps)
+            assert sum(step.dropped for step in steps) == 2 * len(subjects)
+            assert roll_ups(reader.engine, "rtt", sample[0], DAY_S, 0, NOW) == []
 
     def test_what_is_being_rolled_up_cannot_be_taken_away(self, world: Callable[[], World]) -> None:
         with world() as opened:
@@ -550,7 +550,7 @@ class ArchiveSuite:
             assert hours == list(range(18 * 24, 20 * 24 - 2))
             assert len(archive.query("rtt")) == 4
             days = roll_ups(archive.engine, "rtt", "mu>tacc", DAY_S, 0, 30.0 * DAY_S)
-            assert [one.number for one in days] == [48] * 10
+            assert [day.number for day in days] == [48] * 10
 
     def test_what_is_for_ever_stays(self, world: Callable[[], World]) -> None:
         with world() as opened:
@@ -569,7 +569,7 @@ class ArchiveSuite:
             top = archive.latest_seq()
             retain(archive, Retention(Keep(DAY_S)), NOW)
             assert archive.record(measured("c", at=NOW))
-            assert [one.id for _, one in archive.after(top)] == ["c"]
+            assert [m.id for _, m in archive.after(top)] == ["c"]
 
     def test_measurements_go_on_under_another_name(self, world: Callable[[], World]) -> None:
         with world() as opened:

@@ -49,9 +49,9 @@ class BrowserError(Exception):
 @functools.cache
 def chromium() -> str:
     """The machine's Chromium, or the private one. Raises MissingError when neither can be had."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if found is not None:
-        return found
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if program is not None:
+        return program
     return str(packages.ensure("chromium", progress=print) / "wrap" / "chromium-headless-shell")
 
 
@@ -108,8 +108,10 @@ class Page:
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
         if "exceptionDetails" in answer:
-            told = answer["exceptionDetails"]
-            raise BrowserError(told.get("exception", {}).get("description") or told["text"])
+            exception = answer["exceptionDetails"]
+            raise BrowserError(
+                exception.get("exception", {}).get("description") or exception["text"]
+            )
         return answer["result"].get("value")
 
     def wait(self, script: str, limit_s: float = _LIMIT_S) -> None:
@@ -167,15 +169,15 @@ class Page:
 
     def hear(self, event: Mapping[str, Any]) -> None:
         """An event of the protocol."""
-        method, told = event["method"], event.get("params", {})
+        method, params = event["method"], event.get("params", {})
         if method == "Runtime.exceptionThrown":
-            details = told["exceptionDetails"]
+            details = params["exceptionDetails"]
             self.problems.append(details.get("exception", {}).get("description") or details["text"])
-        elif method == "Log.entryAdded" and told["entry"]["level"] == "error":
-            entry = told["entry"]
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            entry = params["entry"]
             self.problems.append(f"{entry['text']} {entry.get('url', '')}".strip())
         elif method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(params["request"]["url"])
 
 
 class Browser:
@@ -240,8 +242,8 @@ class Browser:
         answer = self._answers.pop(number)
         if "error" in answer:
             raise BrowserError(f"{method}: {answer['error']}")
-        found: dict[str, Any] = answer["result"]
-        return found
+        result: dict[str, Any] = answer["result"]
+        return result
 
     def listen(self, seconds: float) -> None:
         """Take what the browser says."""

@@ -62,10 +62,10 @@ def callout_text(
     servers: Mapping[str, Sequence[str]] | None = None, inputs: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The file that the planner hands over."""
-    found = SERVERS if servers is None else servers
+    urls_by_site = SERVERS if servers is None else servers
     lines = ["version=2.0", f"transformation={transformation}", "derivation=null"]
     lines += [f"job.level={level}", f"job.id={job}"]
-    lines += [f"resource.id={site} {url}" for site, urls in found.items() for url in urls]
+    lines += [f"resource.id={site} {url}" for site, urls in urls_by_site.items() for url in urls]
     lines += [f"input.lfn={lfn}" for lfn in inputs]
     lines += [f"wf.name={workflow}", "wf.index=0", "wf.manager=dagman"]
     return "\n".join([*lines, "vo.name=NONE", "vo.group=NONE", ""])
@@ -99,7 +99,7 @@ class Planning:
 
     def run(self, *arguments: str, files: Sequence[str] | None = None) -> list[Answered]:
         """One planner process that asks for every file, in the folder of the workflow."""
-        asked = {
+        request = {
             "files": files or self.files(),
             "command": [sys.executable, "-I", "-S", str(CALLOUT)],
             "env": {
@@ -108,13 +108,13 @@ class Planning:
                 "ADON_CALLOUT_TIMEOUT": "300",  # longer than any of it takes on a busy machine
             },
         }  # fmt: skip
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-I", "-c", _PLANNER, CLASS, *arguments],
-            input=json.dumps(asked), cwd=self.case.root, capture_output=True, text=True,
+            input=json.dumps(request), cwd=self.case.root, capture_output=True, text=True,
             timeout=600, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return [Answered(**json.loads(line)) for line in done.stdout.splitlines()]
+        assert process.returncode == 0, process.stderr
+        return [Answered(**json.loads(line)) for line in process.stdout.splitlines()]
 
     def kept(self) -> list[Path]:
         """Files that callouts left behind."""

@@ -57,7 +57,7 @@ def commits(url: str) -> Iterator[Commit]:
 def oversubscribed(url: str, capacities: Mapping[Hop, float]) -> list[str]:
     """Each link direction that at some commit had promised more than it has, at any instant."""
     live: dict[str, dict[str, Any]] = {}
-    found = []
+    violations = []
     for number, commit in enumerate(commits(url)):
         touched: set[Hop] = set()
         for transit in commit.transits:
@@ -69,11 +69,11 @@ def oversubscribed(url: str, capacities: Mapping[Hop, float]) -> list[str]:
             most = _most(hop, live, commit.at)
             if most > capacities[hop]:
                 ids = [t["id"] for t in live.values() if hop in dict(_minima(t))]
-                found.append(
+                violations.append(
                     f"commit {number} in term {commit.term} at {commit.at}: {most:g} of "
                     f"{capacities[hop]:g} b/s on {hop} for {ids}"
                 )
-    return found
+    return violations
 
 
 def _most(hop: Hop, live: Mapping[str, dict[str, Any]], now: float) -> float:

@@ -51,13 +51,13 @@ class Esmond:
         first = int(query.get("time-start", ["0"])[0])
         last = int(query.get("time-end", ["99999999999"])[0])
         if path == ROOT:
-            found = [self._metadata(key) for key in self.tests if self._has_since(key, first)]
+            matches = [self._metadata(key) for key in self.tests if self._has_since(key, first)]
             for name, wanted in query.items():
                 if name not in ("limit", "offset", "format", "time-start"):
-                    found = [one for one in found if [one.get(name)] == wanted]
-            page = found[offset : offset + limit]
+                    matches = [entry for entry in matches if [entry.get(name)] == wanted]
+            page = matches[offset : offset + limit]
             if page:
-                page[0]["metadata-count-total"] = len(found)
+                page[0]["metadata-count-total"] = len(matches)
             return page
         key, event_type, _ = path.removeprefix(ROOT).split("/")
         known = self.points.get((key, event_type), {})

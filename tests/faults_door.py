@@ -56,10 +56,10 @@ class Door:
         with socket.create_connection(("127.0.0.1", self._port)) as broker:
             head = head.replace(b"Connection: keep-alive", b"Connection: close")
             broker.sendall(head + b"\r\n\r\n" + body)
-            found = b""
+            data = b""
             while more := broker.recv(65536):
-                found += more
-        return found
+                data += more
+        return data
 
     def close(self) -> None:
         """Close all that is open."""
@@ -110,8 +110,8 @@ def hangs_up(connection: socket.socket, door: Door) -> None:
 
 def cuts(connection: socket.socket, door: Door) -> None:
     """Half an answer."""
-    found = door.answer(connection)
-    connection.sendall(found[: len(found) - 20])
+    data = door.answer(connection)
+    connection.sendall(data[: len(data) - 20])
     connection.close()
 
 

@@ -173,7 +173,7 @@ class Flow:
 def steps_of(service: Service, flow: Flow) -> dict[str, list[str]]:
     """The steps of hooks, in order, as a run without faults has them: of the ``first`` PRE of a
     workflow, of another ``pre``, and of ``post``. ``flow`` has two jobs."""
-    found = {}
+    steps_by_script = {}
     first, other = flow.jobs
     for name, script, job, last in (
         ("first", PRE, first, "2"), ("post", POST, first, "0"),
@@ -181,10 +181,12 @@ def steps_of(service: Service, flow: Flow) -> dict[str, list[str]]:
     ):  # fmt: skip
         words = [sys.executable, "-I", "-S", str(FAULT), str(service.folder), str(script)]
         words += ["--config", str(flow.folder / "hooks.json"), job, "0", last]
-        done = subprocess.run(words, cwd=flow.folder, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        found[name] = service.told("ended")[-1]["names"]
-    return found
+        process = subprocess.run(
+            words, cwd=flow.folder, capture_output=True, text=True, check=False
+        )
+        assert (process.returncode, process.stderr) == (0, "")
+        steps_by_script[name] = service.told("ended")[-1]["names"]
+    return steps_by_script
 
 
 def plan(

@@ -56,22 +56,22 @@ class FileServer:
             def do_GET(self) -> None:
                 outer.asked.append(f"{self.command} {self.path}")
                 path = self.path.partition("?")[0]
-                found = outer.files.get(f"{self.command} {path}", outer.files.get(path, 404))
-                if found is None:
+                response = outer.files.get(f"{self.command} {path}", outer.files.get(path, 404))
+                if response is None:
                     outer._over.wait()
                     return
-                if found == "":
+                if response == "":
                     self.close_connection = True
                     return
-                if isinstance(found, bytes):
+                if isinstance(response, bytes):
                     self.send_response(200)
-                    self.send_header("Content-Length", str(len(found)))
+                    self.send_header("Content-Length", str(len(response)))
                 else:
-                    self.send_response(307 if isinstance(found, str) else found)
-                    self.send_header("Location", str(found))
+                    self.send_response(307 if isinstance(response, str) else response)
+                    self.send_header("Location", str(response))
                 self.end_headers()
-                if isinstance(found, bytes) and self.command == "GET":
-                    self.wfile.write(found)
+                if isinstance(response, bytes) and self.command == "GET":
+                    self.wfile.write(response)
 
             do_HEAD = do_GET
 

@@ -118,9 +118,9 @@ class FakeBroker:
     def _answer(self, request: TransitRequest) -> RequestAnswer:
         if request.best_effort:
             self.told.append(request)
-            told = self.transit(request.id, TransitState.BEST_EFFORT, request)
-            told.reason = request.best_effort
-            return RequestAnswer(told, self.service)
+            transit = self.transit(request.id, TransitState.BEST_EFFORT, request)
+            transit.reason = request.best_effort
+            return RequestAnswer(transit, self.service)
         if request.dst in self.refuses:
             return RequestAnswer(None, self.service, self.refuses[request.dst])
         return RequestAnswer(self.request(request), self.service)
@@ -222,12 +222,12 @@ def respond(text: bytes) -> Callable[[socket.socket], None]:
     with something unread in it tears it down, and its answer may be lost."""
 
     def answer(connection: socket.socket) -> None:
-        with connection.makefile("rb") as asked:
+        with connection.makefile("rb") as reader:
             length = 0
-            while line := asked.readline().strip().lower():
+            while line := reader.readline().strip().lower():
                 if line.startswith(b"content-length:"):
                     length = int(line.partition(b":")[2])
-            asked.read(length)
+            reader.read(length)
         connection.sendall(text)
         connection.close()
 

@@ -275,12 +275,12 @@ def _minima(transit: Transit) -> Iterator[tuple[tuple[str, str], float]]:
 
 def run_clients(url: str, clients: int, steps: int, seed: int) -> Told:
     """All clients at once, each in a thread of its own; what they were told together."""
-    told = Told()
+    results = Told()
     with ThreadPoolExecutor(clients) as pool:
-        made = [Client(url, number, seed) for number in range(clients)]
-        for one in pool.map(lambda client: client.run(steps), made):
-            told.add(one)
-    return told
+        workers = [Client(url, number, seed) for number in range(clients)]
+        for result in pool.map(lambda client: client.run(steps), workers):
+            results.add(result)
+    return results
 
 
 def quantile(values: list[float], part: float) -> float:

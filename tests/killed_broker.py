@@ -117,8 +117,8 @@ class LastingSwitches(FakeController):
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
         self._step("the switches are about to be told")
         super().apply(circuits, queues)
-        told = sorted((c.id, list(c.path), c.min_bps) for c in circuits)
-        note(self._file, json.dumps(told))
+        entries = sorted((c.id, list(c.path), c.min_bps) for c in circuits)
+        note(self._file, json.dumps(entries))
         self._step("the switches were told")
 
 
@@ -151,9 +151,9 @@ def live(
             rig.clock.now += after
         note(folder / "done", number)
         deed(rig)
-    found = said(rig, folder)
+    state = said(rig, folder)
     rig.store.close()
-    return found
+    return state
 
 
 def said(rig: Rig, folder: Path) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def dies_at_every(stride: int, folder: Path, new_place: Callable[[], Callable[[]
     whole.mkdir()
     expected = live(whole, new_place(), steps.append)
     assert len(steps) > 60 and len(set(steps)) == 5, steps
-    states = {name: found["state"] for name, found in expected["transits"].items()}
+    states = {name: transit["state"] for name, transit in expected["transits"].items()}
     assert states == {
         "short": "expired",
         "later": "expired",

@@ -32,9 +32,9 @@ def deadly(owner: Any, name: str, steps: Path) -> None:
 
     def dies(*given: Any) -> Any:
         die(steps / f"before-{name}")
-        found = whole(*given)
+        result = whole(*given)
         die(steps / f"after-{name}")
-        return found
+        return result
 
     setattr(owner, name, dies)
 

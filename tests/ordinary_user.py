@@ -90,8 +90,8 @@ def show_here(needed: Sequence[Path]) -> None:
 
 def closed(path: Path) -> str | None:
     """The outermost directory above ``path`` that others may not enter."""
-    found = (p for p in reversed(path.resolve().parents) if not p.stat().st_mode & 0o001)
-    return str(next(found, "")) or None
+    parents = (p for p in reversed(path.resolve().parents) if not p.stat().st_mode & 0o001)
+    return str(next(parents, "")) or None
 
 
 def given_to_user(folder: Path) -> Path:

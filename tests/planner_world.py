@@ -70,12 +70,12 @@ class Case:
 
 
 def uses(reads: Mapping[str, int | None], writes: Mapping[str, bool]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for lfn, size in reads.items():
-        found.append({"lfn": lfn, "type": "input"} | ({"size": size} if size else {}))
+        entries.append({"lfn": lfn, "type": "input"} | ({"size": size} if size else {}))
     for lfn, keep in writes.items():
-        found.append({"lfn": lfn, "type": "output", "stageOut": keep})
-    return found
+        entries.append({"lfn": lfn, "type": "output", "stageOut": keep})
+    return entries
 
 
 def job(number: int, name: str, arguments: list[str], files: Any, **more: Any) -> dict[str, Any]:

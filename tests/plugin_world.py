@@ -73,12 +73,15 @@ class Scene:
     replica_files: Sequence[tuple[str, str]] = ()  # "replicas", "inherited" or "cache", and a path
 
     def all_properties(self) -> dict[str, str]:
-        found = {SELECTOR_PROPERTY: SITE_SELECTOR_CLASS, "pegasus.data.configuration": "sharedfs"}
+        properties = {
+            SELECTOR_PROPERTY: SITE_SELECTOR_CLASS,
+            "pegasus.data.configuration": "sharedfs",
+        }
         if self.command is not None:
-            found[COMMAND_PROPERTY] = command_text(self.command)
+            properties[COMMAND_PROPERTY] = command_text(self.command)
         if self.timeout_s is not None:
-            found[TIMEOUT_PROPERTY] = str(self.timeout_s)
-        return found | dict(self.properties)
+            properties[TIMEOUT_PROPERTY] = str(self.timeout_s)
+        return properties | dict(self.properties)
 
 
 class Refused(AssertionError):
@@ -253,18 +256,18 @@ def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
         "CONDOR_CONFIG": "ONLY_ENV",
     }
     began = time.monotonic()
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, env=env, timeout=timeout_s, check=False, cwd=root
     )
     took = time.monotonic() - began
-    output = done.stdout + done.stderr
-    if done.returncode != 0:
+    output = process.stdout + process.stderr
+    if process.returncode != 0:
         raise Refused(output)
     levels = {"": CONSOLE, "WARNING": WARNING, "INFO": INFO}
-    found = Outcome({}, [(levels[level], line.strip()) for level, line in _LOG.findall(output)])
+    outcome = Outcome({}, [(levels[level], line.strip()) for level, line in _LOG.findall(output)])
     timed = _SELECTION.search(output)
-    found.seconds = float(timed[1]) if timed else 0.0
-    found.whole_s = took
+    outcome.seconds = float(timed[1]) if timed else 0.0
+    outcome.whole_s = took
     for path in (root / "submit").rglob("*.sub"):
         keys = dict(
             (part.strip() for part in line.split("=", 1))
@@ -273,9 +276,9 @@ def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
         )
         job = keys.get("+pegasus_wf_dax_job_id", '"null"').strip('"')
         if job != "null":
-            found.sites[job] = keys["+pegasus_site"].strip('"')
-            found.priorities[job] = keys.get("priority", "")  # a sub-workflow may have none
-    return found
+            outcome.sites[job] = keys["+pegasus_site"].strip('"')
+            outcome.priorities[job] = keys.get("priority", "")  # a sub-workflow may have none
+    return outcome
 
 
 def _escaped(value: str) -> str:

@@ -35,8 +35,8 @@ async def main(address: str, sessions: Path, status: Path, *tls: str) -> None:
             if text != before:
                 await agent.take_in(map(session_from_dict, json.loads(text)))
                 before = text
-            found = json.dumps({"read": before, "connections": agent.connections()})
-            status.with_suffix(".new").write_text(found, encoding="utf-8")
+            state = json.dumps({"read": before, "connections": agent.connections()})
+            status.with_suffix(".new").write_text(state, encoding="utf-8")
             status.with_suffix(".new").replace(status)
             await asyncio.sleep(0.02)
 

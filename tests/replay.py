@@ -61,11 +61,11 @@ class Replayed:
 def replay(place: str, count: int, kills: int, seed: int) -> Replayed:
     """Replay, killed (SIGKILL) ``kills`` times at random points; somebody follows meanwhile."""
     chooser = random.Random(seed)
-    told: list[int] = []
+    numbers: list[int] = []
     done = threading.Event()
     with Archive(place):
         pass  # so that who follows finds it
-    following = threading.Thread(target=_follow, args=(place, done, told))
+    following = threading.Thread(target=_follow, args=(place, done, numbers))
     following.start()
     killed = 0
     try:
@@ -75,33 +75,33 @@ def replay(place: str, count: int, kills: int, seed: int) -> Replayed:
     finally:
         done.set()
         following.join()
-    expected = {one.id: one for one in events(count)}
+    expected = {event.id: event for event in events(count)}
     with Archive(place, read_only=True) as archive:
         seen: dict[str, int] = {}
         torn = 0
         seq = 0
         while rows := archive.after(seq, (), 20_000):
-            for _, one in rows:
-                seen[one.id] = seen.get(one.id, 0) + 1
-                torn += one != expected.get(one.id)
+            for _, measurement in rows:
+                seen[measurement.id] = seen.get(measurement.id, 0) + 1
+                torn += measurement != expected.get(measurement.id)
             seq = rows[-1][0]
     return Replayed(
         killed,
         sum(key not in seen for key in expected),
         sum(times - 1 for times in seen.values()),
         torn,
-        count - len(set(told)),
-        len(told) - len(set(told)),
+        count - len(set(numbers)),
+        len(numbers) - len(set(numbers)),
     )
 
 
-def _follow(place: str, done: threading.Event, told: list[int]) -> None:
+def _follow(place: str, done: threading.Event, numbers: list[int]) -> None:
     with Archive(place, read_only=True) as archive:
         seq = 0
         while True:
             last = done.is_set()
             rows, seq = archive.read_on(seq, (), 20_000)
-            told.extend(number for number, _ in rows)
+            numbers.extend(number for number, _ in rows)
             if not rows:
                 if last:
                     return

@@ -31,7 +31,11 @@ def fill(database: Any, files: Files, types: Mapping[str, str] | None, mark: str
         database.execute(table.format(**types))
     cursor, marks = database.cursor(), f"VALUES ({mark}, {mark}, {mark})"
     pfns = [(n, pfn, site) for n, (at, _) in enumerate(files.values()) for site, pfn in at]
-    meta = [(n, *pair) for n, (_, told) in enumerate(files.values()) for pair in told.items()]
+    meta = [
+        (n, *pair)
+        for n, (_, attributes) in enumerate(files.values())
+        for pair in attributes.items()
+    ]
     cursor.executemany(f"INSERT INTO rc_lfn VALUES ({mark}, {mark})", list(enumerate(files)))
     cursor.executemany(f"INSERT INTO rc_pfn (lfn_id, pfn, site) {marks}", pfns)
     if meta:

@@ -183,8 +183,8 @@ class MemoryStore:
         self.rows.update((transit.id, transit.copy()) for transit in transits)
 
     def get(self, transit_id: str) -> Transit | None:
-        found = self.rows.get(transit_id)
-        return None if found is None else found.copy()
+        row = self.rows.get(transit_id)
+        return None if row is None else row.copy()
 
     def active(self) -> list[Transit]:
         return [t.copy() for t in self.rows.values() if t.state in ACTIVE]
@@ -257,13 +257,13 @@ class Sequences:
     def run(self, rng: Random, length: int, brokers: int = 1) -> None:
         """One sequence of ``length`` steps, judged after each, on so many brokers that share a
         store and the switches: the last one leads, and the others did. Raises AssertionError."""
-        one = OneSequence(self, rng, brokers)
+        sequence = OneSequence(self, rng, brokers)
         for _ in range(length):
-            one.step()
-            one.judge()
-        one.end()
+            sequence.step()
+            sequence.judge()
+        sequence.end()
         self.steps += length
-        for transit in one.rows.values():
+        for transit in sequence.rows.values():
             self.states[transit.state] = self.states.get(transit.state, 0) + 1
 
 
@@ -372,8 +372,8 @@ class OneSequence:
                 assert answer.error is not None and answer.error.code in ALLOWED, answer
             else:
                 self.answered(answer.transit)
-                found = answer.transit.id
-                self.asked.setdefault(found, replace(request, id=found))
+                transit_id = answer.transit.id
+                self.asked.setdefault(transit_id, replace(request, id=transit_id))
 
     def drawn(self) -> TransitRequest:
         """A new request."""
@@ -493,9 +493,9 @@ class OneSequence:
                 self.kept(transit, self.accepted[name], now)
         self.no_link_is_oversubscribed(live, now)
         if not (self.controller.down or self.controller.cursed or problem):
-            told = {i for i, c in self.controller.told.items() if c.lease_until > now}
+            ids = {i for i, c in self.controller.told.items() if c.lease_until > now}
             on = {t.id for t in live if t.state in ON_SWITCHES}
-            assert told == on, (told, on)
+            assert ids == on, (ids, on)
             for transit in live:
                 if transit.state in ON_SWITCHES:
                     assert self.controller.told[transit.id].min_bps >= transit.request.min_bps
@@ -507,10 +507,10 @@ class OneSequence:
 
     def standing(self) -> list[str]:
         """The ids of circuits that the broker asked for itself; of each pair one at most lives."""
-        found = [name for name in self.rows if name.startswith("standing:")]
-        live = [name.partition(".")[0] for name in found if self.rows[name].state not in ENDED]
+        names = [name for name in self.rows if name.startswith("standing:")]
+        live = [name.partition(".")[0] for name in names if self.rows[name].state not in ENDED]
         assert len(set(live)) == len(live), live
-        return found
+        return names
 
     def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
         """Who was accepted has its minimum until it ends, and ends for a reason only."""

@@ -41,17 +41,17 @@ def _runs(tasks: dict[str, Task], schedule: Schedule) -> Iterator[str]:
         if missing:
             yield f"{name} lacks {len(missing)} runs, the first of them {missing[0]}"
     for slot in schedule.slots:
-        found = tasks.get(slot.task)
-        if found is None:
+        slot_task = tasks.get(slot.task)
+        if slot_task is None:
             continue
-        release = slot.number * found.period_ms
-        if not 0 <= slot.number < whole // found.period_ms:
+        release = slot.number * slot_task.period_ms
+        if not 0 <= slot.number < whole // slot_task.period_ms:
             yield f"{slot.task} has run {slot.number}, which is not of this hyperperiod"
-        if (slot.release_ms, slot.deadline_ms) != (release, release + found.deadline_ms):
+        if (slot.release_ms, slot.deadline_ms) != (release, release + slot_task.deadline_ms):
             yield f"{slot.task} run {slot.number} has a window that is not the task's"
-        if slot.end_ms - slot.start_ms != found.duration_ms:
+        if slot.end_ms - slot.start_ms != slot_task.duration_ms:
             yield f"{slot.task} run {slot.number} takes {slot.end_ms - slot.start_ms} ms"
-        if not release <= slot.start_ms <= slot.end_ms <= release + found.deadline_ms:
+        if not release <= slot.start_ms <= slot.end_ms <= release + slot_task.deadline_ms:
             yield f"{slot.task} run {slot.number} is outside its window"
 
 

@@ -125,9 +125,9 @@ class Model:
             last = None if versions[-1].deleted else versions[-1]
             assert store.document(kind, name) == last
             for version in range(1, versions[-1].version + 2):
-                one = store.document(kind, name, version)
-                kept = [d for d in versions if d.version == version and not d.deleted]
-                assert ([one] if one else []) == kept
+                document = store.document(kind, name, version)
+                expected = [d for d in versions if d.version == version and not d.deleted]
+                assert ([document] if document else []) == expected
 
 
 class StoreSuite:

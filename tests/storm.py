@@ -180,17 +180,17 @@ class Storm:
     def _begun(self, begin: float) -> None:
         """Who has a path by now moves its bytes."""
         active, now = self._broker._active.all, self._clock.now
-        for client, asked in list(self._waiting.items()):
-            found = active.get(asked.id)
-            if found is not None and found.state not in LIVE:
+        for client, transit in list(self._waiting.items()):
+            current = active.get(transit.id)
+            if current is not None and current.state not in LIVE:
                 continue
             del self._waiting[client]
-            if found is None:
-                raise AssertionError(f"{asked.id} is gone: {self._broker.get(asked.id).reason}")
+            if current is None:
+                raise AssertionError(f"{transit.id} is gone: {self._broker.get(transit.id).reason}")
             if now >= begin:
-                self.waits.append((asked.request.min_bps, now - asked.request.requested_at))
-            if asked.grant.earliest and now > asked.grant.earliest + 1.0:
-                self.late.append(now - asked.grant.earliest)
-            rate = asked.request.min_bps * self._rng.uniform(0.9, 2.5)
-            took = transfer_time(asked.request.size_bytes or 0, rate)
-            heapq.heappush(self._events, (now + took, client, asked.id))
+                self.waits.append((transit.request.min_bps, now - transit.request.requested_at))
+            if transit.grant.earliest and now > transit.grant.earliest + 1.0:
+                self.late.append(now - transit.grant.earliest)
+            rate = transit.request.min_bps * self._rng.uniform(0.9, 2.5)
+            took = transfer_time(transit.request.size_bytes or 0, rate)
+            heapq.heappush(self._events, (now + took, client, transit.id))

@@ -61,10 +61,10 @@ class FarSwitches:
         try:
             with socket.create_connection(("127.0.0.1", self._port), self._answer_s) as link:
                 link.sendall(json.dumps(what).encode() + b"\n")
-                found: list[str] = json.loads(link.makefile().readline())
+                answer: list[str] = json.loads(link.makefile().readline())
         except (OSError, ValueError) as error:
             raise ControllerError(f"the switches do not answer: {error}") from error
-        return found
+        return answer
 
 
 def main() -> None:

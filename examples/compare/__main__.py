@@ -86,17 +86,17 @@ def compare(
         network_note="",
         started=time.monotonic(),
     )
-    found: dict[str, dict[int, dict[str, Run]]] = {name: {} for name in networks}
+    by_network: dict[str, dict[int, dict[str, Run]]] = {name: {} for name in networks}
     for number in range(1, rounds + 1):
         for network in networks:
             if number > 1 and network in CURVE:
                 continue
             chosen.on(network)
             folder = options.state / f"{example}-{seed}" / network / f"round{number}"
-            wanted = [way for way in in_round(number) if only in ("", way.name)]
+            ways = [way for way in in_round(number) if only in ("", way.name)]
             passed = replace(options, network=network)
-            found[network][number] = _round(number, wanted, folder, passed, say)
-    return {name: dict(runs) for name, runs in found.items()}
+            by_network[network][number] = _round(number, ways, folder, passed, say)
+    return {name: dict(runs) for name, runs in by_network.items()}
 
 
 def _round(
@@ -170,9 +170,9 @@ def _run(args: argparse.Namespace) -> int:
     say = steps.clock(time.monotonic())
     with alone(args.state):
         only = way_of(args.way).name if args.way else ""
-        found = compare(args.example, args.seed, args.rounds, networks, args.state, say, only)
-    print(text(found))
-    args.report.write_text(html(found), encoding="utf-8")
+        by_network = compare(args.example, args.seed, args.rounds, networks, args.state, say, only)
+    print(text(by_network))
+    args.report.write_text(html(by_network), encoding="utf-8")
     print(f"report: {args.report.resolve()}")
     return 0
 

@@ -94,9 +94,9 @@ def inside(text: str) -> int:
     """One run, within the box. 0 for a run that came to its end."""
     passed: dict[str, Any] = json.loads(text)
     data: dict[str, Any] = passed["schedule"]
-    entries = tuple(Entry(**one) for one in data["entries"])
-    others = None if data["others"] is None else OtherLoad(**data["others"])
-    schedule = Schedule(entries, data["most_s"], others, data["blind"])
+    entries = tuple(Entry(**fields) for fields in data["entries"])
+    other_load = None if data["others"] is None else OtherLoad(**data["others"])
+    schedule = Schedule(entries, data["most_s"], other_load, data["blind"])
     state, say = Path(passed["state"]), steps.clock(time.monotonic())
     programs = {name: Path(folder) for name, folder in passed["programs"].items()}
     try:
@@ -204,18 +204,18 @@ class _Crowd:
     def _run_one(self, number: int, entry: Entry) -> WorkflowRun:
         submitted = time.time()
         shape_parts = shapes.parts(entry.shape)
-        made: list[tuple[PlacedWorkflow, PlannedWorkflow]] = []
+        plans: list[tuple[PlacedWorkflow, PlannedWorkflow]] = []
         for n, shape in enumerate(shape_parts):
             folder = self._run_dir / "workflow" / f"{number}-{n}"
             workflow = shapes.write(shape, self._where, folder, entry.user)
-            made.append(self._plan(workflow, entry.user, later=n > 0))
-        planned = [one for _, one in made]
-        self._uuids += [one.wf_uuid for one in planned]
+            plans.append(self._plan(workflow, entry.user, later=n > 0))
+        planned = [plan for _, plan in plans]
+        self._uuids += [plan.wf_uuid for plan in planned]
         pool, sites = self._testbed.pool, dict[str, int]()
-        for placed, _ in made:
+        for placed, _ in plans:
             for site in placed.mapping.sites.values():
                 sites[site] = sites.get(site, 0) + 1
-        expected = sum(placed.mapping.expected_s for placed, _ in made)
+        expected = sum(placed.mapping.expected_s for placed, _ in plans)
         where = ", ".join(f"{count} at {site}" for site, count in sorted(sites.items()))
         self._say(f"{number} {entry.shape} of {entry.user}: {where}, expected {expected:.0f} s")
         if len(planned) == 1:
@@ -228,7 +228,7 @@ class _Crowd:
             states[folder.path] = status
 
         with Archive(self._archive) as archive:
-            folders = [one.submit_dir for one in planned]
+            folders = [plan.submit_dir for plan in planned]
             Follower(folders, archive, on_status=on_status).run(self._stop)
         ended = time.time()
         done = len(states) == len(planned) and all(
@@ -288,7 +288,7 @@ class _Crowd:
 
     def _outer(self, number: int, planned: Sequence[PlannedWorkflow]) -> Path:
         """A DAG of DAGs, one after another."""
-        lines = [f"SUBDAG EXTERNAL part{n} {one.dag}" for n, one in enumerate(planned)]
+        lines = [f"SUBDAG EXTERNAL part{n} {plan.dag}" for n, plan in enumerate(planned)]
         lines += [f"PARENT part{n - 1} CHILD part{n}" for n in range(1, len(planned))]
         file = self._run_dir / "submit" / f"{number}.dag"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")

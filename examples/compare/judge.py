@@ -64,7 +64,7 @@ def _by_chance(logs: Sequence[float]) -> float:
         sum(s * abs(x) for s, x in zip(signs, logs, strict=True))
         for signs in product((-1, 1), repeat=len(logs))
     ]
-    return sum(one <= total for one in sums) / len(sums)
+    return sum(value <= total for value in sums) / len(sums)
 
 
 def mean_makespan(rounds: Rounds, way: str) -> float:
@@ -97,11 +97,11 @@ def verdicts(network: str, rounds: Rounds) -> list[str]:
     best = best_peer(rounds)
     lines = []
     for way in (LEARNED, FIRST, *PARTS):
-        found = ratio(rounds, way.name, best)
-        if found is not None:
+        result = ratio(rounds, way.name, best)
+        if result is not None:
             most = None if way in PARTS else GOALS.get(network)
-            told = "" if most is None else f"; goal ≤ {most:.2f}: {_met(found.mean <= most)}"
-            lines.append(_words(found) + told)
+            verdict = "" if most is None else f"; goal ≤ {most:.2f}: {_met(result.mean <= most)}"
+            lines.append(_words(result) + verdict)
     learned = ratio(rounds, LEARNED.name, FIRST.name)
     if learned is not None:
         met = learned.mean <= LEARNED_GOAL and learned.high <= LEARNED_BOUND
@@ -119,17 +119,17 @@ def verdicts(network: str, rounds: Rounds) -> list[str]:
     return lines
 
 
-def curve(found: Mapping[str, Rounds]) -> list[str]:
+def curve(by_network: Mapping[str, Rounds]) -> list[str]:
     """Where ADON stops paying: by the share of moving, but for the busy network, the largest first.
     Nothing for a single network."""
     rows = []
-    for network, rounds in found.items():
+    for network, rounds in by_network.items():
         best = best_peer(rounds)
         runs = [r[best] for r in rounds.values() if best in r and r[best].good]
-        one = ratio(rounds, LEARNED.name, best)
-        if one is not None and network != "busy":
+        result = ratio(rounds, LEARNED.name, best)
+        if result is not None and network != "busy":
             share = fmean(run.split.moving / run.makespan for run in runs)
-            rows.append((share, f"moving {share:.0%} of {best} ({network}): {one.mean:.2f}"))
+            rows.append((share, f"moving {share:.0%} of {best} ({network}): {result.mean:.2f}"))
     return [row for _, row in sorted(rows, reverse=True)] if len(rows) > 1 else []
 
 
@@ -140,15 +140,15 @@ def left_out(rounds: Rounds) -> list[Run]:
 
 def mean_of(values: Iterable[float]) -> float:
     """Arithmetic mean, 0 of nothing."""
-    found = list(values)
-    return fmean(found) if found else 0.0
+    numbers = list(values)
+    return fmean(numbers) if numbers else 0.0
 
 
-def _words(found: Ratio) -> str:
-    rounds = f"{found.rounds} round{'s' * (found.rounds != 1)}"
+def _words(result: Ratio) -> str:
+    rounds = f"{result.rounds} round{'s' * (result.rounds != 1)}"
     return (
-        f"{found.of} ÷ {found.to}: {found.mean:.2f} (95 % bounds {found.low:.2f} to "
-        f"{found.high:.2f}, p = {found.p:.3f}, {rounds})"
+        f"{result.of} ÷ {result.to}: {result.mean:.2f} (95 % bounds {result.low:.2f} to "
+        f"{result.high:.2f}, p = {result.p:.3f}, {rounds})"
     )
 
 

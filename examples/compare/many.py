@@ -54,7 +54,7 @@ def compare(
     """Run what has not been run yet, of one way ``only`` where it is named; all runs by network and
     way. Raises MissingError without a network of its own, AdonError."""
     check_box()
-    found = {}
+    by_network = {}
     for network in networks:
         folder = state / network
         runs = {ALONE.name: run_alone(folder, network, say)}
@@ -68,8 +68,8 @@ def compare(
                 run.save(file)
             if run is not None:
                 runs[way.name] = run
-        found[network] = runs
-    return found
+        by_network[network] = runs
+    return by_network
 
 
 def check_box() -> None:
@@ -95,8 +95,8 @@ def run_alone(folder: Path, network: str, say: steps.Say) -> CrowdRun:
 
 def slowdown(run: CrowdRun, alone: CrowdRun) -> float:
     """The most that a workflow took, as a multiple of what its shape took alone."""
-    alone_s = {one.shape: one.makespan for one in alone.workflows}
-    return max(one.makespan / alone_s[one.shape] for one in run.workflows)
+    alone_s = {workflow.shape: workflow.makespan for workflow in alone.workflows}
+    return max(workflow.makespan / alone_s[workflow.shape] for workflow in run.workflows)
 
 
 def forecast_error(run: CrowdRun) -> float | None:
@@ -112,14 +112,16 @@ def best_peer(runs: Mapping[str, CrowdRun]) -> CrowdRun | None:
     return min(peers, key=lambda run: run.mean, default=None)
 
 
-def text(found: Mapping[str, Mapping[str, CrowdRun]]) -> str:
+def text(by_network: Mapping[str, Mapping[str, CrowdRun]]) -> str:
     """A row for each way, by network, and the goals."""
     lines: list[str] = []
-    for network, runs in found.items():
+    for network, runs in by_network.items():
         alone = runs[ALONE.name]
         lines += [
             f"{network} network; alone: "
-            + ", ".join(f"{one.shape} {one.makespan:.0f} s" for one in alone.workflows),
+            + ", ".join(
+                f"{workflow.shape} {workflow.makespan:.0f} s" for workflow in alone.workflows
+            ),
             _row("way", "mean s", "last s", "slow-down", "forecast", "moved MB", "unused", "cores"),
         ]
         lines += [_way_row(run, alone) for name, run in runs.items() if run is not alone]
@@ -175,8 +177,8 @@ def _run(args: argparse.Namespace) -> int:
         only = way_of(only).name
     networks = (args.network,) if args.network else NETWORKS
     with only_one(args.state):
-        found = compare(args.state, steps.clock(time.monotonic()), networks, only)
-    print(text(found))
+        by_network = compare(args.state, steps.clock(time.monotonic()), networks, only)
+    print(text(by_network))
     return 0
 
 

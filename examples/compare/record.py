@@ -75,7 +75,7 @@ class Run:
             data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             data["split"] = Split(**data["split"])
             data["cores"] = tuple(data["cores"])
-            data["held"] = tuple(Held(**one) for one in data["held"])
+            data["held"] = tuple(Held(**fields) for fields in data["held"])
             data["wrong"] = tuple(data["wrong"])
             return cls(**data)
         return None
@@ -92,7 +92,7 @@ def run_of(facts: RunFacts, way: str, number: int, loads: list[tuple[float, floa
     for bar in facts.bars:
         if bar.kind == "compute" and bar.ok:
             jobs[bar.site] = jobs.get(bar.site, 0) + 1
-    held = [
+    holds = [
         Held(
             t.request.job,
             tuple(t.grant.path),
@@ -112,7 +112,7 @@ def run_of(facts: RunFacts, way: str, number: int, loads: list[tuple[float, floa
         split(facts.bars, parents, facts.started, facts.ended),
         (sum(during) / len(during), sum(load > BUSY for load in during) / len(during)),
         jobs,
-        tuple(sorted(held, key=lambda one: one.start)),
+        tuple(sorted(holds, key=lambda hold: hold.start)),
         facts.planner,
         tuple(facts.warnings),
     )

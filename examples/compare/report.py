@@ -18,10 +18,10 @@ _KEY = "Seconds; the thin line below a run of ADON's ends where its end was expe
 _COLOURS = {"queue": "s3", "computing": "s1", "moving": "s2", "between": "s4"}
 
 
-def text(found: Mapping[str, Rounds]) -> str:
+def text(by_network: Mapping[str, Rounds]) -> str:
     """By network: every way's runs, what its time was made of, and what that proves."""
     lines: list[str] = []
-    for network, rounds in found.items():
+    for network, rounds in by_network.items():
         lines += [f"{network} network", _row("way", "seconds", "expected", *_PARTS, "cores")]
         for way in WAYS:
             runs = [r[way.name] for r in rounds.values() if way.name in r]
@@ -36,7 +36,7 @@ def text(found: Mapping[str, Rounds]) -> str:
         lines += verdicts(network, rounds)
         lines += [f"not counted: {_why(run)}" for run in left_out(rounds)]
         lines.append("")
-    if smaller := curve(found):
+    if smaller := curve(by_network):
         lines += [
             f"{LEARNED.name} ÷ the better of Pegasus's two, by how much of it was moving",
             *smaller,
@@ -44,12 +44,12 @@ def text(found: Mapping[str, Rounds]) -> str:
     return "\n".join(lines).rstrip()
 
 
-def html(found: Mapping[str, Rounds]) -> str:
+def html(by_network: Mapping[str, Rounds]) -> str:
     """Every run with what its time was made of and the end that was expected, what that proves, and
     who held which link when in the newest round."""
     figures: list[Figure] = []
-    smaller = "; ".join(curve(found))
-    for network, rounds in found.items():
+    smaller = "; ".join(curve(by_network))
+    for network, rounds in by_network.items():
         words = "; ".join(verdicts(network, rounds))
         heading = f"Every run on the {network} network"
         words = f"{words}. {_KEY}" + (f" {LEARNED.name} by share: {smaller}." if smaller else "")
@@ -93,10 +93,10 @@ def _runs(rounds: Rounds) -> dict[str, Any]:
 def _links(run: Run) -> dict[str, Any]:
     """A row for each direction of a link, with the paths over it."""
     hops: dict[str, list[dict[str, Any]]] = {}
-    for one in run.held:
-        tip = f"{one.job}: {format_rate(one.bps)} on {' > '.join(one.path)}"
-        for a, b in pairwise(one.path):
-            bar = _bar(format_rate(one.bps), _COLOURS["moving"], one.start, one.end, tip)
+    for hold in run.held:
+        tip = f"{hold.job}: {format_rate(hold.bps)} on {' > '.join(hold.path)}"
+        for a, b in pairwise(hold.path):
+            bar = _bar(format_rate(hold.bps), _COLOURS["moving"], hold.start, hold.end, tip)
             hops.setdefault(f"{a} > {b}", []).append(bar)
     return {"groups": sorted(hops.items()), "end": run.makespan}
 

@@ -76,12 +76,12 @@ class CrowdRun:
     @property
     def end(self) -> float:
         """Of the last, in seconds from the start."""
-        return max(one.ended for one in self.workflows)
+        return max(workflow.ended for workflow in self.workflows)
 
     @property
     def mean(self) -> float:
         """Arithmetic mean of the makespans."""
-        return sum(one.makespan for one in self.workflows) / len(self.workflows)
+        return sum(workflow.makespan for workflow in self.workflows) / len(self.workflows)
 
     def save(self, file: Path) -> None:
         """Write it, whole or not at all. Raises InputError."""
@@ -93,7 +93,7 @@ class CrowdRun:
         """The run in ``file``, None where there is none that can be read."""
         try:
             data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            workflows = tuple(WorkflowRun(**one) for one in data.pop("workflows"))
+            workflows = tuple(WorkflowRun(**fields) for fields in data.pop("workflows"))
             return cls(workflows=workflows, **data)
         except (OSError, ValueError, TypeError, KeyError):
             return None

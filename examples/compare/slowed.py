@@ -62,9 +62,9 @@ def text(runs: Mapping[str, CrowdRun]) -> str:
     lines = []
     for name, run in runs.items():
         each = ", ".join(
-            f"{one.shape} {one.makespan:.0f} s"
-            + "".join(f" {count}@{site}" for site, count in sorted(one.sites.items()))
-            for one in run.workflows
+            f"{workflow.shape} {workflow.makespan:.0f} s"
+            + "".join(f" {count}@{site}" for site, count in sorted(workflow.sites.items()))
+            for workflow in run.workflows
         )
         lines.append(f"  {name:<12}{run.end:>6.0f} s: {each}")
     if len(runs) == len(WAYS):

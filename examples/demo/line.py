@@ -72,21 +72,21 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[DemoFacts, Trouble | None
     run_dir = options.state / "testbed"
     clear(run_dir)
     scenario = scenarios.load(options.example).on(options.network)
-    found = options.programs
+    paths = options.programs
     programs = Programs(
-        found["condor"], found["gridftp"], found[scenario.tools], found.get("openvswitch")
+        paths["condor"], paths["gridftp"], paths[scenario.tools], paths.get("openvswitch")
     )
-    kept = options.state / "archive.sqlite"
+    archive_file = options.state / "archive.sqlite"
     with ExitStack() as stack:
         testbed = stack.enter_context(
             Testbed(scenario.layout, run_dir, programs, say, scenario.zone)
         )
-        archive = stack.enter_context(Archive(kept))
+        archive = stack.enter_context(Archive(archive_file))
         earlier = gather.learnt(archive)
-        config, url = steps.write_config(scenario, testbed.real, kept, run_dir)
+        config, url = steps.write_config(scenario, testbed.real, archive_file, run_dir)
         say("broker: gives paths and bandwidth on request")
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
-        hooks = steps.write_hooks(scenario.template, url, kept, run_dir)
+        hooks = steps.write_hooks(scenario.template, url, archive_file, run_dir)
         stack.enter_context(watching(hooks, run_dir / steps.WATCH))
         state = DemoRun()
         try:
@@ -129,13 +129,13 @@ def _go(
     """The steps, each noted in ``state``. Raises AdonError, OSError, Interrupted."""
     run_dir, settings, selector = testbed.run_dir, options.settings, options.selector
     state.step = "the data and the workflow were made"
-    made = run_dir / "workflow"
-    say(scenario.make(settings, testbed.write(), made))
+    workflow_dir = run_dir / "workflow"
+    say(scenario.make(settings, testbed.write(), workflow_dir))
     state.step = "the broker started"
     broker.ready()
     state.step = "sites were chosen"
     topology = topology_from_dict(scenario.layout.topology())
-    inputs = load_inputs(made / "workflow.yml")
+    inputs = load_inputs(workflow_dir / "workflow.yml")
     if options.hooks:
         inputs = inputs.within(templates_from_dict(scenario.templates)[scenario.template])
     state.before, state.placed = steps.choose_sites(
@@ -153,7 +153,7 @@ def _go(
     state.step = "the workflow was planned"
     state.planned = plan_workflow(
         state.placed.inputs,
-        Sources(made / "workflow.yml"),
+        Sources(workflow_dir / "workflow.yml"),
         state.placed.mapping,
         run_dir / "submit",
         scenario.output_site,
@@ -166,8 +166,8 @@ def _go(
     state.step = "the workflow ran"
     state.submitted_at = time.time()
 
-    def on_stuck(found: Sequence[StuckJob]) -> None:
-        state.stuck = found
+    def on_stuck(stuck_jobs: Sequence[StuckJob]) -> None:
+        state.stuck = stuck_jobs
 
     with running.recorded_size(testbed.pool, archive):
         state.end = running.follow(
@@ -176,7 +176,7 @@ def _go(
     state.step = "the result was compared with the truth"
     if state.end.state == "success":
         results = testbed.site_dir(scenario.output_site) / "storage"
-        state.science = scenario.check(made, results)
+        state.science = scenario.check(workflow_dir, results)
 
 
 def _report(facts: DemoFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:

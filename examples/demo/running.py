@@ -245,10 +245,10 @@ def waits(attempt: Attempt, now: float) -> bool:
     return attempt.outcome is Outcome.QUEUED and now - attempt.submit >= PATIENCE_S
 
 
-def stuck_words(found: Sequence[StuckJob]) -> list[str]:
+def stuck_words(stuck_jobs: Sequence[StuckJob]) -> list[str]:
     """A line for each reason, with the first of the jobs that wait for it."""
     jobs: dict[str, list[str]] = {}
-    for stuck in found:
+    for stuck in stuck_jobs:
         jobs.setdefault(stuck.why, []).append(stuck.job)
     lines = []
     for why, names in jobs.items():

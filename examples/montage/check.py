@@ -33,7 +33,7 @@ _BLOCK_PX = 40  # a star hides no whole one
 
 def flux_errors(image: Pixels, stars: Iterable[Pixels], frame: Frame, band: int) -> list[float]:
     """Of each star, what was measured against what is known: 0.01 is 1 % too bright."""
-    found = []
+    errors = []
     for ra, dec, *flux in stars:
         x, y = (float(axis) for axis in frame.pixel(ra, dec))
         reach = round(_SKY_PX)
@@ -44,8 +44,8 @@ def flux_errors(image: Pixels, stars: Iterable[Pixels], frame: Frame, band: int)
         inside = far <= _APERTURE_PX
         around = (far > _APERTURE_PX) & (far <= _SKY_PX)
         light = part[inside].sum() - np.median(part[around]) * np.count_nonzero(inside)
-        found.append(float(light / flux[band]) - 1)
-    return found
+        errors.append(float(light / flux[band]) - 1)
+    return errors
 
 
 def largest_step(image: Pixels, sky: Sky, band: int) -> float:
@@ -102,12 +102,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--mosaics", type=Path, required=True, help="folder with the mosaics")
     options = parser.parse_args(argv)
     try:
-        found = figures(Recipe(**json.loads(options.truth.read_text())), options.mosaics)
+        results = figures(Recipe(**json.loads(options.truth.read_text())), options.mosaics)
     except (InputError, OSError, ValueError, TypeError) as error:
         print(f"check.py: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(found))
-    return 0 if held(found) else 1
+    print(json.dumps(results))
+    return 0 if held(results) else 1
 
 
 if __name__ == "__main__":

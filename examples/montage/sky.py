@@ -159,14 +159,14 @@ class Sky:
         dice = np.random.default_rng([self.recipe.seed, 1])
         step = self.mosaic.width / self.recipe.tiles
         width = round(step * _TILE)
-        found = []
+        frames = []
         for row in range(self.recipe.tiles):
             for column in range(self.recipe.tiles):
                 x, y = (np.array([column, row]) + 0.5 + dice.uniform(-_DITHER, _DITHER, 2)) * step
                 ra, dec = self.mosaic.place(x - 0.5, y - 0.5)
                 turn = dice.uniform(-_TURN_DEG, _TURN_DEG)
-                found.append(Frame(float(ra), float(dec), width, width, float(turn)))
-        return found
+                frames.append(Frame(float(ra), float(dec), width, width, float(turn)))
+        return frames
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:

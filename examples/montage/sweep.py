@@ -73,7 +73,7 @@ def sweep(
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     names = ("condor", "gridftp", "montage", "openvswitch")
     programs = Programs(*(packages.ensure(name, progress=say) for name in names))
-    found = []
+    results = []
     for number in range(1, runs + 1):
         for rate_bps in rates_bps:
             for placement in placements:
@@ -83,27 +83,27 @@ def sweep(
                     say(f"run {number}, {format_rate(rate_bps)}, {placement}")
                     run = SweepRun(placement, rate_bps, disk_bps, number)
                     make(run, state.resolve(), programs, file)
-                done = SweepRun.load(file)
-                if done is None:
+                result = SweepRun.load(file)
+                if result is None:
                     raise AdonError(f"{file.stem} did not come to its end, see above")
-                say(f"{placement}, {format_rate(rate_bps)}: {done.state}, {done.seconds:.0f} s")
-                found.append(done)
-    return found
+                say(f"{placement}, {format_rate(rate_bps)}: {result.state}, {result.seconds:.0f} s")
+                results.append(result)
+    return results
 
 
 def points(runs: Sequence[SweepRun]) -> Points:
     """By placement, then rate."""
-    found: dict[tuple[str, float], list[SweepRun]] = {}
+    runs_by_point: dict[tuple[str, float], list[SweepRun]] = {}
     for run in sorted(runs, key=lambda run: (run.placement, run.rate_bps)):
         if run.state == "success":
-            found.setdefault((run.placement, run.rate_bps), []).append(run)
-    return found
+            runs_by_point.setdefault((run.placement, run.rate_bps), []).append(run)
+    return runs_by_point
 
 
-def text(found: Points) -> str:
+def text(runs_by_point: Points) -> str:
     """A line for each point."""
     rows = []
-    for (placement, rate_bps), runs in found.items():
+    for (placement, rate_bps), runs in runs_by_point.items():
         time_s = spread_of([run.seconds for run in runs])
         waiting = fmean(run.io_wait[-1] for run in runs)
         cores, back = (fmean(getattr(run, of) for run in runs) for of in ("cores", "given_back"))
@@ -117,10 +117,10 @@ def text(found: Points) -> str:
     return table(head, rows)
 
 
-def figure(found: Points) -> str:
+def figure(runs_by_point: Points) -> str:
     """Figures 5 and 9, and below them 6, 10 and 11: an SVG."""
-    rates = sorted({rate_bps for _, rate_bps in found})
-    most = 20.0 * (max(run.seconds for runs in found.values() for run in runs) // 20 + 1)
+    rates = sorted({rate_bps for _, rate_bps in runs_by_point})
+    most = 20.0 * (max(run.seconds for runs in runs_by_point.values() for run in runs) // 20 + 1)
     top = Panel(_GAP, 40, _WIDTH - 2 * _GAP, _HIGH, len(rates), most)
     top.axes(
         "Execution time in seconds by provisioned bandwidth, mean and standard deviation; below: "
@@ -129,12 +129,12 @@ def figure(found: Points) -> str:
         [(most * n / 4, f"{most * n / 4:g}") for n in range(5)],
     )
     panels, wide = [top], (_WIDTH - _GAP) / len(rates)
-    shown = [name for name in PLACEMENTS if any(name == of for of, _ in found)]
-    for row, (placement, colour) in enumerate(zip(shown, COLOURS, strict=False)):
+    placements = [name for name in PLACEMENTS if any(name == of for of, _ in runs_by_point)]
+    for row, (placement, colour) in enumerate(zip(placements, COLOURS, strict=False)):
         below = _HIGH + (_SMALL + _GAP) * row + 2 * _GAP
         curve = []
         for slot, rate_bps in enumerate(rates):
-            if not (runs := found.get((placement, rate_bps))):
+            if not (runs := runs_by_point.get((placement, rate_bps))):
                 continue
             time_s = spread_of([run.seconds for run in runs])
             curve.append((slot, time_s.mean))
@@ -147,7 +147,7 @@ def figure(found: Points) -> str:
             panels.append(small)
         top.curve(curve, colour)
         top.dots(curve, colour)
-    return drawing(_WIDTH, _HIGH + len(shown) * (_SMALL + _GAP) + _GAP, panels)
+    return drawing(_WIDTH, _HIGH + len(placements) * (_SMALL + _GAP) + _GAP, panels)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -160,11 +160,11 @@ def _run(args: argparse.Namespace) -> int:
         )
     say = steps.clock(time.monotonic())
     with alone(args.state), interruptible():
-        found = sweep(rates_bps, disk_bps, args.runs, args.state, say, placements)
-    good = points(found)
+        runs = sweep(rates_bps, disk_bps, args.runs, args.state, say, placements)
+    good = points(runs)
     print(text(good))
     args.report.with_suffix(".svg").write_text(figure(good), encoding="utf-8")
-    numbers = json.dumps([asdict(run) for run in found], indent=1) + "\n"
+    numbers = json.dumps([asdict(run) for run in runs], indent=1) + "\n"
     args.report.with_suffix(".json").write_text(numbers, encoding="utf-8")
     print(f"report: {args.report.resolve()}.svg")
     return 0

@@ -153,10 +153,10 @@ def _run(run: SweepRun, run_dir: Path, programs: Programs) -> SweepRun:
 def _given_back(transits: Sequence[Transit], rate_bps: float) -> float:
     """The share of what they could have had of the link, each as long as its transfer took."""
     had = [
-        min(one.request.max_bps + one.given_back_bps, rate_bps) * one.usage.seconds
-        for one in transits
+        min(transit.request.max_bps + transit.given_back_bps, rate_bps) * transit.usage.seconds
+        for transit in transits
     ]
-    used = [min(one.request.max_bps, rate_bps) * one.usage.seconds for one in transits]
+    used = [min(transit.request.max_bps, rate_bps) * transit.usage.seconds for transit in transits]
     return 1 - sum(used) / sum(had) if sum(had) else 0.0
 
 
@@ -184,10 +184,10 @@ class _Seen(Cores):
         second = self._reader.read()
         processes = second.processes if second else []
         self.disk.append((sum(p.read_bps for p in processes), sum(p.write_bps for p in processes)))
-        for one in processes:
-            moved = one.read_bps + one.write_bps > _LEAST_BPS
-            if one.io_wait is not None and (moved or one.io_wait):
-                self.waits.append(one.io_wait)
+        for process in processes:
+            moved = process.read_bps + process.write_bps > _LEAST_BPS
+            if process.io_wait is not None and (moved or process.io_wait):
+                self.waits.append(process.io_wait)
 
 
 if __name__ == "__main__":

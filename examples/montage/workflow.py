@@ -81,9 +81,9 @@ class Mosaic(Jobs):
             add("mProject", (raw, new, REGION), (raw, REGION), _with_area(new), publish=keep_all)
         planes = tuple(f"{band}-{i:03d}-{j:03d}.txt" for i, j in self._sky.pairs)
         for (i, j), plane in zip(self._sky.pairs, planes, strict=True):
-            one, other = projected[i], projected[j]
-            reads: tuple[str, ...] = (*_with_area(one), *_with_area(other), REGION)
-            add("mDiffFit", (i, j, one, other, REGION, plane), reads, (plane,))
+            first, second = projected[i], projected[j]
+            reads: tuple[str, ...] = (*_with_area(first), *_with_area(second), REGION)
+            add("mDiffFit", (i, j, first, second, REGION, plane), reads, (plane,))
         add("mConcatFit", (fitted, *planes), planes, (fitted,))
         model = ("-i", _MODEL_TURNS, before, fitted, corrections)
         add("mBgModel", model, (before, fitted), (corrections,))
@@ -100,8 +100,8 @@ class Mosaic(Jobs):
         mosaic, picture = _mosaic(band), f"{band}.png"
         reads = (images, REGION, *(file for name in corrected for file in _with_area(name)))
         add("mAdd", ("-e", images, REGION, mosaic), reads, _with_area(mosaic), publish=True)
-        shown = ("-ct", 1, "-gray", mosaic, *_RANGE, "-out", picture)
-        add("mViewer", shown, (mosaic,), (picture,), publish=True)
+        options = ("-ct", 1, "-gray", mosaic, *_RANGE, "-out", picture)
+        add("mViewer", options, (mosaic,), (picture,), publish=True)
 
 
 def _tile(band: str, number: int) -> str:

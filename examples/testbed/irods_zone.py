@@ -212,9 +212,9 @@ class Zone:
             for n, (name, host) in enumerate(self.resources.items())
         }
         if 4 in tables:
-            for one in [path] if path else self.objects:
-                for replica in self.objects.get(one, []):
-                    yield self._object_row(one, replica) | resources[replica.resource]
+            for object_path in [path] if path else self.objects:
+                for replica in self.objects.get(object_path, []):
+                    yield self._object_row(object_path, replica) | resources[replica.resource]
         elif 5 in tables:
             yield from map(self._collection_row, self.collections)
         elif 3 in tables:
@@ -390,25 +390,27 @@ class Connection:
         count, page = (int(message.findtext(t) or 0) for t in ("maxRows", "continueInx"))
         columns = [int(e.text or 0) for e in message.findall("InxIvalPair_PI/inx")]
         if page:
-            if not (found := self.pages.pop(page, [])):
+            if not (remaining := self.pages.pop(page, [])):
                 raise RodsError(INVALID_ARGUMENT)
         else:
             tests = message.findall("InxValPair_PI/svalue")
-            asked = [int(e.text or 0) for e in message.findall("InxValPair_PI/inx")]
-            conditions = [(n, test.text or "") for n, test in zip(asked, tests, strict=True)]
+            condition_columns = [int(e.text or 0) for e in message.findall("InxValPair_PI/inx")]
+            conditions = [
+                (n, test.text or "") for n, test in zip(condition_columns, tests, strict=True)
+            ]
             equal = {n: test[3:-1] for n, test in conditions if test.startswith("= '")}
             path = f"{equal[501]}/{equal[403]}" if {501, 403} <= {*equal} else ""
             with self.zone.lock:
                 rows = {
                     tuple(str(row.get(column, "")) for column in columns)
                     for row in self.zone.rows(
-                        {number // 100 for number in (*columns, *asked)}, path
+                        {number // 100 for number in (*columns, *condition_columns)}, path
                     )
                     if all(_holds(str(row.get(column, "")), test) for column, test in conditions)
                 }
-            if not (found := sorted(rows)):
+            if not (remaining := sorted(rows)):
                 raise RodsError(NO_ROWS)
-        now, later = found[:count], found[count:] if count else []
+        now, later = remaining[:count], remaining[count:] if count else []
         if later:
             self.pages[page + 1] = later
         values = "".join(

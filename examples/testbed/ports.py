@@ -34,15 +34,15 @@ def free_ports(count: int, lowest_ephemeral: int | None = None) -> list[int]:
         return _any_ports(count)
     # Not in order: whoever else looks for ports at this moment should look elsewhere.
     places = _dice.sample(range(_LOWEST, top), min(top - _LOWEST, _TRIES + count))
-    found: list[int] = []
+    ports: list[int] = []
     for port in places:
-        if len(found) == count:
+        if len(ports) == count:
             break
         if _is_free(port):
-            found.append(port)
-    if len(found) < count:
+            ports.append(port)
+    if len(ports) < count:
         raise MissingError(f"{LOOPBACK}: found no free port among {len(places)}, expected {count}")
-    return found
+    return ports
 
 
 def free_port() -> int:

@@ -129,14 +129,14 @@ class Daemon:
         where it ends before, or ``timeout_s`` are over."""
         began = time.monotonic()
         deadline = began + timeout_s
-        while not (found := ready()):
+        while not (result := ready()):
             self.check()
             now = time.monotonic()
             if now > deadline:
                 raise AdonError(f"{self.name} did not get ready: {self._last_words()}")
             time.sleep(max(_POLL_S, now - began))  # looking may cost what it waits for
             began = time.monotonic()
-        return found
+        return result
 
     def _last_words(self) -> str:
         for log in self._logs:

@@ -89,15 +89,15 @@ def path(seed: int) -> Path:
 def _events(
     rng: np.random.Generator, metric: Metric, period_s: float, noise: float
 ) -> tuple[Event, ...]:
-    found: list[Event] = []
+    events: list[Event] = []
     free = EPOCH + LEAD_DAYS * DAY_S
     end_of_all = EPOCH + DAYS * DAY_S
-    wanted = int(rng.integers(0, 4))
-    for number in range(wanted):
+    count = int(rng.integers(0, 4))
+    for number in range(count):
         room = end_of_all - APART_S - free
         if room < APART_S:
             break
-        start = free + float(rng.uniform(0, room / (wanted - number)))
+        start = free + float(rng.uniform(0, room / (count - number)))
         kind: Kind = ("level", "dip", "outage")[int(rng.choice(3, p=(0.45, 0.35, 0.2)))]
         end, factor = end_of_all, 0.0
         if kind == "level":
@@ -112,9 +112,9 @@ def _events(
             size = max(-math.log(0.7), 4 * noise) + float(rng.exponential(0.3))
             # less throughput, more delay: a dip is for the worse
             factor = math.exp(-size if metric == "tcp_throughput" else size)
-        found.append(Event(kind, start, end, factor))
+        events.append(Event(kind, start, end, factor))
         free = (end if kind != "level" else start) + APART_S
-    return tuple(found)
+    return tuple(events)
 
 
 def _cycle(rng: np.random.Generator, at: np.ndarray, metric: Metric) -> np.ndarray:

@@ -118,15 +118,15 @@ def _plateaus(path: Path, window: int, full: int) -> Iterator[float]:
 
 
 def _told(path: Path, outside: npt.NDArray[np.bool_], samples: int) -> list[float]:
-    told: list[float] = []
+    alarms: list[float] = []
     count, alarmed = 0, False
     for at, out in zip(path.at, outside.tolist(), strict=True):
         count = count + 1 if out != alarmed else 0
         if count >= samples:
             alarmed, count = out, 0
             if alarmed:
-                told.append(at)
-    return sorted([*told, *_missing(path)])
+                alarms.append(at)
+    return sorted([*alarms, *_missing(path)])
 
 
 def _missing(path: Path) -> list[float]:

@@ -48,21 +48,21 @@ class Score:
         self.events += len(path.events)
         open_events = list(path.events)
         belongs: list[Event | None] = []
-        for told in sorted(alarms):
-            event = next((e for e in open_events if _belongs(path, e, told)), None)
+        for alarm in sorted(alarms):
+            event = next((e for e in open_events if _belongs(path, e, alarm)), None)
             belongs.append(event)
             if event is None:
                 self.false += 1
                 continue
             open_events.remove(event)
             self.told += 1
-            self.delays_s.append(max(0.0, told - event.start))
+            self.delays_s.append(max(0.0, alarm - event.start))
         self.missed += [(path, event) for event in open_events]
         return belongs
 
 
-def _belongs(path: Path, event: Event, told: float) -> bool:
-    return event.start - path.period_s <= told <= event.start + limit_s(path)
+def _belongs(path: Path, event: Event, alarm: float) -> bool:
+    return event.start - path.period_s <= alarm <= event.start + limit_s(path)
 
 
 def score(detector: Alarms, paths: Iterable[Path]) -> Score:

@@ -54,12 +54,12 @@ def work(case: tuple[Trace, Platform, int, Setting]) -> list[Outcome]:
 @bench("P1")
 def mapping_quality(tell: Tell) -> Iterable[Figure | Input]:
     """Makespans of whole mappings, as ratios."""
-    found = traces(os.environ.get("TRACES", ""))
-    yield from digests(found)
+    all_traces = traces(os.environ.get("TRACES", ""))
+    yield from digests(all_traces)
     platforms = [draw_platform(0, number) for number in range(PLATFORMS)]
-    cases = [(trace, number) for trace in found for number in range(PLATFORMS)]
+    cases = [(trace, number) for trace in all_traces for number in range(PLATFORMS)]
     cases.sort(key=lambda case: -len(case[0].trace.tasks))  # the long ones first, for even cores
-    tell(f"{len(found)} traces on {PLATFORMS} platforms")
+    tell(f"{len(all_traces)} traces on {PLATFORMS} platforms")
 
     def show(done: int) -> None:
         if done % 10 == 0:
@@ -72,13 +72,13 @@ def mapping_quality(tell: Tell) -> Iterable[Figure | Input]:
         yield from _figures(rows, regime, "best_known", f"best known, {words}", (GEOMEAN, WORST))
         as_run = f"best known, as HTCondor starts jobs, {words}"
         yield from _figures(rows, regime, AS_RUN, as_run, None)
-        found = honesty(rows, regime)
-        if found is not None:
-            off = max(found.true_of_shown, 1 / found.true_of_shown)
-            name = f"true ÷ shown makespan, {words}, geometric mean of {found.cases}, either way"
+        result = honesty(rows, regime)
+        if result is not None:
+            off = max(result.true_of_shown, 1 / result.true_of_shown)
+            name = f"true ÷ shown makespan, {words}, geometric mean of {result.cases}, either way"
             yield Figure(name, off, "ratio", better="lower", goal=1.03)
             name = f"true makespan within the range shown, {words}"
-            yield Figure(name, found.in_range, "share", better="higher", goal=0.9)
+            yield Figure(name, result.in_range, "share", better="higher", goal=0.9)
     yield from _figures(rows, "exact", "lower_bound", "lower bound, beliefs right", None)
 
 
@@ -87,7 +87,7 @@ def _figures(
 ) -> Iterable[Figure]:
     every = {name: summarise(rows, regime, name, reference) for name in (OURS, *PEERS)}
     for i, field in enumerate(("geomean", "worst")):
-        values = {name: float(getattr(found, field)) for name, found in every.items()}
+        values = {name: float(getattr(result, field)) for name, result in every.items()}
         ours = values.pop(OURS)
         of = "geometric mean" if field == "geomean" else "worst"
         name = f"makespan ÷ {words}, {of} of {len(rows)}"

@@ -44,7 +44,7 @@ def many_small_files(tell: Tell) -> Iterable[Figure]:
     ]
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as folder:
         words = [sys.executable, "-m", "tests.bench.many_files_inside", *programs, folder]
-        found: dict[str, dict[str, float]] = {}
+        rates: dict[str, dict[str, float]] = {}
         with subprocess.Popen(
             [*box.command(), *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
         ) as inside:
@@ -54,26 +54,26 @@ def many_small_files(tell: Tell) -> Iterable[Figure]:
                 rate = goodput(row["files"] * row["bytes"], row["seconds"])
                 tell(_said(row, rate))
                 kind = "large" if row["files"] == 1 else "small"
-                found.setdefault(f"{row['scheme']} {kind}", {})[row["way"]] = rate
+                rates.setdefault(f"{row['scheme']} {kind}", {})[row["way"]] = rate
         if inside.returncode:
             raise RuntimeError(f"the measurement ended with {inside.returncode}")
-    yield from figures(found)
+    yield from figures(rates)
 
 
-def figures(found: Mapping[str, Mapping[str, float]]) -> Iterable[Figure]:
-    """``found``: b/s of each way, by scheme and kind of list."""
+def figures(rates: Mapping[str, Mapping[str, float]]) -> Iterable[Figure]:
+    """``rates``: b/s of each way, by scheme and kind of list."""
     for scheme, (label, goal) in SCHEMES.items():
-        large, small = (dict(found[f"{scheme} {kind}"]) for kind in ("large", "small"))
-        one, many = large.pop(ADON), small.pop(ADON)
+        large, small = (dict(rates[f"{scheme} {kind}"]) for kind in ("large", "small"))
+        single, many = large.pop(ADON), small.pop(ADON)
         peers = {way: rate / 1e6 for way, rate in large.items()}
-        yield Figure(f"{label}: one large file", one / 1e6, "Mb/s", "higher", peers=peers)
+        yield Figure(f"{label}: one large file", single / 1e6, "Mb/s", "higher", peers=peers)
         yield Figure(
             f"{label}: small files, of what one large file reaches with ADON",
-            100 * many / one,
+            100 * many / single,
             "%",
             better="higher",
             goal=goal,
-            peers={way: 100 * rate / one for way, rate in small.items()},
+            peers={way: 100 * rate / single for way, rate in small.items()},
         )
 
 

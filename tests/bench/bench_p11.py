@@ -30,11 +30,11 @@ def what_adon_buys(tell: Tell) -> Iterable[Figure]:
     """A quarter of an hour for each network and round, of which ``ADON_P11_ROUNDS`` are wanted."""
     rounds = int(os.environ.get("ADON_P11_ROUNDS", str(ROUNDS)))
     try:
-        found = compare("soykb", 1, rounds, NETWORKS, STATE, tell)
+        by_network = compare("soykb", 1, rounds, NETWORKS, STATE, tell)
     except MissingError as error:
         tell(f"not measured: {error}")
         return
-    for network, runs in found.items():
+    for network, runs in by_network.items():
         means = {way.name: mean_s for way in WAYS if (mean_s := mean_makespan(runs, way.name))}
         name = f"{network} network: makespan"
         if LEARNED.name in means:
@@ -46,10 +46,12 @@ def what_adon_buys(tell: Tell) -> Iterable[Figure]:
             *((part.name, best, None) for part in PARTS),
             (learned, first, LEARNED_GOAL),
         ):
-            one = ratio(runs, of, to)
-            if one is not None:
-                figure = f"{network} network: makespan of {of}, of {to}'s, {one.rounds} rounds"
-                yield Figure(figure, one.mean, "", better="lower", goal=goal)
+            comparison = ratio(runs, of, to)
+            if comparison is not None:
+                figure = (
+                    f"{network} network: makespan of {of}, of {to}'s, {comparison.rounds} rounds"
+                )
+                yield Figure(figure, comparison.mean, "", better="lower", goal=goal)
         errors = forecast_errors(runs)
         if errors is not None:
             for name, off, goal in zip(("median", "95th percentile"), errors, FORECAST_GOALS,

@@ -90,17 +90,15 @@ def relay(tell: Tell) -> Iterable[Figure]:
     with measuring(tools) as measure:
         peers = PEERS | (TUNNEL if "aggligator" in tools else {})
         for words, loss in LOSSES.items():
-            yield from compared(
-                words, peers, lambda asked, p=loss: measure(asked | {"loss": p}), tell
-            )
-        table(lambda asked: measure(asked | {"loss": LOSSES[TABLE_LOSS]}), tell)
+            yield from compared(words, peers, lambda way, p=loss: measure(way | {"loss": p}), tell)
+        table(lambda way: measure(way | {"loss": LOSSES[TABLE_LOSS]}), tell)
         disk = measure(relayed(way="disk") | {"bytes": LARGE, "loss": 0.0})
         yield share("1 GB by curl, disk to disk", {OURS: [disk]}, OURS)
-        found = measure({"idle": IDLE})
-        tell(f"an agent: {found}")
+        memory = measure({"idle": IDLE})
+        tell(f"an agent: {memory}")
         yield Figure(
-            f"memory of an agent with {IDLE:,} idle connections", found["after"] / 1e6, "MB",
-            "lower", 100.0, {"without any": found["before"] / 1e6},
+            f"memory of an agent with {IDLE:,} idle connections", memory["after"] / 1e6, "MB",
+            "lower", 100.0, {"without any": memory["before"] / 1e6},
         )  # fmt: skip
 
 
@@ -121,16 +119,16 @@ def what_a_relay_costs(tell: Tell) -> Iterable[Figure]:
                                {"no relay": direct}, high=0.95, goal=1.0)  # fmt: skip
         ways = {"plain": relayed(), "TLS": relayed()}
         ways["TLS"]["relay"]["tls"] = True
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+        by_way: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
         for _ in range(TLS_TURNS):
             for name, way in ways.items():
-                found[name].append(measure(way | {"bytes": SOME_MORE, "loss": 0.0}))
-    rates = {name: _typical(runs) for name, runs in found.items()}
-    tell(f"{ {name: [round(run['bps'] / 1e6) for run in runs] for name, runs in found.items()} }")
+                by_way[name].append(measure(way | {"bytes": SOME_MORE, "loss": 0.0}))
+    rates = {name: _typical(runs) for name, runs in by_way.items()}
+    tell(f"{ {name: [round(run['bps'] / 1e6) for run in runs] for name, runs in by_way.items()} }")
     yield Figure("rate with TLS between the agents, of that without", 100 * rates["TLS"]
                  / rates["plain"], "%", "higher", 95.0)  # fmt: skip
     gigabits = SOME_MORE * 8 / 1e9
-    cpu = {name: fmean(run["cpu_s"] for run in runs) / gigabits for name, runs in found.items()}
+    cpu = {name: fmean(run["cpu_s"] for run in runs) / gigabits for name, runs in by_way.items()}
     yield Figure("both agents", cpu["plain"], "CPU s/Gb", "lower", None, {"with TLS": cpu["TLS"]})
 
 
@@ -139,14 +137,14 @@ def compared(
 ) -> Iterator[Figure]:
     """All ways over a path with so much loss."""
 
-    def repeated(asked: Way, size: int, times: int) -> list[dict[str, float]]:
-        return [measure(asked | {"bytes": size}) for _ in range(times)]
+    def repeated(way: Way, size: int, times: int) -> list[dict[str, float]]:
+        return [measure(way | {"bytes": size}) for _ in range(times)]
 
     swept = {n: _typical(repeated(gridftp(n), SOME if n > 1 else LITTLE, 1)) for n in SWEEP}
     best = max(swept, key=swept.__getitem__)
     tell(f"{words}, GridFTP by streams: {_rates(swept)}")
     ways = {OURS: relayed(), **others, f"GridFTP, {best} streams": gridftp(best)}
-    small = {name: repeated(asked, LITTLE, 1) for name, asked in ways.items()}
+    small = {name: repeated(way, LITTLE, 1) for name, way in ways.items()}
     going = [name for name in ways if _slowest(small[name]) > SLOW_BPS]
     for name in going:
         small[name].clear()
@@ -154,23 +152,23 @@ def compared(
         small[name] += repeated(ways[name], SMALL, 1)
     fast = [name for name in going if name == OURS or _slowest(small[name]) > FAST_BPS]
     large = {n: repeated(ways[n], LARGE, OURS_LARGE if n == OURS else 1) for n in fast}
-    for size, found in (("100 MB", small), ("1 GB", large)):
-        yield share(f"{size} by curl, {words}", found, OURS)
-        spreads = {n: _spread(runs) for n, runs in found.items() if len(runs) > 1}
+    for size, by_way in (("100 MB", small), ("1 GB", large)):
+        yield share(f"{size} by curl, {words}", by_way, OURS)
+        spreads = {n: _spread(runs) for n, runs in by_way.items() if len(runs) > 1}
         yield Figure(
             f"standard deviation of completion, {size}, {words}", spreads.pop(OURS), "% of mean",
             "lower", None, spreads,
         )  # fmt: skip
-    cpu = {n: fmean(one["cpu_s"] for one in runs) / 8 for n, runs in large.items() if "relay" in n}
+    cpu = {n: fmean(run["cpu_s"] for run in runs) / 8 for n, runs in large.items() if "relay" in n}
     yield Figure(f"both agents, {words}", cpu.pop(OURS), "CPU s/Gb", "lower", None, cpu)
-    for name, one in CLIENTS.items():
+    for name, way in CLIENTS.items():
         if words == TABLE_LOSS:
-            yield share(f"1 GB by {name}, {words}", {name: repeated(one, LARGE, 1)}, name)
+            yield share(f"1 GB by {name}, {words}", {name: repeated(way, LARGE, 1)}, name)
 
 
-def share(words: str, found: Mapping[str, list[dict[str, float]]], ours: str) -> Figure:
+def share(words: str, by_way: Mapping[str, list[dict[str, float]]], ours: str) -> Figure:
     """Of the bottleneck, by the median of some runs."""
-    shares = {name: 100 * _typical(runs) / RATE_BPS for name, runs in found.items()}
+    shares = {name: 100 * _typical(runs) / RATE_BPS for name, runs in by_way.items()}
     return Figure(f"share of the path, {words}", shares.pop(ours), "%", "higher", 90.0, shares)
 
 
@@ -226,11 +224,11 @@ def measuring(tools: Mapping[str, Path]) -> Iterator[Measure]:
             assert inside.stdin and inside.stdout
             into, out = inside.stdin, inside.stdout
 
-            def measure(asked: Way) -> dict[str, Any]:
-                into.write(f"{json.dumps(asked)}\n")
+            def measure(way: Way) -> dict[str, Any]:
+                into.write(f"{json.dumps(way)}\n")
                 into.flush()
-                found: dict[str, Any] = json.loads(out.readline())
-                return found
+                result: dict[str, Any] = json.loads(out.readline())
+                return result
 
             yield measure
             into.close()

@@ -106,17 +106,17 @@ class Row:
 def run(ways: Mapping[str, Way], work: tuple[str, float, int]) -> Row:
     """One curve."""
     family, noise, seed = work
-    made = curve(family, Random(f"{family} {seed}"))
-    found = {
-        name: way(noisy(made.goodput, noise, Random(f"{family} {noise} {seed}")), PROBES)
+    goodput_curve = curve(family, Random(f"{family} {seed}"))
+    rates = {
+        name: way(noisy(goodput_curve.goodput, noise, Random(f"{family} {noise} {seed}")), PROBES)
         for name, way in ways.items()
     }
-    at_knee = made.goodput(made.knee_bps)
+    at_knee = goodput_curve.goodput(goodput_curve.knee_bps)
     return Row(
         family,
         noise,
-        {name: bps / made.knee_bps for name, bps in found.items()},
-        {name: made.goodput(bps) / at_knee for name, bps in found.items()},
+        {name: bps / goodput_curve.knee_bps for name, bps in rates.items()},
+        {name: goodput_curve.goodput(bps) / at_knee for name, bps in rates.items()},
     )
 
 
@@ -177,10 +177,14 @@ def _variance(p: float) -> float:
     for (a, b), (c, d) in combinations(slopes, 2):
         for n in range(1, PROBES):
             m = PROBES - n
-            one, both, two = n * a * a + m * c * c, n * a * b + m * c * d, n * b * b + m * d * d
-            area = one * two - both * both
+            first, mixed, second = (
+                n * a * a + m * c * c,
+                n * a * b + m * c * d,
+                n * b * b + m * d * d,
+            )
+            area = first * second - mixed * mixed
             if area > 1e-12:
-                best = min(best, (two - 2 * both * by_p + one * by_p * by_p) / area)
+                best = min(best, (second - 2 * mixed * by_p + first * by_p * by_p) / area)
     return best
 
 

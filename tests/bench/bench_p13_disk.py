@@ -54,17 +54,17 @@ def _said(row: Mapping[str, float]) -> str:
 
 def figures(rows: Iterable[Mapping[str, float]]) -> Iterable[Figure]:
     """Over all disks."""
-    found = list(rows)
+    results = list(rows)
     for name, words in (("bps", "when it is found"), ("kept_bps", "20 s later")):
-        errors = [100 * (row[name] / row["true_bps"] - 1) for row in found]
+        errors = [100 * (row[name] / row["true_bps"] - 1) for row in results]
         worst = max(map(abs, errors))
         yield Figure(f"knee's error on real disks, worst, {words}", worst, "%", "lower", 5.0, {})
         yield Figure(
             f"beyond the knee on real disks, {words}", max(0.0, *errors), "%", "lower", 5.0, {}
         )
-    seconds = median(row["seconds"] for row in found)
+    seconds = median(row["seconds"] for row in results)
     yield Figure(
         "seconds until the knee of a real disk is found", seconds, "s", "lower", GOAL_S, {}
     )
-    followed = median(row["followed_s"] for row in found)
+    followed = median(row["followed_s"] for row in results)
     yield Figure("seconds until a neighbour is followed", followed, "s", "lower", None, {})

@@ -91,23 +91,23 @@ def compared(scene: Scene, measure: Measure, tell: Tell) -> Figure:
 
 def repeated(settings: Sequence[Setting], times: int, measure: Measure) -> dict[Setting, float]:
     """The median rate of each, measured by turns."""
-    found: dict[Setting, list[float]] = {one: [] for one in settings}
+    rates_by_setting: dict[Setting, list[float]] = {setting: [] for setting in settings}
     for _ in range(times):
-        for one, rates in found.items():
-            rates.append(measure(one))
-    return {one: median(rates) for one, rates in found.items()}
+        for setting, rates in rates_by_setting.items():
+            rates.append(measure(setting))
+    return {setting: median(rates) for setting, rates in rates_by_setting.items()}
 
 
 def figure(scene: Scene, advised: Setting, best: Setting, rates: Mapping[Setting, float]) -> Figure:
     """Shares of the sweep's best."""
-    share = {one: 100 * rate / rates[best] for one, rate in rates.items()}
+    share = {setting: 100 * rate / rates[best] for setting, rate in rates.items()}
     return Figure(
         f"{scene.name}: {words(*advised)}, of the sweep's best ({words(*best)})",
         share[advised],
         "%",
         better="higher",
         goal=95.0,
-        peers={name: share[one] for name, one in FIXED.items()},
+        peers={name: share[setting] for name, setting in FIXED.items()},
     )
 
 
@@ -121,8 +121,8 @@ def _measuring(tell: Tell) -> Iterator[Callable[[Scene], Measure]]:
                 for name, size in scene.host.items()
             }
             link = {"rate_bps": RATE_BPS, "loss": scene.loss, "limit_bytes": scene.queue_bytes}
-            asked = {"host": sizes, "link": link, "congestion": "cubic", "bytes": SIZE}
-            return move(asked | {"streams": setting[0], "buffer_bytes": setting[1]})
+            request = {"host": sizes, "link": link, "congestion": "cubic", "bytes": SIZE}
+            return move(request | {"streams": setting[0], "buffer_bytes": setting[1]})
 
         yield lambda scene: lambda setting: measure(scene, setting)
 
@@ -141,8 +141,8 @@ def moving(tell: Tell) -> Iterator[Callable[[Mapping[str, Any]], float]]:
             assert inside.stdin and inside.stdout
             into, out = inside.stdin, inside.stdout
 
-            def move(asked: Mapping[str, Any]) -> float:
-                into.write(f"{json.dumps(asked)}\n")
+            def move(request: Mapping[str, Any]) -> float:
+                into.write(f"{json.dumps(request)}\n")
                 into.flush()
                 return float(json.loads(out.readline())["bps"])
 
@@ -151,4 +151,4 @@ def moving(tell: Tell) -> Iterator[Callable[[Mapping[str, Any]], float]]:
 
 
 def _shown(rates: Mapping[Setting, float]) -> str:
-    return ", ".join(f"{words(*one)} {rate / 1e6:.0f} Mb/s" for one, rate in rates.items())
+    return ", ".join(f"{words(*setting)} {rate / 1e6:.0f} Mb/s" for setting, rate in rates.items())

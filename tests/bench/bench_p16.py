@@ -62,27 +62,27 @@ RUNS = (KNOWING, RULE, FIRST, THERE)  # the default of one machine takes half an
 def soykb_on_a_real_pool(tell: Tell) -> Iterable[Figure]:
     """Each run in a pool of its own."""
     condor = packages.ensure("condor", progress=tell)
-    wanted = os.environ.get("ADON_P16_RUNS", "|".join(RUNS)).split("|")
+    names = os.environ.get("ADON_P16_RUNS", "|".join(RUNS)).split("|")
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
         release = slow_release(condor / "root/usr", Path(name) / "slow", BOOT)
 
         def run(what: str, folder: Path, narrow: Event) -> Ran:
             try:
                 with Pool(folder / "pool", condor, {}) as pool:
-                    found = _run(pool, folder, release, what, narrow)
+                    result = _run(pool, folder, release, what, narrow)
             finally:
                 narrow.set()
-            tell(f"{what}: {_line(found)}")
-            return found
+            tell(f"{what}: {_line(result)}")
+            return result
 
-        with ThreadPoolExecutor(len(wanted)) as threads:
+        with ThreadPoolExecutor(len(names)) as threads:
             runs = {}
-            for number, what in enumerate(wanted):
+            for number, what in enumerate(names):
                 folder, narrow = Path(name) / f"run{number}", Event()
                 folder.mkdir()
                 runs[what] = threads.submit(run, what, folder, narrow)
                 narrow.wait()
-        yield from figures({what: one.result() for what, one in runs.items()})
+        yield from figures({what: future.result() for what, future in runs.items()})
 
 
 def _learnt(folder: Path) -> None:
@@ -143,12 +143,12 @@ def _joined(pool: Pool) -> int:
     return len(pool.run(ours).split())
 
 
-def _line(one: Ran) -> str:
-    boots = f"{fmean(one.boots):.1f} +- {pstdev(one.boots):.1f} s" if one.boots else "none seen"
+def _line(run: Ran) -> str:
+    boots = f"{fmean(run.boots):.1f} +- {pstdev(run.boots):.1f} s" if run.boots else "none seen"
     return (
-        f"{one.makespan_s:.0f} s, {one.machine_s:.0f} machine-seconds, {one.used_s:.0f} "
-        f"core-seconds used and {one.idle_s:.0f} idle, {one.machines} machines of which "
-        f"{one.never} ran no job, boots {boots}, {one.most} jobs at once, {one.evicted} evicted"
+        f"{run.makespan_s:.0f} s, {run.machine_s:.0f} machine-seconds, {run.used_s:.0f} "
+        f"core-seconds used and {run.idle_s:.0f} idle, {run.machines} machines of which "
+        f"{run.never} ran no job, boots {boots}, {run.most} jobs at once, {run.evicted} evicted"
     )
 
 
@@ -156,14 +156,14 @@ def figures(runs: Mapping[str, Ran]) -> Iterable[Figure]:
     """ADON's beside the others'."""
 
     def figure(words: str, unit: str, of: Callable[[Ran], float]) -> Figure:
-        values = {name: of(one) for name, one in runs.items()}
+        values = {name: of(run) for name, run in runs.items()}
         ours = values.pop(KNOWING, None)
         if ours is None:
             ours = values.pop(next(iter(values)))
         return Figure(words, ours, unit, better="lower", peers=values)
 
-    yield figure("makespan of 756 jobs", "s", lambda one: one.makespan_s)
-    yield figure("machine-seconds", "s", lambda one: one.machine_s)
-    yield figure("idle core-hours, of those used", "%", lambda one: 100 * one.idle_s / one.used_s)
-    yield figure("machines started", "machines", lambda one: one.machines)
-    yield figure("of these without any job", "machines", lambda one: one.never)
+    yield figure("makespan of 756 jobs", "s", lambda run: run.makespan_s)
+    yield figure("machine-seconds", "s", lambda run: run.machine_s)
+    yield figure("idle core-hours, of those used", "%", lambda run: 100 * run.idle_s / run.used_s)
+    yield figure("machines started", "machines", lambda run: run.machines)
+    yield figure("of these without any job", "machines", lambda run: run.never)

@@ -117,7 +117,11 @@ def allowed_bps(topology: Topology, plan: SwitchPlan, circuit: Circuit) -> float
         for shape in plan.shapes:
             if shape.device == device:
                 mark = group.branches[0].mark
-                rates += [one.ceil_bps for one in shape.classes if one.mark == mark]
+                rates += [
+                    traffic_class.ceil_bps
+                    for traffic_class in shape.classes
+                    if traffic_class.mark == mark
+                ]
     return min(rates)
 
 
@@ -148,9 +152,11 @@ def fewer(
                 if transit.state in LIVE:
                     live += 1
                     (circuit,) = controller.circuits
-                    plans = [one.plan([circuit], circuit.lease_until - 1) for one in planners]
-                    got = min(allowed_bps(topology, plan, circuit) for plan in plans)
-                    part = got / usual.capacity_bps
+                    plans = [
+                        planner.plan([circuit], circuit.lease_until - 1) for planner in planners
+                    ]
+                    lowest_bps = min(allowed_bps(topology, plan, circuit) for plan in plans)
+                    part = lowest_bps / usual.capacity_bps
                     less += part < 1
                     least = min(least, part)
                     if part < 1 and templates is None:
@@ -184,10 +190,10 @@ def over_veth(tell: Tell) -> Iterable[Figure]:
         return
     packages.ensure("openvswitch", progress=tell)
     words = [*box.command(), sys.executable, "-m", "tests.bench.rates_inside"]
-    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    without, ours = (median(found[name]) for name in ("without", "with"))
-    tell(f"rounds: {found}")
-    peers = {"without": without / 1e9, "1 Gb/s by default": median(found["capped"]) / 1e9}
+    process = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    rates = json.loads(process.stdout.splitlines()[-1])
+    without, ours = (median(rates[name]) for name in ("without", "with"))
+    tell(f"rounds: {rates}")
+    peers = {"without": without / 1e9, "1 Gb/s by default": median(rates["capped"]) / 1e9}
     name = "one stream over veth pairs, with a path"
     yield Figure(name, ours / 1e9, "Gb/s", "higher", None, peers)

@@ -26,11 +26,11 @@ from tests.bench import Figure, Tell, bench
 def many_workflows(tell: Tell) -> Iterable[Figure]:
     """Two hours."""
     try:
-        found = compare(STATE, tell)
+        by_network = compare(STATE, tell)
     except MissingError as error:
         tell(f"not measured: {error}")
         return
-    for network, runs in found.items():
+    for network, runs in by_network.items():
         yield from _of_network(f"{network} network", dict(runs))
 
 

@@ -66,8 +66,8 @@ def planning_time(tell: Tell) -> Iterable[Figure]:
 def dice(inputs: Inputs) -> Mapping:
     """Any site that can run the job."""
     rng = Random(1)
-    found = tuple(Placement(job, "", rng.choice(s)) for job, s in inputs.candidates.items())
-    return Mapping(inputs.workflow.name, "random", 0.0, {}, found, {})
+    placements = tuple(Placement(job, "", rng.choice(s)) for job, s in inputs.candidates.items())
+    return Mapping(inputs.workflow.name, "random", 0.0, {}, placements, {})
 
 
 def heft(inputs: Inputs, store: str) -> Assignment:

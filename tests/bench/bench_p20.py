@@ -40,21 +40,21 @@ def promises(tell: Tell) -> Iterable[Figure]:
                 tried.append(json.loads(line))
         if inside.returncode:
             raise RuntimeError(f"ended with {inside.returncode} before all was measured")
-    for one in tried:
-        if one["what"] == "broken":
-            told_s = 1e9 if one["told_s"] is None else one["told_s"]  # JSON knows no infinity
-            yield Figure(f"{one['fault']}, told after", told_s, "s", "lower", goal=10)
-    wrong = sum(one["states"].get("broken", 0) for one in tried if one["what"] == "slow")
+    for trial in tried:
+        if trial["what"] == "broken":
+            told_s = 1e9 if trial["told_s"] is None else trial["told_s"]  # JSON knows no infinity
+            yield Figure(f"{trial['fault']}, told after", told_s, "s", "lower", goal=10)
+    wrong = sum(trial["states"].get("broken", 0) for trial in tried if trial["what"] == "slow")
     yield Figure("looks that accuse the network of a slow sender", wrong, "", "lower", goal=0)
     seconds = {
-        what: [one["seconds"] for one in tried if one["what"] == what]
+        what: [trial["seconds"] for trial in tried if trial["what"] == what]
         for what in ("moved", "stayed")
     }
     yield Figure(
         "transfer whose path gets worse, median of three", median(seconds["moved"]), "s", "lower",
         peers={"without moving": median(seconds["stayed"])},
     )  # fmt: skip
-    without, with_move = (one for one in tried if one["what"] == "cost")
+    without, with_move = (trial for trial in tried if trial["what"] == "cost")
     yield Figure("a move alone", with_move["seconds"] - without["seconds"], "s", "lower")
     again = with_move["retransmitted"] - without["retransmitted"]
     yield Figure("sent again for it", again, "B", "lower")

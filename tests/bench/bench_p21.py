@@ -114,10 +114,10 @@ def _start(
 
 def said(run: Run) -> str:
     """A run in a line."""
-    told = "" if not run.is_news else f"reported after {_seconds(run.reported_s)}"
-    told += f" ({run.report[:120]}), " if run.report else ", " if told else ""
+    report = "" if not run.is_news else f"reported after {_seconds(run.reported_s)}"
+    report += f" ({run.report[:120]}), " if run.report else ", " if report else ""
     return (
-        f"{run.fault}, {run.bandwidth}, {run.number + 1}: {told}"
+        f"{run.fault}, {run.bandwidth}, {run.number + 1}: {report}"
         f"gap {run.own_gap_s:.2f} s, others' {run.other_gap_s:.2f} s ({run.other_lost} lost), "
         f"as before {_seconds(run.back_s)} after it"
         + (f", the last was {run.last[:200]}" if (run.back_s or 0) > BACK_S else "")

@@ -92,7 +92,7 @@ def called(folder: Path, workflow: Path, store: str, inputs: Inputs) -> list[lis
         text=True,
         check=True,
     )
-    found = [json.loads(line) for line in planner.stdout.splitlines()]
-    if "built-in rule" in found[0]["said"]:
-        raise RuntimeError(f"ADON did not map: {found[0]['said']}")
-    return [answers["taken"] for answers in found]
+    replies = [json.loads(line) for line in planner.stdout.splitlines()]
+    if "built-in rule" in replies[0]["said"]:
+        raise RuntimeError(f"ADON did not map: {replies[0]['said']}")
+    return [answers["taken"] for answers in replies]

@@ -25,19 +25,19 @@ def mapping_alone(tell: Tell) -> Iterable[Figure]:
     subprocess.run([sys.executable, "-m", "site_selector.warm"], check=True, cwd=ROOT)
     for samples, chromosomes, goal in SHAPES:
         tell(f"{samples} samples x {chromosomes} chromosomes are mapped")
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "tests.bench.mapping_alone", str(samples), str(chromosomes)],
             check=True,
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
         )
-        found = json.loads(done.stdout)
-        what = f"mapping alone, {found['jobs']:,} jobs x 10 sites"
-        yield Figure(what, found["seconds"], "s", better="lower", goal=goal)
+        result = json.loads(process.stdout)
+        what = f"mapping alone, {result['jobs']:,} jobs x 10 sites"
+        yield Figure(what, result["seconds"], "s", better="lower", goal=goal)
         yield Figure(
             f"memory of {what}",
-            1e3 * (found["peak_mb"] - found["before_mb"]) / found["jobs"],
+            1e3 * (result["peak_mb"] - result["before_mb"]) / result["jobs"],
             "kB per job",
             better="lower",
         )

@@ -235,13 +235,13 @@ def broker_decision(tell: Tell) -> Iterable[Figure]:
         transit = world.request(world.rng.choice(known))
         ways: dict[str, Callable[[], bool]] = {OURS: partial(world.decide, transit)}
         if number % PEERS_EVERY == 0:  # in the state that ours will find
-            asked = {name: partial(way, transit, world.now) for name, way in names.items()}
-            ways = asked | ways
+            calls = {name: partial(way, transit, world.now) for name, way in names.items()}
+            ways = calls | ways
         answers = {name: timed(way) for name, way in ways.items()}
-        for name, (found, milliseconds) in answers.items():
+        for name, (answer, milliseconds) in answers.items():
             spent[name].append(milliseconds)
             if len(answers) > 1:
-                placed[name].append(found)
+                placed[name].append(answer)
         while len(world.ledger.reservations) > LIVE:
             world.release_one()
     tell(f"{FIRST} requests that are the first of their pair")
@@ -267,5 +267,5 @@ def timed(work: Callable[[], Answer]) -> tuple[Answer, float]:
     """What it says, and milliseconds of processor time: a decision waits for nothing, and what else
     runs on the machine is not in question."""
     began = time.thread_time()
-    found = work()
-    return found, 1e3 * (time.thread_time() - began)
+    result = work()
+    return result, 1e3 * (time.thread_time() - began)

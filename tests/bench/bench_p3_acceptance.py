@@ -215,10 +215,10 @@ def _divided(
     floor = min(most.min(), (room[degree > 0] / degree[degree > 0]).min())
     aim = -np.array([float(users[pair]) for pair in pairs])
     bounds = [(floor * (1 - 1e-9), high) for high in most]
-    found = linprog(aim, uses, room, bounds=bounds, method="highs")
-    if found.status != 0:
-        raise AssertionError(f"no optimum: {found.message}")
-    return {pair: CAPACITY * float(rate) for pair, rate in zip(pairs, found.x, strict=True)}
+    solution = linprog(aim, uses, room, bounds=bounds, method="highs")
+    if solution.status != 0:
+        raise AssertionError(f"no optimum: {solution.message}")
+    return {pair: CAPACITY * float(rate) for pair, rate in zip(pairs, solution.x, strict=True)}
 
 
 def bound(topology: Topology, asks: list[Ask]) -> float:
@@ -245,13 +245,13 @@ def bound(topology: Topology, asks: list[Ask]) -> float:
         cells += [(row_of[ask.src], number, -1.0), (row_of[ask.dst], number, 1.0)]
     limit = np.repeat(carries, SLOTS)
     aim = np.concatenate([-np.ones(len(asks)), np.zeros(columns - len(asks))])
-    found = linprog(
+    solution = linprog(
         aim, _sparse(room, len(limit), columns), limit, _sparse(cells, rows, columns),
         np.zeros(rows), bounds=(0, 1), method="highs-ipm",
     )  # fmt: skip
-    if found.status != 0:
-        raise AssertionError(f"no optimum: {found.message}")
-    return float(-found.fun)
+    if solution.status != 0:
+        raise AssertionError(f"no optimum: {solution.message}")
+    return float(-solution.fun)
 
 
 def _sparse(cells: list[tuple[int, int, float]], rows: int, columns: int) -> Any:

@@ -32,14 +32,14 @@ def rounds(url: str, number: int, count: int) -> list[tuple[float, float, float]
     for turn in range(count):
         src, dst = random.sample(range(SITES), 2)
         # Little, so that there is room for all and what is measured is not waiting for room.
-        asked = TransitRequest(
+        request = TransitRequest(
             f"{number}.{turn}", f"d{src}", f"d{dst}", min_bps=1e6, max_bps=2e6, template="bulk"
         )
         times = [time.perf_counter()]
         for call in (
-            lambda asked=asked: broker.request(asked),
-            lambda asked=asked: broker.renew(asked.id, 9000.0),
-            lambda asked=asked: broker.release(asked.id, 10**9, 80.0, "success"),
+            lambda request=request: broker.request(request),
+            lambda request=request: broker.renew(request.id, 9000.0),
+            lambda request=request: broker.release(request.id, 10**9, 80.0, "success"),
         ):
             call()
             times.append(time.perf_counter())
@@ -56,15 +56,15 @@ def over_http(tell: Tell) -> Iterable[Figure]:
         tell(f"{CLIENTS} clients at once, {ROUNDS} rounds each")
         started = time.perf_counter()
         with ThreadPoolExecutor(CLIENTS) as pool:
-            told = pool.map(lambda number: rounds(url, number, ROUNDS), range(CLIENTS))
-            together = [one for took in told for one in took]
+            results = pool.map(lambda number: rounds(url, number, ROUNDS), range(CLIENTS))
+            together = [row for took in results for row in took]
         elapsed = time.perf_counter() - started
     for column, name in ((0, "request"), (2, "release")):
         yield from percentiles(
             f"{name} over HTTP, {CLIENTS} clients at once",
             "ms",
-            [1e3 * one[column] for one in together],
-            {"one client alone": [1e3 * one[column] for one in alone]},
+            [1e3 * row[column] for row in together],
+            {"one client alone": [1e3 * row[column] for row in alone]},
         )
     yield Figure(
         f"calls answered over HTTP, {CLIENTS} clients at once",

@@ -96,16 +96,16 @@ def milliseconds_per_request(folder: Path, live: int, policed: bool = False) -> 
 @bench("P3")
 def whole_request(tell: Tell) -> Iterable[Figure]:
     """From the broker's door to its answer, without HTTP."""
-    found = {}
+    ms_by_live = {}
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
         for live in LIVE:
             tell(f"{REQUESTS} requests with {live:,} live transits")
-            found[live] = milliseconds_per_request(Path(name), live)
+            ms_by_live[live] = milliseconds_per_request(Path(name), live)
         few, many = LIVE
         tell(f"the same with {many:,}, and a policy on every link")
         policed = milliseconds_per_request(Path(name), many, policed=True)
-    peers = {f"with {few} live transits": found[few]}
+    peers = {f"with {few} live transits": ms_by_live[few]}
     what = f"whole request with {many:,} live transits"
-    yield from percentiles(what, "ms", found[many], peers, goal=10.0)
+    yield from percentiles(what, "ms", ms_by_live[many], peers, goal=10.0)
     what += ", a policy on every link"
-    yield from percentiles(what, "ms", policed, {"no policy": found[many]}, goal=10.0)
+    yield from percentiles(what, "ms", policed, {"no policy": ms_by_live[many]}, goal=10.0)

@@ -95,9 +95,9 @@ def equal_parts(capacity: dict[Hop, float], demands: list[RateDemand]) -> dict[s
     }
 
 
-def worst(found: dict[str, float], best: dict[str, float]) -> float:
+def worst(rates: dict[str, float], best: dict[str, float]) -> float:
     """The largest deviation of one rate from another, in per cent."""
-    return max(100 * abs(found[name] - rate) / rate for name, rate in best.items())
+    return max(100 * abs(rates[name] - rate) / rate for name, rate in best.items())
 
 
 @bench("P3")

@@ -26,13 +26,13 @@ WAYS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 @bench("P3")
 def storm(tell: Tell) -> Iterable[Figure]:
     """The part reserved, and how long the largest wait."""
-    found: dict[str, Storm] = {}
+    storms: dict[str, Storm] = {}
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as folder:
         for name, way in WAYS.items():
             tell(f"{CLIENTS} clients, {name}")
             with way():
-                found[name] = Storm(Path(folder) / f"{name}.sqlite", CLIENTS).run()
-    shares = {name: 100 * one.reserved for name, one in found.items()}
+                storms[name] = Storm(Path(folder) / f"{name}.sqlite", CLIENTS).run()
+    shares = {name: 100 * run.reserved for name, run in storms.items()}
     yield Figure(
         f"scarce link reserved in a storm of {CLIENTS} clients",
         shares.pop("ours"),
@@ -42,8 +42,8 @@ def storm(tell: Tell) -> Iterable[Figure]:
         peers=shares,
     )
     large = {
-        name: [s for low, s in [*one.waits, *one.unserved] if low == max(MINIMA_BPS)]
-        for name, one in found.items()
+        name: [s for low, s in [*run.waits, *run.unserved] if low == max(MINIMA_BPS)]
+        for name, run in storms.items()
     }
     waits = {name: percentile(times, 0.5) for name, times in large.items()}
     yield Figure(
@@ -53,7 +53,7 @@ def storm(tell: Tell) -> Iterable[Figure]:
         better="lower",
         peers=waits,
     )
-    counts = {name: float(len(one.waits)) for name, one in found.items()}
+    counts = {name: float(len(run.waits)) for name, run in storms.items()}
     yield Figure(
         "transfers that began in ten minutes of it",
         counts.pop("ours"),

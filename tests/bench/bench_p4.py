@@ -142,24 +142,24 @@ def figures(windows: Sequence[Window]) -> Iterable[Figure]:
 
 def _totals(windows: Sequence[Window], pattern: str) -> dict[str, float]:
     """Total goodput by setup: the median of the rounds, the mean over a pattern's parts."""
-    found: dict[str, dict[str, list[float]]] = {}
+    rates: dict[str, dict[str, list[float]]] = {}
     for w in windows:
         if w.pattern == pattern:
             part = "" if pattern in STEADY else w.part
-            found.setdefault(w.setup, {}).setdefault(part, []).append(w.total_bps)
-    return {setup: mean(map(median, parts.values())) for setup, parts in found.items()}
+            rates.setdefault(w.setup, {}).setdefault(part, []).append(w.total_bps)
+    return {setup: mean(map(median, parts.values())) for setup, parts in rates.items()}
 
 
 def _kept(windows: Sequence[Window], setup: str, scale: float) -> list[float]:
     """Of each class in each steady pattern, the median of its rounds: goodput over what its queue
     was sure of, of which ``scale`` is payload."""
-    found: dict[tuple[str, str], list[float]] = {}
+    shares: dict[tuple[str, str], list[float]] = {}
     for w in windows:
         if w.setup == setup and w.pattern in STEADY:
             for name, rate in w.sure.items():
-                kept = found.setdefault((w.pattern, name), [])
-                kept.append(w.bps[name] / (rate * scale))
-    return [median(kept) for kept in found.values()]
+                values = shares.setdefault((w.pattern, name), [])
+                values.append(w.bps[name] / (rate * scale))
+    return [median(values) for values in shares.values()]
 
 
 def _said(window: Window) -> str:

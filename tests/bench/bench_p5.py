@@ -132,9 +132,11 @@ def hook_cost(tell: Tell) -> Iterable[Figure]:
             tell(f"{ROUNDS} rounds of every hook")
             spent = measure(submit_dir, jobs, url, folder)
             live = BrokerClient(url).health()["live"]
-            asked = len(BrokerClient(url).list(state="released"))
-    if live or asked < ROUNDS:
-        raise AssertionError(f"{live} transits left and {asked} given back, expected 0 and some")
+            release_count = len(BrokerClient(url).list(state="released"))
+    if live or release_count < ROUNDS:
+        raise AssertionError(
+            f"{live} transits left and {release_count} given back, expected 0 and some"
+        )
     peers = (TRUE, NOTHING)
     for hook in (h for h in spent if h not in peers):
         goal = 30.0 if hook == "PRE, other job" else None

@@ -102,7 +102,7 @@ def runs(
     reserve: Literal["always", "once", "never"],
 ) -> list[VirtualRun]:
     """The same few truths, each time."""
-    found = []
+    results = []
     for seed in range(RUNS):
         with broker() as here:
             truth = true(dag, estimates, off, Random(seed))
@@ -110,13 +110,13 @@ def runs(
             run.run(1e7)
             if run.left():
                 raise RuntimeError(f"{len(run.left())} transits were left")
-            found.append(run)
-    return found
+            results.append(run)
+    return results
 
 
-def share(found: list[VirtualRun]) -> float:
+def share(results: list[VirtualRun]) -> float:
     """Per cent of the byte-seconds of all runs."""
-    return 100 * sum(run.used for run in found) / max(1.0, sum(run.reserved for run in found))
+    return 100 * sum(run.used for run in results) / max(1.0, sum(run.reserved for run in results))
 
 
 @bench("P5")

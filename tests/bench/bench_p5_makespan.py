@@ -82,25 +82,25 @@ def added_makespan(tell: Tell) -> Iterable[Figure]:
         folder = Path(name)
         lanes = [lane(folder / kind, kind) for kind in (PLAIN, EMPTY, HOOKED)]
         specs = {
-            one.site(site): SiteSpec(WORKERS, memory_mb=64)
-            for one in lanes
+            variant.site(site): SiteSpec(WORKERS, memory_mb=64)
+            for variant in lanes
             for site in SITES
             if site != "local"
         }
         with broker(folder) as url, Pool(folder / "pool", condor, specs) as pool:
             scripts(lanes, url, folder)
             tell(f"3 x {len(lanes[0].jobs)} jobs, {COMPUTE_S:g} s each on average")
-            clusters = [(one, dagman.submit_dag(one.dag, pool.run)) for one in lanes]
-            for one, cluster in clusters:
-                end = dagman.wait(one.dag, cluster, MOST_S)
+            clusters = [(variant, dagman.submit_dag(variant.dag, pool.run)) for variant in lanes]
+            for variant, cluster in clusters:
+                end = dagman.wait(variant.dag, cluster, MOST_S)
                 if end.state != "success":
-                    raise AssertionError(f"{one.name}: {end}")
+                    raise AssertionError(f"{variant.name}: {end}")
             live = BrokerClient(url).health()["live"]
-            given = len(BrokerClient(url).list(state="released", limit=10_000))
-        if live or not given:
-            raise AssertionError(f"{live} transits left and {given} given back")
-        took = {one.name: makespan(one) for one in lanes}
-        gaps = {one.name: between(one) for one in lanes}
+            release_count = len(BrokerClient(url).list(state="released", limit=10_000))
+        if live or not release_count:
+            raise AssertionError(f"{live} transits left and {release_count} given back")
+        took = {variant.name: makespan(variant) for variant in lanes}
+        gaps = {variant.name: between(variant) for variant in lanes}
     plain, hooked = took[PLAIN], took[HOOKED]
     yield Figure(
         f"makespan added to {len(lanes[0].jobs)} jobs of {COMPUTE_S:g} s",
@@ -152,28 +152,28 @@ def scripts(lanes: Iterable[Lane], url: str, folder: Path) -> None:
         json.dumps({"broker": url, "template": TEMPLATE, "watch": str(folder / "watch")})
     )
     commands = hookscripts.Commands(sys.executable, str(config), TRUE)
-    made = {}
+    files = {}
     for name, text in (
         (hookscripts.PRE_NAME, hookscripts.pre_script(commands)),
         (hookscripts.POST_NAME, hookscripts.exitcode_script(commands)),
     ):
-        made[name] = folder / name
-        made[name].write_text(text)
-        made[name].chmod(0o755)
-    for one in lanes:
-        lines = [line for line in one.dag.read_text().splitlines() if "SCRIPT" not in line]
-        for job in one.jobs:
+        files[name] = folder / name
+        files[name].write_text(text)
+        files[name].chmod(0o755)
+    for variant in lanes:
+        lines = [line for line in variant.dag.read_text().splitlines() if "SCRIPT" not in line]
+        for job in variant.jobs:
             output = f"./{job.folder}/{job.name}.out"
-            if one.name == HOOKED:
-                pre, post = made[hookscripts.PRE_NAME], made[hookscripts.POST_NAME]
+            if variant.name == HOOKED:
+                pre, post = files[hookscripts.PRE_NAME], files[hookscripts.POST_NAME]
                 lines.append(f"SCRIPT PRE {job.name} {pre} {hookscripts.PRE_ARGUMENTS}")
                 check = f"{hookscripts.POST_ARGUMENTS} -M flow.cache.meta {output}"
                 lines.append(f"SCRIPT POST {job.name} {post} {check}")
             else:
-                if one.name == EMPTY:
+                if variant.name == EMPTY:
                     lines.append(f"SCRIPT PRE {job.name} {TRUE}")
                 lines.append(f"SCRIPT POST {job.name} {TRUE}")
-        one.dag.write_text("\n".join(lines) + "\n")
+        variant.dag.write_text("\n".join(lines) + "\n")
 
 
 def makespan(lane: Lane) -> float:
@@ -189,7 +189,7 @@ def makespan(lane: Lane) -> float:
 def between(lane: Lane) -> float:
     """Seconds, on average, from the end of the last of a job's parents until the job is submitted:
     POST of the one, PRE of the other, and DAGMan's own steps in between."""
-    times = {one.job: one for one in timeline(lane.submit_dir)}
+    times = {entry.job: entry for entry in timeline(lane.submit_dir)}
     return fmean(
         times[job.name].submit - max(times[parent].end for parent in job.parents)
         for job in lane.jobs

@@ -128,7 +128,7 @@ _ROW = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d((?:\s+[0-9]+){7,8})\s*$")
 def read_again(path: Path) -> int:
     """All that DAGMan ever wrote."""
     with (path / "w.dag.dagman.out").open() as file:
-        rows = [found[1] for line in file if (found := _ROW.match(line))]
+        rows = [match[1] for line in file if (match := _ROW.match(line))]
     return int(rows[-1].split()[0])
 
 
@@ -248,8 +248,8 @@ def outcome(written: Seen, seen: Seen, cores: float, ended: float) -> Outcome:
         later = looks.get(name, [])[bisect.bisect_left(looks.get(name, []), (done, 0.0)) :]
         known += bool(later)
         lags.append(min((seen_at for _, seen_at in later), default=ended) - at)
-    told = sum(change in seen for change in written) / len(written)
-    return Outcome(sorted(lags), told, known / len(written), cores)
+    reported_share = sum(change in seen for change in written) / len(written)
+    return Outcome(sorted(lags), reported_share, known / len(written), cores)
 
 
 def figures(count: int, ours: Outcome, peers: dict[str, Outcome], goal: bool) -> Iterable[Figure]:

@@ -39,13 +39,15 @@ def archive_ingest(tell: Tell) -> Iterable[Figure]:
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
         tell(f"{EVENTS} measurements")
         with Archive(Path(name) / "archive.sqlite") as archive:
-            sent = events(EVENTS)
+            stream = events(EVENTS)
             times = [
-                timed(lambda: archive.record_many(islice(sent, PART)))[1]
+                timed(lambda: archive.record_many(islice(stream, PART)))[1]
                 for _ in range(EVENTS // PART)
             ]
             _, again = timed(lambda: archive.record_many(events(PART)))
-            _, asked = timed(lambda: archive.estimate("runtime", "soykb::bwa_mem:1.0@site1", 2e9))
+            _, estimate_s = timed(
+                lambda: archive.estimate("runtime", "soykb::bwa_mem:1.0@site1", 2e9)
+            )
         single = _one_by_one(Path(name) / "plain.sqlite")
     peers = {"one SQLite transaction per event": single}
     yield Figure("archive ingest, a million measurements", EVENTS / sum(times), "events/s",
@@ -54,7 +56,7 @@ def archive_ingest(tell: Tell) -> Iterable[Figure]:
                  better="higher", goal=20_000)  # fmt: skip
     yield Figure("archive ingest of what is there already", PART / again, "events/s",
                  better="higher")  # fmt: skip
-    yield Figure("an estimate from a million measurements", 1e3 * asked, "ms", better="lower")
+    yield Figure("an estimate from a million measurements", 1e3 * estimate_s, "ms", better="lower")
 
 
 def _one_by_one(path: Path) -> float:
@@ -111,10 +113,10 @@ def killed_replay(tell: Tell) -> Iterable[Figure]:
     """kill -9 at random points of a replay; each time it starts again from its beginning."""
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
         tell(f"{EVENTS} measurements, kill -9 at {KILLS} random points")
-        found = replay(str(Path(name) / "archive.sqlite"), EVENTS, KILLS, seed=7)
-    tell(str(found))
-    yield Figure(f"measurements lost or doubled by {found.kills} kill -9 in a replay of a million",
-                 found.wrong, "measurements", better="lower", goal=0)  # fmt: skip
+        result = replay(str(Path(name) / "archive.sqlite"), EVENTS, KILLS, seed=7)
+    tell(str(result))
+    yield Figure(f"measurements lost or doubled by {result.kills} kill -9 in a replay of a million",
+                 result.wrong, "measurements", better="lower", goal=0)  # fmt: skip
 
 
 @bench("P7")
@@ -146,10 +148,10 @@ def _lags(archive: Archive, app: object) -> list[float]:
     recorded: dict[str, float] = {}
 
     def record() -> None:
-        for one in islice(events(FEED_EVENTS), FEED_EVENTS):
+        for event in islice(events(FEED_EVENTS), FEED_EVENTS):
             time.sleep(1 / FEED_PER_S)  # the load's own pace
-            recorded[one.id] = time.monotonic()
-            archive.record(one)
+            recorded[event.id] = time.monotonic()
+            archive.record(event)
 
     try:
         client = http.client.HTTPConnection("127.0.0.1", listening.getsockname()[1], timeout=60)

@@ -76,44 +76,44 @@ def disturbed(tasks: list[Task], starts: Starts) -> int:
         task = tasks[run[0]]
         for resource in task.needs:
             on[resource].append((at, at + task.duration_ms, run))
-    found: set[tuple[int, int]] = set()
+    runs: set[tuple[int, int]] = set()
     for times in on.values():
         times.sort()
         until, last = -1, (0, 0)
         for start, end, run in times:
             if start < until:
-                found |= {run, last}
+                runs |= {run, last}
             if end > until:
                 until, last = end, run
-    return len(found)
+    return len(runs)
 
 
-def add_peers(found: Found, tasks: list[Task]) -> None:
+def add_peers(counts: Found, tasks: list[Task]) -> None:
     """What the others make of the same tasks."""
     starts, missed = sweep(tasks)
-    found.peers += len(starts) + missed
-    found.edf_ce += missed
-    one = frozenset({"the network"})
-    found.alone += sweep([replace(t, hosts=one, links=frozenset()) for t in tasks])[1]
+    counts.peers += len(starts) + missed
+    counts.edf_ce += missed
+    single_host = frozenset({"the network"})
+    counts.alone += sweep([replace(t, hosts=single_host, links=frozenset()) for t in tasks])[1]
     nobody: frozenset[str] = frozenset()
     loose = [replace(t, hosts=nobody, links=frozenset()) for t in tasks]
-    found.disturbed += disturbed(tasks, sweep(loose)[0])
+    counts.disturbed += disturbed(tasks, sweep(loose)[0])
 
 
-def add_ours(found: Found, tasks: list[Task]) -> None:
+def add_ours(counts: Found, tasks: list[Task]) -> None:
     """The schedule, looked at by somebody else. Of a set without one, all tasks that found no room
     count as missed."""
     began = time.process_time()
     try:
-        made = plan(tasks, FREE)
+        result = plan(tasks, FREE)
     except Infeasible as error:
-        found.missed += len(error.tasks)
+        counts.missed += len(error.tasks)
         return
     finally:
-        found.slowest_s = max(found.slowest_s, time.process_time() - began)
-        found.tasks += len(tasks)
-    wrong = verify(tasks, FREE, made)
-    found.conflicts += sum(" are both on " in words for words in wrong)
+        counts.slowest_s = max(counts.slowest_s, time.process_time() - began)
+        counts.tasks += len(tasks)
+    wrong = verify(tasks, FREE, result)
+    counts.conflicts += sum(" are both on " in words for words in wrong)
     if wrong:
         raise AssertionError(f"a schedule is not right: {wrong[0]}")
 
@@ -138,24 +138,24 @@ def schedule(tell: Tell) -> Iterable[Figure]:
 
 def figures(table: dict[float, Found]) -> Iterator[Figure]:
     """Of what was found."""
-    kept = [found for load, found in table.items() if load <= GOAL_AT]
+    within_goal = [counts for load, counts in table.items() if load <= GOAL_AT]
     yield Figure(
         f"time to schedule {TASKS:,} tasks on {HOSTS} hosts, one core, longest",
-        max(found.slowest_s for found in kept), "s", better="lower", goal=GOAL_S,
+        max(counts.slowest_s for counts in within_goal), "s", better="lower", goal=GOAL_S,
     )  # fmt: skip
-    peers = [found for found in kept if found.peers]
+    peers = [counts for counts in within_goal if counts.peers]
     yield Figure(
         f"runs disturbed by another, up to {GOAL_AT:.0%} of the bound",
-        sum(found.conflicts for found in kept), "runs", better="lower", goal=0,
-        peers={"EDF without conflict edges": sum(found.disturbed for found in peers)},
+        sum(counts.conflicts for counts in within_goal), "runs", better="lower", goal=0,
+        peers={"EDF without conflict edges": sum(counts.disturbed for counts in peers)},
     )  # fmt: skip
-    for load, found in table.items():
-        names = {"EDF-CE (Algorithm 1)": found.edf_ce, "one at a time": found.alone}
+    for load, counts in table.items():
+        names = {"EDF-CE (Algorithm 1)": counts.edf_ce, "one at a time": counts.alone}
         yield Figure(
             f"tasks without room at {load:.0%} of the bound (peers: runs late)",
-            100 * found.missed / found.tasks, "%", better="lower",
+            100 * counts.missed / counts.tasks, "%", better="lower",
             goal=0 if load <= GOAL_AT else None,
-            peers={n: 100 * missed / found.peers for n, missed in names.items() if found.peers},
+            peers={n: 100 * missed / counts.peers for n, missed in names.items() if counts.peers},
         )  # fmt: skip
 
 
@@ -191,13 +191,13 @@ SMALL_MS = (10, 20)
 
 def small_set(rng: Random) -> list[Task]:
     """Three to six tasks between four hosts."""
-    found = []
+    tasks = []
     for number in range(rng.randint(3, 6)):
         period, duration = rng.choice(SMALL_MS), rng.randint(1, 5)
         deadline = rng.randint(duration, period)
         hosts = frozenset(rng.sample("abcd", 2))
-        found.append(Task(f"t{number}", period, duration, deadline, hosts))
-    return found
+        tasks.append(Task(f"t{number}", period, duration, deadline, hosts))
+    return tasks
 
 
 def exists(tasks: list[Task]) -> bool:

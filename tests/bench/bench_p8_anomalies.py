@@ -31,11 +31,11 @@ def notice(path: Path) -> list[tuple[Anomaly, Anomaly]]:
     """What our detector reports, at first and in the end. Time passes on its own too: an
     outage is noticed while it lasts."""
     detector = Detector(path.metric, "a>b")
-    told: dict[str, tuple[Anomaly, Anomaly]] = {}
+    notices: dict[str, tuple[Anomaly, Anomaly]] = {}
 
-    def take(found: Iterable[Anomaly]) -> None:
-        for anomaly in found:
-            told[anomaly.id] = (told.get(anomaly.id, (anomaly,))[0], anomaly)
+    def take(batch: Iterable[Anomaly]) -> None:
+        for anomaly in batch:
+            notices[anomaly.id] = (notices.get(anomaly.id, (anomaly,))[0], anomaly)
 
     last = path.at[0]
     for at, value in zip(path.at, path.values, strict=True):
@@ -44,7 +44,7 @@ def notice(path: Path) -> list[tuple[Anomaly, Anomaly]]:
             take(detector.tick(last))
         take(detector.add(at, value))
         last = at
-    return sorted(told.values(), key=lambda one: one[0].noticed)
+    return sorted(notices.values(), key=lambda pair: pair[0].noticed)
 
 
 def tuned(make: Callable[..., Alarms], *settings: Sequence[float], on: Sequence[Path]) -> Alarms:
@@ -71,30 +71,30 @@ def anomalies(tell: Tell) -> Iterable[Figure]:
         "z-score": tuned(zscore, (1.5, 2, 2.5, 3, 4), (3, 4, 6, 8), (1, 7), on=training),
         "plateaus as published": plateau(),
     }
-    got = {name: score(alarms, held_out) for name, alarms in peers.items()}
+    scores = {name: score(alarms, held_out) for name, alarms in peers.items()}
 
     ours, kinds, samples = Score(), Counter[bool](), 0
     began = time.process_time()
-    for one in held_out:
-        told = notice(one)
-        belongs = ours.count(one, [first.noticed for first, _ in told])
+    for series in held_out:
+        notices = notice(series)
+        belongs = ours.count(series, [first.noticed for first, _ in notices])
         kinds.update(
             last.kind == event.kind
-            for (_, last), event in zip(told, belongs, strict=True)
+            for (_, last), event in zip(notices, belongs, strict=True)
             if event is not None
         )
-        samples += len(one.at)
+        samples += len(series.at)
     spent_s = time.process_time() - began
     months = ours.months
     yield Figure(
         f"recall of {ours.events} anomalies in {months:.0f} path-months", 100 * ours.recall, "%",
         better="higher", goal=_GOAL_RECALL,
-        peers={name: 100 * one.recall for name, one in got.items()},
+        peers={name: 100 * result.recall for name, result in scores.items()},
     )  # fmt: skip
     yield Figure(
         "false alarms per path-month", ours.false_per_month, "1/month",
         better="lower", goal=_GOAL_FALSE,
-        peers={name: one.false_per_month for name, one in got.items()},
+        peers={name: result.false_per_month for name, result in scores.items()},
     )  # fmt: skip
     yield Figure(
         "anomalies noticed whose kind is right (level, dip, outage)",
@@ -102,10 +102,10 @@ def anomalies(tell: Tell) -> Iterable[Figure]:
     )  # fmt: skip
     yield Figure(
         "from the start of an anomaly to the notice, median", _median_h(ours), "h",
-        better="lower", peers={name: _median_h(one) for name, one in got.items()},
+        better="lower", peers={name: _median_h(result) for name, result in scores.items()},
     )  # fmt: skip
     yield Figure("detection, measurements a second", samples / spent_s, "1/s", better="higher")
 
 
-def _median_h(one: Score) -> float:
-    return statistics.median(one.delays_s) / 3600 if one.delays_s else float("nan")
+def _median_h(result: Score) -> float:
+    return statistics.median(result.delays_s) / 3600 if result.delays_s else float("nan")

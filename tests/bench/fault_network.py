@@ -69,8 +69,8 @@ class Station:
 
 
 STATIONS = {
-    one.name: one
-    for one in (
+    station.name: station
+    for station in (
         Station("west", "west", "s1", "10.10.0.1", 1),
         Station("dtn1", "east", "s3", "10.10.0.2", 2),
         Station("dtn2", "east", "s3", "10.10.0.3", 3),
@@ -199,8 +199,8 @@ class Plant:
         for name, ends in LINKS.items():
             self._join(f"wire-{name}", [f"{switch}-{name}" for switch in ends])
         self._join("lan", ["s3-east"])
-        for one in STATIONS.values():
-            self._plug(one)
+        for station in STATIONS.values():
+            self._plug(station)
         for name, dpid in SWITCHES.items():
             self._undo.callback(self.switches[name].stop)
             self.switches[name].start()
@@ -250,14 +250,14 @@ class Plant:
         gone = [f"link del {device}" for device in (*(f"{d}.w" for d in devices), bridge)]
         self._undo.callback(netns.batch, None, gone)
 
-    def _plug(self, one: Station) -> None:
+    def _plug(self, station: Station) -> None:
         """A host in a namespace of its own, with ``dp0``."""
-        own, lan = place(one.name), one.site == "east"
-        device = f"lan-{one.name}" if lan else f"{one.switch}-{one.site}"
-        where = None if lan else place(one.switch)
+        own, lan = place(station.name), station.site == "east"
+        device = f"lan-{station.name}" if lan else f"{station.switch}-{station.site}"
+        where = None if lan else place(station.switch)
         netns.add(own)
         self._undo.callback(netns.delete, own)
-        bits, nodad = (64, " nodad") if ":" in one.address else (24, "")
+        bits, nodad = (64, " nodad") if ":" in station.address else (24, "")
         up = f"link set {device} up" + " master lan" * lan
         netns.batch(where, [f"link add {device} type veth peer name dp0 netns {own}", up])
         self._undo.callback(netns.batch, own, ["link del dp0"])
@@ -265,13 +265,13 @@ class Plant:
         neighbours = [
             f"neigh replace {other.address} lladdr {other.mac} dev dp0"
             for other in STATIONS.values()
-            if other is not one and (":" in other.address) == (":" in one.address)
+            if other is not station and (":" in other.address) == (":" in station.address)
         ]
         netns.batch(
             own,
             [
-                f"link set dp0 address {one.mac} up",
-                f"addr add {one.address}/{bits} dev dp0{nodad}",
+                f"link set dp0 address {station.mac} up",
+                f"addr add {station.address}/{bits} dev dp0{nodad}",
                 *neighbours,
             ],
         )
@@ -328,7 +328,7 @@ class Plant:
 
     def transits(self) -> dict[str, Transit]:
         """Those of now, by their flow."""
-        return {name: self.client.get(one) for name, one in self.ids.items()}
+        return {name: self.client.get(transit_id) for name, transit_id in self.ids.items()}
 
     def problem(self) -> str:
         """What health says is wrong now, or which transit lacks its path or its minimum; "" for
@@ -350,7 +350,7 @@ class Plant:
 
     def paths(self) -> dict[str, set[str]]:
         """What each flow passes: its own name, its site, switches and links."""
-        found: dict[str, set[str]] = {}
+        nodes_by_path: dict[str, set[str]] = {}
         transits = self.transits()
         for name, (src, dst, _) in FLOWS.items():
             transit = transits.get(name.partition(",")[0])
@@ -361,37 +361,37 @@ class Plant:
             else:
                 path = default_path(self.topology, STATIONS[src].site, STATIONS[dst].site)
                 nodes = set() if path is None else set(path.nodes)
-            found[name] = {name.partition(",")[0], *nodes}
-        return found
+            nodes_by_path[name] = {name.partition(",")[0], *nodes}
+        return nodes_by_path
 
     def state(self) -> State:
         """What is on every switch and device, but for leases."""
-        found: State = {}
+        state: State = {}
         for name, switch in self.switches.items():
             text = switch.ofctl(name, "dump-flows", "--no-stats")
             text += switch.ofctl(name, "dump-groups") + switch.ofctl(name, "dump-meters")
             lines = [_LEASE.sub("", line.strip()) for line in text.splitlines()]
             lines = [line for line in lines if any(mark in line for mark in _OURS)]
-            found[name] = Counter(line for line in lines if "0x88b6" not in line)
+            state[name] = Counter(line for line in lines if "0x88b6" not in line)
             for device in ports(name).values():
-                found[device] = Counter(classes(device))
-        return found
+                state[device] = Counter(classes(device))
+        return state
 
     def lost(self, since: float, until: float) -> dict[str, tuple[int, float]]:
         """How many packets of each flow were lost between two monotonic seconds, and over how many
         seconds at most none came through."""
-        found = {}
+        losses = {}
         for number, name in enumerate(FLOWS):
-            sent = self._packets[number, :, 0]
-            there = np.flatnonzero((sent >= since) & (sent <= until))
-            came = there[self._packets[number, there, 1] > 0]
-            ends = [since, *(float(sent[i]) for i in came), until]
-            runs = [0, *(int(i) for i in came - there[0] + 1), len(there) + 1]
+            times = self._packets[number, :, 0]
+            there = np.flatnonzero((times >= since) & (times <= until))
+            arrivals = there[self._packets[number, there, 1] > 0]
+            ends = [since, *(float(times[i]) for i in arrivals), until]
+            runs = [0, *(int(i) for i in arrivals - there[0] + 1), len(there) + 1]
             gaps = [
                 ends[i + 1] - ends[i] for i in range(len(ends) - 1) if runs[i + 1] - runs[i] > 1
             ]
-            found[name] = len(there) - len(came), max(gaps, default=0.0)
-        return found
+            losses[name] = len(there) - len(arrivals), max(gaps, default=0.0)
+        return losses
 
 
 def place(device: str) -> str:
@@ -406,34 +406,42 @@ def target(switch: str) -> str:
 
 def ports(switch: str) -> dict[int, str]:
     """A switch's ports, with the device of each."""
-    sites = {one.number: one for one in reversed(STATIONS.values()) if one.switch == switch}
-    own = {one.number: f"{switch}-{one.site}" for one in sites.values() if one.name != "dtn2"}
+    sites = {
+        station.number: station
+        for station in reversed(STATIONS.values())
+        if station.switch == switch
+    }
+    own = {
+        station.number: f"{switch}-{station.site}"
+        for station in sites.values()
+        if station.name != "dtn2"
+    }
     joined = [name for name, ends in LINKS.items() if switch in ends]
     return own | {10 + n: f"{switch}-{name}" for n, name in enumerate(joined)}
 
 
 def classes(device: str) -> list[str]:
     """The HTB classes and filters of a device."""
-    found = []
+    output = []
     for what in ("class show dev", "filter show parent 7ad0: dev"):
         words = [*netns.execute(place(device)), "tc", *what.split(), device]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        found += done.stdout.splitlines()
+        process = subprocess.run(words, capture_output=True, text=True, check=False)
+        output += process.stdout.splitlines()
     # The kernel counts filters as it likes.
-    lines = [re.sub(r"fh \S+ order \d+ key ht \S+ ", "", line.strip()) for line in found]
+    lines = [re.sub(r"fh \S+ order \d+ key ht \S+ ", "", line.strip()) for line in output]
     return [line for line in lines if " htb " in line or "flowid" in line]
 
 
 def plain(state: State) -> State:
     """The same, without what differs between states that are alike."""
-    found: State = {}
+    plain_state: State = {}
     for where, lines in state.items():
-        found[where] = Counter()
+        plain_state[where] = Counter()
         for line, number in lines.items():
             for pattern, instead in _PLAIN:
                 line = pattern.sub(instead, line)  # noqa: PLW2901
-            found[where][line] += number
-    return found
+            plain_state[where][line] += number
+    return plain_state
 
 
 def differences(before: State, after: State) -> list[str]:
@@ -454,15 +462,20 @@ def _topology() -> dict[str, Any]:
         {"name": name, "kind": "switch", "dpid": dpid} for name, dpid in SWITCHES.items()
     ]
     links: list[dict[str, Any]] = []
-    for one in STATIONS.values():
-        if one.name == "dtn2":
+    for station in STATIONS.values():
+        if station.name == "dtn2":
             continue
-        node = {"name": one.site, "kind": "site", "address": one.address, "mac": one.mac}
-        if one.name == "dtn1":
+        node = {
+            "name": station.site,
+            "kind": "site",
+            "address": station.address,
+            "mac": station.mac,
+        }
+        if station.name == "dtn1":
             other = STATIONS["dtn2"]
             node["hosts"] = [{"address": other.address, "mac": other.mac}]
         nodes.append(node)
-        links.append(_link(one.site, one.switch, capacity="1 Gb/s"))
+        links.append(_link(station.site, station.switch, capacity="1 Gb/s"))
     links += [
         _link(*ends, name=name, layer="l2", capacity=RATE, delay="1 ms")
         for name, ends in LINKS.items()

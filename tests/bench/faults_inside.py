@@ -324,8 +324,8 @@ class Watch:
                 before = count
             with self.plant.log.open() as log:
                 log.seek(read)
-                told = (line.partition(" WARNING ")[2].strip() for line in log.readlines())
-                lines = [*filter(None, told)]
+                warnings = (line.partition(" WARNING ")[2].strip() for line in log.readlines())
+                lines = [*filter(None, warnings)]
                 read = log.tell()
             reports = lines or reports
             self.reports += len(lines)
@@ -367,8 +367,8 @@ class Before:
         """What is there beside, or missing, after another look."""
         return [
             line
-            for one, other in ((self.bare, after.bare), (self.full, after.full))
-            for line in differences(plain(one), plain(other))
+            for old, new in ((self.bare, after.bare), (self.full, after.full))
+            for line in differences(plain(old), plain(new))
         ]
 
 

@@ -36,30 +36,30 @@ def main(where: Path) -> None:
         for number, disk_bps in enumerate(DISKS_BPS):
             folder = where / f"disk{number}"
             folder.mkdir()
-            with transfer_into(OvsRig(network, topology), folder, disk_bps, RATE_BPS) as made:
-                print(json.dumps({"disk_bps": disk_bps, **one(made, disk_bps)}), flush=True)
+            with transfer_into(OvsRig(network, topology), folder, disk_bps, RATE_BPS) as rig:
+                print(json.dumps({"disk_bps": disk_bps, **one(rig, disk_bps)}), flush=True)
 
 
-def one(made: DiskRig, disk_bps: float) -> dict[str, float]:
+def one(rig: DiskRig, disk_bps: float) -> dict[str, float]:
     """The figures of one disk."""
-    seconds = made.until(lambda: (made.get().io or IoRecord()).knee is not None, MOST_S)
-    found = made.get()
-    made.until(lambda: False, KEPT_S)
-    kept = made.get()
-    made.disk.set_rate(disk_bps / 2)
-    followed_s = made.until(
-        lambda: made.get().request.max_bps < FOLLOWED * kept.request.max_bps, MOST_S
+    seconds = rig.until(lambda: (rig.get().io or IoRecord()).knee is not None, MOST_S)
+    transit = rig.get()
+    rig.until(lambda: False, KEPT_S)
+    later = rig.get()
+    rig.disk.set_rate(disk_bps / 2)
+    followed_s = rig.until(
+        lambda: rig.get().request.max_bps < FOLLOWED * later.request.max_bps, MOST_S
     )
-    made.over.set()
-    made.disk.set_rate(disk_bps)
-    made.broker.change("a", max_bps=1.5 * disk_bps)
-    made.until(lambda: False, SETTLE_S)
+    rig.over.set()
+    rig.disk.set_rate(disk_bps)
+    rig.broker.change("a", max_bps=1.5 * disk_bps)
+    rig.until(lambda: False, SETTLE_S)
     return {
-        "bps": found.io.knee.bps,
-        "changes": len(found.grant.changes),
+        "bps": transit.io.knee.bps,
+        "changes": len(transit.grant.changes),
         "seconds": seconds,
-        "kept_bps": kept.io.knee.bps,
-        "true_bps": made.goodput(WINDOW_S),
+        "kept_bps": later.io.knee.bps,
+        "true_bps": rig.goodput(WINDOW_S),
         "followed_s": followed_s,
     }
 

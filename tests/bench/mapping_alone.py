@@ -43,7 +43,7 @@ def main(samples: int, chromosomes: int) -> int:
     doubt = Uncertainty.everywhere(0.5, random_waits=True)
     chosen = map_problem(problem, trace.kinds, uncertainty=doubt)
     seconds = time.perf_counter() - began
-    found = {
+    result = {
         "jobs": len(problem.jobs),
         "seconds": seconds,
         "before_mb": before,
@@ -51,7 +51,7 @@ def main(samples: int, chromosomes: int) -> int:
         "policy": chosen.policy,
         "makespan_s": chosen.schedule.makespan_s,
     }
-    print(json.dumps(found))
+    print(json.dumps(result))
     return 0
 
 

@@ -89,8 +89,8 @@ class _Tier:
             floor = np.where(self.open, max(0.0, level - CLOSE / 100), self.rates)
             limit = np.concatenate([self.room, -floor + CLOSE / 100])
             aim = np.concatenate([np.zeros(count), -np.ones(count)])
-            found = _optimum(aim, table, limit, [*self._bounds(level), *gains])[count:]
-            rising = stuck & (found > CLOSE)
+            optimum = _optimum(aim, table, limit, [*self._bounds(level), *gains])[count:]
+            rising = stuck & (optimum > CLOSE)
             if not rising.any():
                 return stuck
             stuck &= ~rising
@@ -105,7 +105,7 @@ class _Tier:
 
 
 def _optimum(aim: Any, table: Any, limit: Any, bounds: list[tuple[float, float]]) -> Any:
-    found = linprog(aim, table.tocsr(), limit + CLOSE / 100, bounds=bounds, method="highs")
-    if found.status != 0:
-        raise AssertionError(f"no optimum: {found.message}")
-    return found.x
+    solution = linprog(aim, table.tocsr(), limit + CLOSE / 100, bounds=bounds, method="highs")
+    if solution.status != 0:
+        raise AssertionError(f"no optimum: {solution.message}")
+    return solution.x

@@ -130,18 +130,18 @@ NETWORKS: Mapping[str, Callable[[Random], tuple[Graph, list[str]]]] = {
 
 def links_from(graph: Graph, start: str) -> dict[str, frozenset[LinkId]]:
     """The links of the shortest way to every node."""
-    found: dict[str, frozenset[LinkId]] = {}
+    by_node: dict[str, frozenset[LinkId]] = {}
     heap: list[tuple[float, str, frozenset[LinkId]]] = [(0.0, start, frozenset())]
     while heap:
         far, node, links = heapq.heappop(heap)
-        if node in found:
+        if node in by_node:
             continue
-        found[node] = links
+        by_node[node] = links
         for other, more in graph[node].items():
-            if other not in found:
+            if other not in by_node:
                 link = (node, other) if node < other else (other, node)
                 heapq.heappush(heap, (far + more, other, links | {link}))
-    return found
+    return by_node
 
 
 def measurements(network: str, seed: int, within: tuple[float, ...] = (1.0,)) -> list[Task]:

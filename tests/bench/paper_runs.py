@@ -130,10 +130,10 @@ def sos() -> Iterator[Callable[[Point], float]]:
 def load(name: str) -> dict[str, list[float]]:
     """Rates by point; none where nothing is measured yet."""
     try:
-        found: dict[str, list[float]] = json.loads((FOLDER / f"{name}.json").read_text())["rates"]
+        rates: dict[str, list[float]] = json.loads((FOLDER / f"{name}.json").read_text())["rates"]
     except FileNotFoundError:
         return {}
-    return found
+    return rates
 
 
 def bounds(rates: Sequence[float]) -> tuple[float, float]:

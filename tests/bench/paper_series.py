@@ -60,8 +60,8 @@ def figure18() -> Series | None:
         return None
     spans = story["spans"]
     rates = [
-        8 * one.size_bytes / (spans[one.name][1] - spans[one.name][0]) / SCALE / 1e9
-        for one in TRANSFERS
+        8 * transfer.size_bytes / (spans[transfer.name][1] - spans[transfer.name][0]) / SCALE / 1e9
+        for transfer in TRANSFERS
     ]
     return {"thesis": (5.5, 5.5, 0.65, -1), "ADON": rates}
 
@@ -94,14 +94,14 @@ def sampled() -> Series | None:
     except FileNotFoundError:
         return None
     rows = {}
-    for one in TRANSFERS:
-        began, ended = story["spans"][one.name]
+    for transfer in TRANSFERS:
+        began, ended = story["spans"][transfer.name]
         rates: list[float] = []
         for sample in story["samples"]:
-            new = sample["rates"].get(one.name)
+            new = sample["rates"].get(transfer.name)
             lasting = rates[-1] if rates and began <= sample["at_s"] <= ended else 0.0
             rates.append(new / SCALE / 1e9 if new is not None else lasting)
-        rows[one.name] = rates
+        rows[transfer.name] = rates
     return rows
 
 
@@ -112,9 +112,9 @@ def by_layer() -> Series | None:
     keys = [f"{case}, {size} GB" for case in cases for size in paper_runs.SIZES]
     if not all(rates.get(key) for key in keys):
         return None
-    told = (5.5, 0.65, 0.5)  # "close to 5.5", "around 650 Mb/s", "around 500 Mb/s"
+    published = (5.5, 0.65, 0.5)  # "close to 5.5", "around 650 Mb/s", "around 500 Mb/s"
     return {
-        "thesis": [value for value in told for _ in paper_runs.SIZES],
+        "thesis": [value for value in published for _ in paper_runs.SIZES],
         "ADON": [scaled(rates[key], 1 / SCALE / 1e9) for key in keys],
     }
 
@@ -158,10 +158,10 @@ def scaled(rates: Sequence[float], factor: float) -> tuple[float, float]:
 
 def strategies() -> Series | None:
     """What 10-3 carries more than 7-3, and what the computed strategy does."""
-    found = measured("P4", "classes_on_the_data_plane")
-    if not found:
+    results = measured("P4", "classes_on_the_data_plane")
+    if not results:
         return None
-    patterns = [row for name, row in found.items() if name.startswith("total goodput")]
+    patterns = [row for name, row in results.items() if name.startswith("total goodput")]
     best = {way: sum(row[way] for row in patterns) for way in ("7-3", "10-3", "ADON")}
     return {
         "paper": (0.0, 11.74, -1),
@@ -171,11 +171,11 @@ def strategies() -> Series | None:
 
 def backlogged() -> Series | None:
     """Figures 6 and 8: each class's part of a backlogged link, in percent."""
-    found = measured("P4", "classes_on_the_data_plane")
+    results = measured("P4", "classes_on_the_data_plane")
     names = [f"the first class's part, both backlogged, {way}" for way in ("7-3", "10-3")]
-    if not all(name in found for name in names):
+    if not all(name in results for name in names):
         return None
-    ours = [found[name][who] for name in names for who in ("ADON", "the second")]
+    ours = [results[name][who] for name in names for who in ("ADON", "the second")]
     return {"paper": (70, 30, 70, 30), "ADON": ours}
 
 
@@ -220,12 +220,12 @@ def relay_buffers() -> Series | None:
 
 def sweep_runs() -> dict[tuple[str, float], list[dict[str, Any]]]:
     """The sweep's runs by placement and rate, the lowest first."""
-    found: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    runs: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for file in sorted(SWEEP.glob("*.json")):
         run = json.loads(file.read_text())
         if run["state"] == "success":
-            found.setdefault((run["placement"], run["rate_bps"]), []).append(run)
-    return dict(sorted(found.items()))
+            runs.setdefault((run["placement"], run["rate_bps"]), []).append(run)
+    return dict(sorted(runs.items()))
 
 
 def swept() -> bool:
@@ -268,10 +268,10 @@ def disk_series() -> Series | None:
     runs = sweep_runs()
     rows = {}
     for rate in (RATES_BPS[1], RATES_BPS[-1]):
-        found = [run["disk"] for run in runs.get(("default", rate), ()) if run.get("disk")]
-        if not found:
+        disk_runs = [run["disk"] for run in runs.get(("default", rate), ()) if run.get("disk")]
+        if not disk_runs:
             return None
-        rows[f"{rate / 1e6:g} Mb/s"] = [written / 1e6 for _, written in found[0]]
+        rows[f"{rate / 1e6:g} Mb/s"] = [write_bps / 1e6 for _, write_bps in disk_runs[0]]
     length = max(map(len, rows.values()))
     return {who: [*values, *[0.0] * (length - len(values))] for who, values in rows.items()}
 
@@ -281,10 +281,10 @@ def write_rates() -> Series | None:
     rows = {}
     runs = sweep_runs()
     for rate in RATES_BPS[1:]:
-        found = [run["disk"] for run in runs.get(("default", rate), ()) if run.get("disk")]
-        if not found:
+        disk_runs = [run["disk"] for run in runs.get(("default", rate), ()) if run.get("disk")]
+        if not disk_runs:
             return None
-        writes = [written for seconds in found for _, written in seconds]
+        writes = [write_bps for seconds in disk_runs for _, write_bps in seconds]
         rows[f"{rate / 1e6:g} Mb/s"] = [100 * s for s in write_histogram(writes, 4 * DISK_BPS)]
     return rows
 
@@ -294,8 +294,8 @@ def write_rates() -> Series | None:
 
 def with_and_without() -> Series | None:
     """Figures 2 and 3: a flow with OpenFlow rules of its own ÷ a normal one."""
-    found = measured("P17", "over_veth").get("one stream over veth pairs, with a path")
-    if found is None:
+    rates = measured("P17", "over_veth").get("one stream over veth pairs, with a path")
+    if rates is None:
         return None
     paper = (663 / 630, 1.0, 1.0, 541.0 / 403.2, 1.0, 371.0 / 470.8, -1)
-    return {"paper": paper, "ADON": (*[-1.0] * 6, found["ADON"] / found["without"])}
+    return {"paper": paper, "ADON": (*[-1.0] * 6, rates["ADON"] / rates["without"])}

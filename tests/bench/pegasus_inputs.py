@@ -89,14 +89,14 @@ def main() -> int:
     if args.pegasus_plan:
         os.environ["PATH"] = f"{args.pegasus_plan.absolute().parent}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="pegasus-inputs-") as scratch:
-        found = [f for c in args.checkout for f in _found(c.resolve(), Path(scratch))]
-        for item in found:
+        items = [f for c in args.checkout for f in _found(c.resolve(), Path(scratch))]
+        for item in items:
             _try(item)
             if args.pegasus_plan and item.kind == "workflow" and (item.mapped or item.planned):
                 item.pegasus = _pegasus(args.pegasus_plan.absolute(), item)
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    _print(found, args.refused)
+    _print(items, args.refused)
     return 0
 
 
@@ -231,20 +231,20 @@ def _read(item: Found) -> str:
     return ""
 
 
-def _print(found: Sequence[Found], refused: bool) -> None:
+def _print(items: Sequence[Found], refused: bool) -> None:
     print("| kind | found | mapped or read | planned as well | refused by pegasus-plan too |")
     print("|---|---|---|---|---|")
     for kind in ("workflow", *_CATALOGS):
-        of_kind = [item for item in found if item.kind == kind]
+        of_kind = [item for item in items if item.kind == kind]
         good = [item for item in of_kind if not item.mapped]
         planned = sum(not item.planned for item in good) if kind == "workflow" else ""
         too = sum(item.pegasus not in ("", "plans it") for item in of_kind)
         row = [kind, len(of_kind), len(good), planned, too if kind == "workflow" else ""]
         print("| " + " | ".join(map(str, row)) + " |")
-    for item in found if refused else ():
-        for step, told in (("mapped", item.mapped), ("planned", item.planned)):
-            if told:
-                print(f"{item.name}: not {step}: {told}")
+    for item in items if refused else ():
+        for step, problem in (("mapped", item.mapped), ("planned", item.planned)):
+            if problem:
+                print(f"{item.name}: not {step}: {problem}")
         if item.pegasus:
             print(f"{item.name}: pegasus-plan: {item.pegasus}")
 

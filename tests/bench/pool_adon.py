@@ -65,15 +65,15 @@ class Adon:
     def turn(self, view: View) -> Actions:
         self._learn(view)
         machines = [self._machine(box, view) for box in view.boxes]
-        found = plan(
+        decision = plan(
             self._demand(view, machines),
             machines,
             list(self._flavours.values()),
             self._limits,
             view.now,
         )
-        start = [self._kinds[name] for name, count in found.start.items() for _ in range(count)]
-        return Actions(start, found.drain, found.keep, found.give_up)
+        start = [self._kinds[name] for name, count in decision.start.items() for _ in range(count)]
+        return Actions(start, decision.drain, decision.keep, decision.give_up)
 
     # -- what is known ---------------------------------------------------------------------------
 

@@ -186,12 +186,12 @@ def _failing(seed: int) -> Load:
 def cases(recorded: Sequence[Trace], more: int = 0) -> list[Case]:
     """All of them; a recorded workflow at three boot times, with beliefs from the others of its
     family. ``more`` is added to every seed, for a second look at what was tuned on the first."""
-    found = []
+    all_cases = []
     for number, trace in enumerate(sorted(recorded, key=lambda trace: trace.name)):
         others = [t for t in recorded if t.family == trace.family and t.name != trace.name]
         load = _load(trace.name, [_Part("ann", 0.0, trace)], others)
         for boot in (60, 300, 600):
-            found.append(
+            all_cases.append(
                 Case(f"{trace.family}, recorded", load, BOOTS[boot], 100 + number + boot + more)
             )
-    return found + _made_up(more)
+    return all_cases + _made_up(more)

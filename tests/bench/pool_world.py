@@ -378,8 +378,8 @@ class World:
             late = sorted(self.idle.keys() - self.apart, key=lambda job: (self.idle[job], job))
             self.apart.update(late[-box.kind.cores :])
         else:
-            asked = self.now if box.draining is None else box.draining
-            self.acts.append((asked, "stop", box.kind.name))
+            since = self.now if box.draining is None else box.draining
+            self.acts.append((since, "stop", box.kind.name))
 
     # -- what came of it -------------------------------------------------------------------------
 
@@ -427,7 +427,7 @@ def reversals(
     after the start; starts in place of boots that failed apart. One stop counts once."""
     stopped: dict[str, list[float]] = defaultdict(list)
     failed: dict[str, int] = defaultdict(int)
-    found = 0
+    count = 0
     for at, what, kind in sorted(acts):
         if what == "stop":
             stopped[kind].append(at)
@@ -443,8 +443,8 @@ def reversals(
                 before.pop(0)
             if before:
                 before.pop(0)
-                found += 1
-    return found
+                count += 1
+    return count
 
 
 # -- who knows everything ------------------------------------------------------------------------

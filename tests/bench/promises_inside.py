@@ -167,7 +167,7 @@ def _nothing(_: Promised) -> None:
 
 
 def _repairs(promised: Promised) -> int:
-    return sum(sum(one.repairs.values()) for one in promised.rig.openflow.switches())
+    return sum(sum(switch.repairs.values()) for switch in promised.rig.openflow.switches())
 
 
 def _detour() -> str:

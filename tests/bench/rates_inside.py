@@ -37,7 +37,7 @@ FAST = replace(LAYOUT, sites=tuple(replace(site, access_bps=10e9) for site in LA
 def main(folder: Path, version: int = 4, bandwidth: str = "auto") -> None:
     """All setups in turn, so that all meet the same machine."""
     programs = packages.ensure("openvswitch", progress=lambda _: None) / "wrap"
-    found: dict[str, list[float]] = {"without": [], "with": [], "capped": []}
+    rates_by_setup: dict[str, list[float]] = {"without": [], "with": [], "capped": []}
     with Network(FAST, programs, folder) as network:
         if version == 6:
             add_ipv6(FAST)
@@ -50,7 +50,7 @@ def main(folder: Path, version: int = 4, bandwidth: str = "auto") -> None:
         broker.start(60.0)
         try:
             for number in range(ROUNDS):
-                for setup, rates in found.items():
+                for setup, rates in rates_by_setup.items():
                     name = f"{setup}-{number}"
                     if setup != "without":
                         template = "capped" if setup == "capped" else "default"
@@ -61,7 +61,7 @@ def main(folder: Path, version: int = 4, bandwidth: str = "auto") -> None:
                         broker.release(name)
         finally:
             broker.stop()
-    print(json.dumps(found), flush=True)
+    print(json.dumps(rates_by_setup), flush=True)
 
 
 if __name__ == "__main__":

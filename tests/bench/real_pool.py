@@ -171,20 +171,20 @@ class Ran:
 def attempts_of(dag: Path) -> tuple[Sequence[Attempt], int]:
     """All of a DAG that has run, and how many were evicted."""
     submit_dir = SubmitDir(dag.parent)
-    found = Jobs(submit_dir.job, "soykb")
+    jobs = Jobs(submit_dir.job, "soykb")
     events = EventTail(dag.with_name(dag.name + ".nodes.log")).read()
     for event in events:
-        found.feed(event)
-    return found.all, sum(event.kind is Kind.EVICTED for event in events)
+        jobs.feed(event)
+    return jobs.all, sum(event.kind is Kind.EVICTED for event in events)
 
 
 def ran(dag: Path, began: float, lives: Lives, cores: int, until: float) -> Ran:
     """Of a DAG submitted when it ``began``, on machines of so many cores, which count from then and
     ``until`` a Unix second."""
     attempts, evicted = attempts_of(dag)
-    used = [(one.start, one.end) for one in attempts if one.start and one.end]
+    used = [(attempt.start, attempt.end) for attempt in attempts if attempt.start and attempt.end]
     used_s = sum(end - start for start, end in used)
-    on = {one.slot.split("@")[1] for one in attempts if one.slot}
+    on = {attempt.slot.split("@")[1] for attempt in attempts if attempt.slot}
     spans = [
         (max(began, life.asked), max(began, life.up or gone), gone)
         for life in lives.of.values()
@@ -197,7 +197,7 @@ def ran(dag: Path, began: float, lives: Lives, cores: int, until: float) -> Ran:
         most = max(most, count)
     return Ran(
         max(end for _, end in used) - began,
-        sum(gone - asked for asked, _, gone in spans),
+        sum(gone - start for start, _, gone in spans),
         used_s,
         cores * sum(gone - up for _, up, gone in spans) - used_s,
         len(spans),
@@ -208,8 +208,8 @@ def ran(dag: Path, began: float, lives: Lives, cores: int, until: float) -> Ran:
     )
 
 
-def run_dag(pool: Pool, dag: Path, most_s: float, narrow: int, told: Event) -> float:
-    """To its end; when it was submitted (Unix seconds). ``told`` is set when so many jobs have
+def run_dag(pool: Pool, dag: Path, most_s: float, narrow: int, event: Event) -> float:
+    """To its end; when it was submitted (Unix seconds). ``event`` is set when so many jobs have
     ended (``narrow``). Raises AssertionError, AdonError."""
     began = time.time()
     cluster = submit_dag(dag, pool.run)
@@ -217,8 +217,8 @@ def run_dag(pool: Pool, dag: Path, most_s: float, narrow: int, told: Event) -> f
     ends = DagLog(dag, cluster)
     while (end := ends.poll()) is None:
         assert time.time() < began + most_s, f"no end within {most_s:g} s"
-        if not told.is_set() and log.exists() and log.read_text().count("\n005 (") >= narrow:
-            told.set()
+        if not event.is_set() and log.exists() and log.read_text().count("\n005 (") >= narrow:
+            event.set()
         time.sleep(0.5)
     assert end.state == "success", end
     return began

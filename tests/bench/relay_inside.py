@@ -147,28 +147,28 @@ class Hosts:
         way = ["--tcp-link-filter", "interface-ip", "-p", "8080:8083"]
         self._run("near", program, "client", "-n", "-4", "-g", *links, *way)
 
-    def measure(self, asked: dict[str, Any]) -> dict[str, float]:
+    def measure(self, request: dict[str, Any]) -> dict[str, float]:
         """One transfer as asked."""
         until(self.rig.idle, "the last connection to end")
-        self.rig.change_link(loss=asked["loss"])
-        relay = asked["relay"]
+        self.rig.change_link(loss=request["loss"])
+        relay = request["relay"]
         if (relay is not None) != self._relayed:
             self._relayed = relay is not None
             self.rig.redirect(self._relayed)
         if relay is not None:
             # Of a name of its own: listeners keep what they were set up with.
             self.rig.serve(replace(SESSION, id=json.dumps(relay), **relay))
-        if "windows" in asked:
+        if "windows" in request:
             for host in ("client", "server"):
-                windows = f"4096 65536 {asked['windows']}"
+                windows = f"4096 65536 {request['windows']}"
                 netns.sysctl(host, dict.fromkeys(HOST_WINDOWS, windows))
         before = self._cpu_s()
-        size, streams, way = asked["bytes"], asked.get("streams", 1), asked["way"]
+        size, streams, way = request["bytes"], request.get("streams", 1), request["way"]
         if way == "mptcp":
             bps = self._by_mptcp(size)
         elif way == "gridftp":
-            folder = self._on_disk(size) if asked.get("disk") else self.memory
-            bps = gridftp_bps(self._gridftp, folder, size, streams, asked["buffer_bytes"])
+            folder = self._on_disk(size) if request.get("disk") else self.memory
+            bps = gridftp_bps(self._gridftp, folder, size, streams, request["buffer_bytes"])
         elif way == "disk":
             bps = self._to_disk(size)
         else:
@@ -179,7 +179,7 @@ class Hosts:
 
     def _cpu_s(self) -> float:
         times = [psutil.Process(agent.pid).cpu_times() for agent in self.rig.agents.values()]
-        return sum(one.user + one.system for one in times)
+        return sum(cpu.user + cpu.system for cpu in times)
 
     def _fetched(self, place: str, source: Path, target: str) -> float:
         """The seconds that curl takes."""
@@ -244,7 +244,7 @@ class Hosts:
         if relayed != self._relayed:
             self._relayed = relayed
             self.rig.redirect(relayed)
-        found = []
+        seconds = []
         with self.rig.listen(9001) as listener:
             for _ in range(number):
                 began = time.perf_counter()
@@ -254,9 +254,9 @@ class Hosts:
                         server.recv(1)
                         server.sendall(b"!")
                         client.recv(1)
-                        found.append(time.perf_counter() - began)
+                        seconds.append(time.perf_counter() - began)
                 until(self.rig.idle, "the connection to end")
-        return {"seconds": found}
+        return {"seconds": seconds}
 
     def _memory(self) -> int:
         agents = self.rig.agents.values()
@@ -270,15 +270,15 @@ def main(disk: Path, memory: Path, tools: dict[str, str]) -> None:
     with ExitStack() as undo:
         hosts = Hosts(tools, disk, memory, undo)
         for line in sys.stdin:
-            asked = json.loads(line)
-            found: dict[str, Any]
-            if "idle" in asked:
-                found = hosts.idle(asked["idle"])
-            elif "setups" in asked:
-                found = hosts.setups(asked["setups"], asked.get("relay", True) is not None)
+            request = json.loads(line)
+            result: dict[str, Any]
+            if "idle" in request:
+                result = hosts.idle(request["idle"])
+            elif "setups" in request:
+                result = hosts.setups(request["setups"], request.get("relay", True) is not None)
             else:
-                found = hosts.measure(asked)
-            print(json.dumps(found), flush=True)
+                result = hosts.measure(request)
+            print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

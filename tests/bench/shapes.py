@@ -56,14 +56,14 @@ def soykb(samples: int, chromosomes: int, seed: int = 0) -> Trace:
         here = [d.raw(f"sample{sample}.{i}", 24 * _KB) for i in range(2)]
         for kind, seconds in _SAMPLE.items():
             here = d.add(kind, seconds, [*here, *genome], [130 * _KB, 40 * _KB])
-        for found in called:
-            found.extend(d.add("haplotype_caller", 125, [*here, *genome], [60 * _KB, 28 * _KB]))
+        for files in called:
+            files.extend(d.add("haplotype_caller", 125, [*here, *genome], [60 * _KB, 28 * _KB]))
     genotyped = [
         f
-        for found in called
-        for f in d.add("genotype_gvcfs", 13.0 * samples, [*found, *genome], [60 * _KB, 28 * _KB])
+        for files in called
+        for f in d.add("genotype_gvcfs", 13.0 * samples, [*files, *genome], [60 * _KB, 28 * _KB])
     ]
-    everything = [f for found in called for f in found]
+    everything = [f for files in called for f in files]
     d.add("merge_gvcf", 38.0 * samples * chromosomes, [*everything, *genome], [145 * _KB])
     combined = d.add("combine_variants", 12, [*genotyped, *genome], [75 * _KB])
     for what in ("snp", "indel"):
@@ -77,7 +77,7 @@ def montage(images: int, seed: int = 0) -> Trace:
     and added up."""
     d = _Draft(seed)
     header = d.raw("region.hdr", 300)
-    shown: list[str] = []
+    mosaics: list[str] = []
     for colour in range(3):
         projected = []
         for i in range(images):
@@ -91,12 +91,12 @@ def montage(images: int, seed: int = 0) -> Trace:
         table = d.add("mConcatFit", 0.2, fits, [1500])
         model = d.add("mBgModel", 0.6, table, [400])
         corrected = [
-            d.add("mBackground", 0.4, [*found, *model], [4.1 * _MB] * 2) for found in projected
+            d.add("mBackground", 0.4, [*files, *model], [4.1 * _MB] * 2) for files in projected
         ]
-        every = [f for found in corrected for f in found]
+        every = [f for files in corrected for f in files]
         images_table = d.add("mImgtbl", 0.2, every, [4 * _KB])
         mosaic = d.add("mAdd", 0.5, [*every, *images_table, header], [9.3 * _MB] * 2)
-        shown += mosaic[:1]
+        mosaics += mosaic[:1]
         d.add("mViewer", 0.8, mosaic[:1], [0.45 * _MB])
-    d.add("mViewer", 2, shown, [0.63 * _MB])
+    d.add("mViewer", 2, mosaics, [0.63 * _MB])
     return build_trace(f"montage-{images}", d.tasks, d.sizes)

@@ -96,15 +96,15 @@ def executed(cases: Iterable[Mapping[str, Any]], progress: Progress) -> list[flo
         "LD_LIBRARY_PATH": str(root / "usr/lib/x86_64-linux-gnu"),
         "PYTHONPATH": str(root / "usr/lib/python3/dist-packages"),
     }
-    done = subprocess.run(
+    process = subprocess.run(
         ["/usr/bin/python3", str(_INSIDE)],
         env=env,
-        input="".join(json.dumps(one) + "\n" for one in cases),
+        input="".join(json.dumps(problem) + "\n" for problem in cases),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    seconds = [json.loads(line) for line in done.stdout.splitlines()]
+    seconds = [json.loads(line) for line in process.stdout.splitlines()]
     if None in seconds:
         raise RuntimeError("SimGrid stopped before the workflow's end")
     return seconds

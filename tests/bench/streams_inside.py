@@ -67,26 +67,27 @@ class Path53:
         self.gridftp.start()
         undo.callback(self.gridftp.stop)
 
-    def rate(self, asked: dict[str, Any]) -> float:
+    def rate(self, request: dict[str, Any]) -> float:
         """The rate in b/s of a file moved as asked."""
         for end in ENDS:
-            netns.sysctl(end, asked["host"])
+            netns.sysctl(end, request["host"])
             # By route: a namespace may not choose any for all that the machine keeps for root.
             way = (
-                f"{ENDS['src'].rpartition('.')[0]}.0/24 dev tap-{end} congctl {asked['congestion']}"
+                f"{ENDS['src'].rpartition('.')[0]}.0/24 dev tap-{end}"
+                f" congctl {request['congestion']}"
             )
             netns.batch(end, [f"route replace {way}"])
-        delaylink.control(self._control, **asked["link"])
+        delaylink.control(self._control, **request["link"])
         with ExitStack() as others:
-            for number in range(asked.get("beside", 0)):
+            for number in range(request.get("beside", 0)):
                 self._fill(number, others)
-            if asked.get("irods"):
-                return self._irods_bps(asked["bytes"], asked["streams"])
-            return self._gridftp_bps(asked)
+            if request.get("irods"):
+                return self._irods_bps(request["bytes"], request["streams"])
+            return self._gridftp_bps(request)
 
-    def _gridftp_bps(self, asked: dict[str, Any]) -> float:
+    def _gridftp_bps(self, request: dict[str, Any]) -> float:
         return gridftp_bps(
-            self.gridftp, self.folder, asked["bytes"], asked["streams"], asked["buffer_bytes"]
+            self.gridftp, self.folder, request["bytes"], request["streams"], request["buffer_bytes"]
         )
 
     def _fill(self, number: int, others: ExitStack) -> None:
@@ -117,8 +118,8 @@ class Path53:
 
         def timed() -> tuple[dict[str, Any], float]:
             began = time.monotonic()
-            found = move([(f"irods://{path}", "target")], False, limits, streams)
-            return dict(found[0]), time.monotonic() - began
+            outcomes = move([(f"irods://{path}", "target")], False, limits, streams)
+            return dict(outcomes[0]), time.monotonic() - began
 
         results.CHUNK = chunk
         result, seconds = within("dst", timed)
@@ -140,11 +141,11 @@ def gridftp_bps(
     words += ["-tcp-bs", str(buffer_bytes)] if buffer_bytes else []
     words += [f"{gridftp.url('src')}{source}", f"{gridftp.url('dst')}{target}"]
     env = {**os.environ, **gridftp.transfer_env()}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = _TIMES.search(log.read_text()[before:])
-    assert found and int(found[3]) == size, log.read_text()[before:]
-    end, start = (datetime.strptime(found[n], "%Y%m%d%H%M%S.%f") for n in (1, 2))
+    process = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    match = _TIMES.search(log.read_text()[before:])
+    assert match and int(match[3]) == size, log.read_text()[before:]
+    end, start = (datetime.strptime(match[n], "%Y%m%d%H%M%S.%f") for n in (1, 2))
     return 8 * size / (end - start).total_seconds()
 
 

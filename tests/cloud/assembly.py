@@ -75,6 +75,6 @@ def explain(log: str, code: int) -> str:
         return "the disk is full"
     if _NO_NETWORK.search(log):
         return "no network: Python packages could not be downloaded"
-    found = re.search(r"^ERROR: (.*)", log, re.MULTILINE)
-    words = re.sub(r"\w+://\S+", "the package index", found.group(1)) if found else ""
+    match = re.search(r"^ERROR: (.*)", log, re.MULTILINE)
+    words = re.sub(r"\w+://\S+", "the package index", match.group(1)) if match else ""
     return f"pip: {words[:300]}" if words else f"pip ended with exit code {code}"

@@ -176,12 +176,12 @@ def cloud_init(text: str) -> None:
     """The parts of cloud-init that are used; a part that is not known is an error."""
     if not text.startswith("#cloud-config\n"):
         raise SystemExit(f"user data: found {text[:40]!r}, expected #cloud-config")
-    told = yaml.safe_load(text)
-    if set(told) - {"write_files", "runcmd"}:
-        raise SystemExit(f"user data: found {sorted(told)}, expected write_files and runcmd")
-    for file in told.get("write_files", []):
+    user_data = yaml.safe_load(text)
+    if set(user_data) - {"write_files", "runcmd"}:
+        raise SystemExit(f"user data: found {sorted(user_data)}, expected write_files and runcmd")
+    for file in user_data.get("write_files", []):
         write_file(**file)
-    for command in told.get("runcmd", []):
+    for command in user_data.get("runcmd", []):
         print(f"runcmd: {command}", flush=True)
         subprocess.run(command, shell=isinstance(command, str), check=False)
 

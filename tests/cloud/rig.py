@@ -34,19 +34,19 @@ def until_state(
     """The machine, when it is no longer in the state ``now`` but in another."""
 
     def there() -> Server | None:
-        found = machine(cloud, name)
-        assert found is not None and found.state in (now, then), found
-        return found if found.state is then else None
+        current = machine(cloud, name)
+        assert current is not None and current.state in (now, then), current
+        return current if current.state is then else None
 
     return until(there, f"{name} to be {then}")
 
 
 def until_gone(cloud: OpenStackCloud) -> None:
     def none_left() -> bool:
-        found = cloud.machines()
-        for one in found:
-            cloud.delete(one.name)
-        return not found
+        machines = cloud.machines()
+        for m in machines:
+            cloud.delete(m.name)
+        return not machines
 
     until(none_left, "the machines to be gone")
 
@@ -56,10 +56,10 @@ def worker_cloud(pool: Pool, lifetime_s: int = 600) -> OpenStackCloud:
         pool.collector, "cloud", 300.0, {"UID_DOMAIN": DOMAIN, "UPDATE_INTERVAL": "5"}
     )
 
-    def told(_flavour: Flavour, name: str) -> str:
+    def worker_user_data(_flavour: Flavour, name: str) -> str:
         return user_data(node, name, boot_token(pool.run, lifetime_s, WORKER))
 
-    return OpenStackCloud(SETTINGS, told)
+    return OpenStackCloud(SETTINGS, worker_user_data)
 
 
 def advertised(pool: Pool, name: str) -> list[str]:

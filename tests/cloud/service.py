@@ -104,9 +104,9 @@ def nova_services(hosts: list[str]) -> list[Any]:
     wanted += [("nova-compute", host, topics) for host in hosts]
     started = []
     for binary, host, more in wanted:
-        one = service.Service.create(binary=binary, host=host, **more)
-        one.start()
-        started.append(one)
+        record = service.Service.create(binary=binary, host=host, **more)
+        record.start()
+        started.append(record)
     host_mapping.discover_hosts(context.get_admin_context())
     return started
 

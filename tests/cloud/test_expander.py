@@ -103,7 +103,7 @@ def test_from_nothing_to_nothing(world: Any, pool: Pool, admin: Any, tmp_path: P
     assert happened(log, "004") == 0
     lived = recorded(tmp_path, "machine")
     assert lived
-    assert {one.details["why"] for one in lived} == {"it is drained"}
+    assert {m.details["why"] for m in lived} == {"it is drained"}
     assert len(lived) == len(recorded(tmp_path, "boot"))
     assert "would wait for more than" in explained(pool, config)
 
@@ -139,13 +139,16 @@ def test_flavours_that_do_not_come_up(world: Any, pool: Pool, tmp_path: Path) ->
         until(lambda: happened(fits, "005"), "the job to end")
         until(lambda: nothing_left(pool, world), "the machines to be gone")
         pool.run(["condor_rm", "-all"])
-    told = explained(pool, config)
-    assert "the hypervisor has no bootable device" in told or "Exhausted all hosts" in told
-    assert "2 s is usual" in told
-    assert "a job of 1 cores and 600 MB: no flavour that may be started now takes it" in told
-    lived = {one.subject: one.details["why"] for one in recorded(tmp_path, "machine")}
+    explanation = explained(pool, config)
+    assert (
+        "the hypervisor has no bootable device" in explanation
+        or "Exhausted all hosts" in explanation
+    )
+    assert "2 s is usual" in explanation
+    assert "a job of 1 cores and 600 MB: no flavour that may be started now takes it" in explanation
+    lived = {m.subject: m.details["why"] for m in recorded(tmp_path, "machine")}
     assert list(lived) == ["broken", "hanging", "small"]
-    assert [one.subject for one in recorded(tmp_path, "boot")] == ["small"]
+    assert [m.subject for m in recorded(tmp_path, "boot")] == ["small"]
 
 
 def test_what_a_quota_leaves_no_room_for_waits_for_it(
@@ -222,7 +225,7 @@ def test_machines_that_die_are_replaced(world: Any, pool: Pool, tmp_path: Path) 
         until(lambda: happened(log, "001") == 4, "the jobs to run elsewhere")
         pool.run(["condor_rm", "-all"])
         until(lambda: nothing_left(pool, world), "the machines to be gone")
-    lived = [one.details["why"] for one in recorded(tmp_path, "machine")]
+    lived = [m.details["why"] for m in recorded(tmp_path, "machine")]
     assert len(lived) - lived.count("it is drained") == 2
     assert "it is drained" in lived
 
@@ -247,15 +250,15 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     log = submit(pool, tmp_path, "j", FOR_EVER_S, 2)
     with at_work(pool, ["sh", "-c", again, "sh", *program, *adon(config, "run")[4:]], tmp_path):
         until((steps / "after-drain").exists, "its machine to drain")
-        deaths, told = len(list(steps.iterdir())), tmp_path / "daemon.log"
-        until(lambda: told.read_text().count("at work") > deaths, "the daemon to be back")
+        deaths, daemon_log = len(list(steps.iterdir())), tmp_path / "daemon.log"
+        until(lambda: daemon_log.read_text().count("at work") > deaths, "the daemon to be back")
         assert happened(log, "004") == 0
         pool.run(["condor_rm", "-all"])
         until(lambda: nothing_left(pool, world), "the machines to be gone")
         until(lambda: len(list(steps.iterdir())) == 12, "it to have been killed twelve times")
         (tmp_path / "over").touch()
     assert happened(log, "001") == 2
-    whys = [one.details["why"] for one in recorded(tmp_path, "machine")]
+    whys = [m.details["why"] for m in recorded(tmp_path, "machine")]
     assert whys == ["it is drained"]
     assert len(recorded(tmp_path, "boot")) == 1
 

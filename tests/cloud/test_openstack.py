@@ -48,8 +48,8 @@ def test_a_machine_is_started_once_found_again_and_deleted(world: Any, admin: An
     assert machine(cloud, "w1").since == pytest.approx(before, abs=120)  # type: ignore[union-attr]
     driver(group="workers").start("small", "w1")
     cloud.start("large", "w2")
-    found = [until_state(cloud, name, MachineState.RUNNING) for name in ("w1", "w2")]
-    assert all(m.address.startswith("10.81.0.") for m in found)
+    machines = [until_state(cloud, name, MachineState.RUNNING) for name in ("w1", "w2")]
+    assert all(m.address.startswith("10.81.0.") for m in machines)
     assert len(cloud.machines()) == 2
     # Two that need not share a host do not.
     assert len({s.compute_host for s in admin.compute.servers(all_projects=True)}) == 2
@@ -247,16 +247,16 @@ def test_a_request_that_gets_no_answer_may_be_made_again(world: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flavour", "said"), [("huge", "No valid host was found"), ("broken", "Exhausted all hosts")]
+    ("flavour", "reason"), [("huge", "No valid host was found"), ("broken", "Exhausted all hosts")]
 )
-def test_a_machine_that_ends_in_error_says_why(world: Any, flavour: str, said: str) -> None:
+def test_a_machine_that_ends_in_error_says_why(world: Any, flavour: str, reason: str) -> None:
     tenant = world.cloud.connect(CLOUD)
     cloud = driver(prices={flavour: 1.0})
     world.cloud.connect(ADMIN).set_compute_quotas(tenant.current_project_id, cores=1000, ram=10**7)
     cloud.start(flavour, "w1")
-    found = until_state(cloud, "w1", MachineState.ERROR)
-    assert said in found.error
-    assert found.flavour == flavour
+    server = until_state(cloud, "w1", MachineState.ERROR)
+    assert reason in server.error
+    assert server.flavour == flavour
 
 
 def test_a_machine_that_hangs_in_build_is_told_and_deleted(world: Any) -> None:
@@ -264,8 +264,8 @@ def test_a_machine_that_hangs_in_build_is_told_and_deleted(world: Any) -> None:
     cloud.start("hanging", "w1")
     tenant = world.cloud.connect(CLOUD)
     until(lambda: next(iter(tenant.compute.servers())).task_state == "spawning", "it to hang")
-    found = machine(driver(), "w1")
-    assert found is not None and found.state is MachineState.BOOTING
+    server = machine(driver(), "w1")
+    assert server is not None and server.state is MachineState.BOOTING
     cloud.delete("w1")
     until(lambda: not cloud.machines(), "w1 to be gone")
 
@@ -276,9 +276,9 @@ def test_a_machine_becomes_a_worker_runs_a_job_and_leaves(
     cloud = worker_cloud(pool)
     cloud.start("small", "w1")
     until_state(cloud, "w1", MachineState.RUNNING)
-    told = until(lambda: advertised(pool, "w1"), "the worker")
+    advert = until(lambda: advertised(pool, "w1"), "the worker")
     (server,) = world.cloud.connect(CLOUD).compute.servers()
-    assert told[:2] == [server.id, "cloud"]
+    assert advert[:2] == [server.id, "cloud"]
     tmp_path.chmod(0o755)
     (tmp_path / "j.sub").write_text(
         "executable = /bin/hostname\noutput = out\nlog = log\nrequest_memory = 64\nqueue\n"

@@ -138,8 +138,8 @@ class OvsRig:
         """Give a switch these controllers, which it is as patient with as with its first."""
         vsctl = self.network.switches.vsctl
         vsctl("set-controller", bridge, *targets)
-        found = vsctl("--bare", "get", "bridge", bridge, "controller").strip(" []\n")
-        for controller in found.split(","):
+        controllers = vsctl("--bare", "get", "bridge", bridge, "controller").strip(" []\n")
+        for controller in controllers.split(","):
             vsctl(
                 "set", "controller", controller.strip(),
                 "max_backoff=1000", "connection-mode=out-of-band", "inactivity_probe=60000",
@@ -265,5 +265,5 @@ def transfer(
     with sink(dst, port, address=address) as received:
         sender = load(src, "send", address, port, 1, seconds)
         assert sender.wait(seconds + 240) == 0
-        found = received()
-    return {**found, "bps": 8 * found["bytes"] / found["seconds"]}
+        result = received()
+    return {**result, "bps": 8 * result["bytes"] / result["seconds"]}

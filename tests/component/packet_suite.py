@@ -117,10 +117,12 @@ class CircuitsWithPackets:
             return bool(looked[-1].links)
 
         rig.wait_for("a frame that crossed", crossed)
-        found = looked[-1]
-        assert differences(rig.topology, found) == []
-        assert found.links == {((1, 10), (2, 10))}  # the routed path lets no such frame through
-        assert {n for n, port in found.ports[1].items() if port.up} >= {1, 4, 10, 11}
+        observation = looked[-1]
+        assert differences(rig.topology, observation) == []
+        assert observation.links == {
+            ((1, 10), (2, 10))
+        }  # the routed path lets no such frame through
+        assert {n for n, port in observation.ports[1].items() if port.up} >= {1, 4, 10, 11}
         for bridge in LAYOUT.switches:
             assert len(rig.flows(bridge)) == rules[bridge]
             assert "0x88cc" not in rig.network.switches.ofctl(bridge, "dump-flows")

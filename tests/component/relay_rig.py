@@ -44,18 +44,18 @@ T = TypeVar("T")
 
 def within(name: str, make: Callable[[], T]) -> T:
     """What ``make`` makes in a network namespace: its sockets stay there, for any user."""
-    found: list[T] = []
+    results: list[T] = []
 
     def enter() -> None:
         with Path(f"/run/netns/{name}").open() as place:
             if ctypes.CDLL(None, use_errno=True).setns(place.fileno(), CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), f"setns {name}")
-        found.append(make())
+        results.append(make())
 
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    return found[0]
+    return results[0]
 
 
 class RelayRig:
@@ -81,17 +81,17 @@ class RelayRig:
             self._join(side, host, address)
             self._join(side, name, AGENTS[name])
             netns.batch(side, [
-                *(f"route add {one} via {there}" for one in self._beyond(side)),
+                *(f"route add {target} via {there}" for target in self._beyond(side)),
                 f"route add default via {AGENTS[name]} dev {name} table 7",
             ])  # fmt: skip
         self.redirect(True)
 
     def _beyond(self, side: str) -> list[str]:
         return [
-            one
+            target
             for name, (where, _, address) in SIDES.items()
             if where != side
-            for one in (address, AGENTS[name])
+            for target in (address, AGENTS[name])
         ]
 
     def _link(self, wan: dict[str, Any]) -> None:
@@ -145,8 +145,8 @@ class RelayRig:
     def serve(self, *sessions: Session) -> None:
         """Have both agents serve these, said as for the client's side."""
         for name in self.agents:
-            mine = [one if name == "ra" else mirrored(one) for one in sessions]
-            self.tell(name, json.dumps([one.as_dict() for one in mine]))
+            mine = [session if name == "ra" else mirrored(session) for session in sessions]
+            self.tell(name, json.dumps([session.as_dict() for session in mine]))
 
     def tell(self, name: str, text: str) -> None:
         """Have an agent take in sessions."""
@@ -157,8 +157,8 @@ class RelayRig:
 
     def status(self, name: str) -> dict[str, Any]:
         """What an agent says of itself."""
-        found: dict[str, Any] = json.loads(self._status(name).read_text(encoding="utf-8"))
-        return found
+        status: dict[str, Any] = json.loads(self._status(name).read_text(encoding="utf-8"))
+        return status
 
     def idle(self) -> bool:
         """Whether no connection is open."""

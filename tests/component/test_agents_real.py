@@ -113,12 +113,12 @@ else:
 
         def start(self, *names: str) -> None:
             for name in names or TOKENS:
-                asked = len(self.broker.desks[name].asked)
+                before = len(self.broker.desks[name].asked)
                 words = [*adon_argv(), "agent", "run", "--config", str(self.folder / f"{name}.yml")]
                 daemon = self.world.start(MACHINE[name], words, self.log(name))
                 self.daemons[name] = daemon
                 # The second time it waits for what is new.
-                while len(self.broker.desks[name].asked) < asked + 2:
+                while len(self.broker.desks[name].asked) < before + 2:
                     daemon.check()
                     time.sleep(0.02)
 
@@ -220,8 +220,8 @@ else:
 
     def iperf3s(option: str = "") -> list[int]:
         """The processes of iperf3 with this option."""
-        found = [(number, line) for number, program, line in processes() if program == "iperf3\n"]
-        return [number for number, line in found if not option or option in line]
+        lines = [(number, line) for number, program, line in processes() if program == "iperf3\n"]
+        return [number for number, line in lines if not option or option in line]
 
     # -- what is measured --------------------------------------------------------------------
 
@@ -229,9 +229,9 @@ else:
         agents.start()
         tcp = agents.pair("tcp", LONG_S, seconds=3)
         trace = agents.alone("trace", LONG_S, ADDRESS[B], wait=10.0, attempts=5)
-        found = agents.measured(tcp)["tcp_throughput"]
-        assert 0 < found["value"] <= 1.02 * RATE_BPS
-        assert (found["subject"], found["source"]) == ("mu>tacc", "agent:mu")
+        results = agents.measured(tcp)["tcp_throughput"]
+        assert 0 < results["value"] <= 1.02 * RATE_BPS
+        assert (results["subject"], results["source"]) == ("mu>tacc", "agent:mu")
         assert agents.measured(trace)["hops"]["value"] == len(ROUTE)
         # The agent with a certificate never sent its token, the other always did.
         assert set(agents.broker.desks["tacc"].authorized) == {None}
@@ -241,30 +241,30 @@ else:
     def test_throughput_of_tcp(agents: Agents) -> None:
         agents.start()
         key = agents.pair("tcp", LONG_S, streams=2, seconds=5)
-        found = agents.measured(key)["tcp_throughput"]
-        assert 0.4 * RATE_BPS < found["value"] <= 1.02 * RATE_BPS
-        assert found["details"]["streams"] == 2
+        results = agents.measured(key)["tcp_throughput"]
+        assert 0.4 * RATE_BPS < results["value"] <= 1.02 * RATE_BPS
+        assert results["details"]["streams"] == 2
 
     @pytest.mark.long
     def test_udp_on_a_line_that_loses_a_tenth(agents: Agents) -> None:
         agents.world.line(loss=0.1)
         agents.start()
-        found = agents.measured(agents.pair("udp", LONG_S, rate=4e6, length=1000, seconds=12))
-        assert found["loss"]["value"] == pytest.approx(0.1, abs=0.04)
-        assert found["udp_throughput"]["value"] == pytest.approx(3.6e6, rel=0.1)
-        assert found["jitter"]["value"] < DELAY_S
+        results = agents.measured(agents.pair("udp", LONG_S, rate=4e6, length=1000, seconds=12))
+        assert results["loss"]["value"] == pytest.approx(0.1, abs=0.04)
+        assert results["udp_throughput"]["value"] == pytest.approx(3.6e6, rel=0.1)
+        assert results["jitter"]["value"] < DELAY_S
 
     @pytest.mark.long
     def test_delays_of_a_line_that_loses_a_tenth(agents: Agents) -> None:
         agents.world.line(loss=0.1)
         agents.start()
-        found = agents.measured(agents.pair("echo", LONG_S, interval=0.01, count=600))
-        assert found["loss"]["value"] == pytest.approx(0.1, abs=0.05)
-        assert found["loss"]["details"]["direction"] == "one way"
-        assert 2 * DELAY_S <= found["rtt"]["value"] < 3 * DELAY_S
-        assert DELAY_S <= found["one_way_delay"]["value"] < 1.5 * DELAY_S
-        assert found["one_way_delay"]["details"]["error_s"] == pytest.approx(0.002)
-        assert "jitter" in found
+        results = agents.measured(agents.pair("echo", LONG_S, interval=0.01, count=600))
+        assert results["loss"]["value"] == pytest.approx(0.1, abs=0.05)
+        assert results["loss"]["details"]["direction"] == "one way"
+        assert 2 * DELAY_S <= results["rtt"]["value"] < 3 * DELAY_S
+        assert DELAY_S <= results["one_way_delay"]["value"] < 1.5 * DELAY_S
+        assert results["one_way_delay"]["details"]["error_s"] == pytest.approx(0.002)
+        assert "jitter" in results
 
     @pytest.mark.long
     def test_the_route_ping_host_and_command(agents: Agents) -> None:
@@ -318,12 +318,12 @@ else:
             raise PermissionError
 
         monkeypatch.setattr(ping.socket, "socket", none)
-        asked = TOOLS["ping"].checked({"count": 5})
-        found = ping.measure(
-            ProbeRequest("ping", "alone", time.monotonic() + PATIENCE_S, "127.0.0.1", 0, asked)
+        options = TOOLS["ping"].checked({"count": 5})
+        results = ping.measure(
+            ProbeRequest("ping", "alone", time.monotonic() + PATIENCE_S, "127.0.0.1", 0, options)
         )
-        assert {f.metric: f.value for f in found}["loss"] == 0
-        assert dict(found[1].details)["count"] == 5
+        assert {f.metric: f.value for f in results}["loss"] == 0
+        assert dict(results[1].details)["count"] == 5
 
     # -- what dies ---------------------------------------------------------------------------
 

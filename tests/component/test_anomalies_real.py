@@ -71,14 +71,14 @@ def ask(port: int, verb: str, path: str, body: Any = None, wanted: int | None = 
         return data
 
 
-def anomalies(port: int, wanted: int) -> list[dict[str, Any]]:
+def anomalies(port: int, count: int) -> list[dict[str, Any]]:
     """What is known, when there is so much."""
 
     def enough() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = ask(port, "GET", "/v1/anomalies")["anomalies"]
-        return found if len(found) >= wanted else []
+        rows: list[dict[str, Any]] = ask(port, "GET", "/v1/anomalies")["anomalies"]
+        return rows if len(rows) >= count else []
 
-    return until(enough, f"{wanted} anomalies")
+    return until(enough, f"{count} anomalies")
 
 
 def wait_for(file: Path, text: str) -> None:
@@ -109,7 +109,7 @@ def test_told_once_whatever_is_killed(tmp_path: Path) -> None:
         {at: (9e8 if at < now - _FALL_S else 5e8) * draw.uniform(0.97, 1.03) for at in times},
     )
     (port,) = free_ports(1)
-    told = tmp_path / "told"
+    notices = tmp_path / "told"
     config = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
     config["broker"] = {
         "listen": f"127.0.0.1:{port}", "state": "state.sqlite", "archive": "archive.sqlite",
@@ -121,13 +121,13 @@ def test_told_once_whatever_is_killed(tmp_path: Path) -> None:
                 {"archive": url, "every": "10 s"},
             ],
             "notices": [
-                {"on": ["anomaly"], "command": ["sh", "-c", f"cat >> {told}; echo >> {told}"]}
+                {"on": ["anomaly"], "command": ["sh", "-c", f"cat >> {notices}; echo >> {notices}"]}
             ],
         }
         (tmp_path / "adon.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
         with broker(tmp_path, port):
             (fell,) = anomalies(port, 1)
-            wait_for(told, "tcp_throughput of mu>tacc fell")
+            wait_for(notices, "tcp_throughput of mu>tacc fell")
         assert (fell["metric"], fell["subject"]) == ("tcp_throughput", "mu>tacc")
         assert fell["since"] == next(at for at in times if at >= now - _FALL_S)
         assert fell["change"] == pytest.approx(-4 / 9, abs=0.03)
@@ -136,14 +136,16 @@ def test_told_once_whatever_is_killed(tmp_path: Path) -> None:
                 trip_s = (0.05 if at < now - _FALL_S else 0.09) * draw.uniform(0.97, 1.03)
                 answer = ask(port, "POST", "/v1/perfsonar/results", posted(number, at, trip_s))
                 assert answer["recorded"] == 2
-            wait_for(told, "rtt of mu>tacc rose")
+            wait_for(notices, "rtt of mu>tacc rose")
         with broker(tmp_path, port):
             route = "/v1/anomalies/limits?metric=rtt&subject=mu%3Etacc"
             (limits,) = ask(port, "GET", route, wanted=200)["limits"]
-            again, rose = sorted(anomalies(port, 2), key=lambda one: str(one["metric"]) == "rtt")
+            again, rose = sorted(
+                anomalies(port, 2), key=lambda anomaly: str(anomaly["metric"]) == "rtt"
+            )
     assert (limits["measured"], limits["ready"]) == (len(times), True)
     assert limits["expected"] == pytest.approx(0.09, rel=0.05)
     assert again == fell
     assert (rose["metric"], rose["kind"]) == ("rtt", "level")
-    assert told.read_text().count("tcp_throughput of mu>tacc fell") == 1
-    assert told.read_text().count("rtt of mu>tacc rose") == 1
+    assert notices.read_text().count("tcp_throughput of mu>tacc fell") == 1
+    assert notices.read_text().count("rtt of mu>tacc rose") == 1

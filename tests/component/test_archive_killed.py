@@ -86,6 +86,6 @@ def test_a_replay_that_is_killed_loses_and_doubles_nothing(
     server: Postgres, tmp_path: Path, where: str
 ) -> None:
     place = new_place(server) if where == "database" else str(tmp_path / "a.sqlite")
-    found = replay(place, _COUNT, _KILLS, seed=1 + (where == "database"))
-    assert found.wrong == 0, found
-    assert found.kills > 0
+    outcome = replay(place, _COUNT, _KILLS, seed=1 + (where == "database"))
+    assert outcome.wrong == 0, outcome
+    assert outcome.kills > 0

@@ -71,7 +71,7 @@ def test_a_reader_makes_nothing_and_sees_the_tables_once_they_are_there(url: str
             assert db.execute("SELECT to_regclass('adon_archive')").fetchone() == (None,)
         with Archive(url) as writer:
             writer.record(measured("a"))
-        assert [one.id for one in reader.query("rtt")] == ["a"]
+        assert [m.id for m in reader.query("rtt")] == ["a"]
         with pytest.raises(ArchiveError, match="opened for reading"):
             reader.record(measured("b"))
 
@@ -100,8 +100,8 @@ def test_an_older_layout_is_brought_up_to_date_where_it_is(
         archive.record(measured("a"))
     with psycopg.connect(place(owner, site)) as db:
         whom = {writer: "SELECT, INSERT, UPDATE, DELETE", recorder: "SELECT, INSERT"}
-        for role, what in (whom | {reader: "SELECT"}).items():
-            db.execute(f"GRANT {what} ON ALL TABLES IN SCHEMA {site} TO {role}")
+        for role, privilege in (whom | {reader: "SELECT"}).items():
+            db.execute(f"GRANT {privilege} ON ALL TABLES IN SCHEMA {site} TO {role}")
         db.execute("DROP TABLE adon_rolling")
         db.execute(
             "CREATE OR REPLACE FUNCTION adon_measurement_stays() RETURNS trigger"
@@ -115,11 +115,11 @@ def test_an_older_layout_is_brought_up_to_date_where_it_is(
     Archive(place(migrating, owner, site)).close()
 
     with psycopg.connect(server.url) as db:
-        found = db.execute(
+        tables = db.execute(
             "SELECT schemaname, tableowner FROM pg_tables WHERE tablename = 'adon_rolling'"
             " AND schemaname = ANY(%s)", [[site, *roles]],
         ).fetchall()  # fmt: skip
-    assert found == [(site, owner)]
+    assert tables == [(site, owner)]
     # Everybody goes on as before, also with the table that is new.
     with Archive(place(recorder, recorder, site)) as archive:
         assert archive.record(measured("b", at=NOW))
@@ -128,8 +128,8 @@ def test_an_older_layout_is_brought_up_to_date_where_it_is(
         assert retain(archive, Retention(Keep(DAY_S)), NOW).removed == 1
         assert archive.ask("refresh", "w", NOW) == 1
     with Archive(place(reader, reader, site), read_only=True) as archive:
-        found = archive.estimate("rtt", "mu>tacc", NOW)
-        assert found is not None and found.count == 128
+        estimate = archive.estimate("rtt", "mu>tacc", NOW)
+        assert estimate is not None and estimate.count == 128
 
 
 def test_another_layout_is_refused(url: str) -> None:
@@ -141,9 +141,9 @@ def test_another_layout_is_refused(url: str) -> None:
 
 
 def test_a_place_that_is_not_there_is_told_without_the_password() -> None:
-    with pytest.raises(ArchiveError) as told:
+    with pytest.raises(ArchiveError) as error:
         Archive("postgresql://adon:secret@127.0.0.1:1/adon")
-    assert "127.0.0.1:1" in str(told.value) and "secret" not in str(told.value)
+    assert "127.0.0.1:1" in str(error.value) and "secret" not in str(error.value)
 
 
 def test_a_connection_that_broke_is_made_again(server: Postgres, url: str) -> None:
@@ -163,9 +163,9 @@ def test_a_user_who_may_not_make_temporary_tables_writes_all_the_same(url: str) 
         assert isinstance(archive.engine, PostgresEngine)
         assert archive.engine._may_send_many
         archive.engine._may_send_many = False
-        sent = [measured(f"{n % 900}") for n in range(1000)]
-        assert archive.record_many(sent) == 900
-        assert [one.id for _, one in archive.after(0)] == [str(n) for n in range(900)]
+        batch = [measured(f"{n % 900}") for n in range(1000)]
+        assert archive.record_many(batch) == 900
+        assert [m.id for _, m in archive.after(0)] == [str(n) for n in range(900)]
 
 
 def test_several_processes_make_one_archive(url: str) -> None:
@@ -201,25 +201,25 @@ def test_a_broker_on_a_database(
         archive.record(Measurement("new", "rtt", "mu>tacc", 0.06, "s", now - 10, "ping"))
     config = CONFIG | {"monitoring": {"retention": {"default": {"raw": "1 d"}}}}
     with broker_process(tmp_path, config, archive=url) as broker:
-        sent = {"measurements": [body("a", now), body("b", now), body("old", now - 1e6)]}
-        answer = ask(f"{broker}/v1/measurements", sent)
+        payload = {"measurements": [body("a", now), body("b", now), body("old", now - 1e6)]}
+        answer = ask(f"{broker}/v1/measurements", payload)
         assert json.loads(answer) == {"recorded": 2, "known": 1}
         stream = urllib.request.urlopen(f"{broker}/v1/feed?after=0", timeout=_READY_S)
-        seen: list[str] = []
+        ids: list[str] = []
         with Archive(url) as archive:
             archive.record(Measurement("c", "rtt", "mu>tacc", 0.04, "s", now + 0.5, "another"))
-            while "c" not in seen:
+            while "c" not in ids:
                 line = stream.readline()
                 if line.startswith(b"data: "):
-                    seen.append(json.loads(line[6:])["id"])
-            assert seen[-4:] == ["new", "a", "b", "c"]
+                    ids.append(json.loads(line[6:])["id"])
+            assert ids[-4:] == ["new", "a", "b", "c"]
             # Retention began with the broker.
             until(lambda: archive.get("old") is None, "the old one to go")
-        asked = f"{broker}/v1/estimates?metric=rtt&subject=mu%3Etacc&now={now + 1}"
-        found = json.loads(ask(asked))
-        assert (found["count"], found["source"]) == (5, "another")
-        shown = ask(f"{broker}/metrics")
-        assert 'adon_measurement{metric="rtt"' in shown and "adon_archive_up 1.0" in shown
+        query = f"{broker}/v1/estimates?metric=rtt&subject=mu%3Etacc&now={now + 1}"
+        estimate = json.loads(ask(query))
+        assert (estimate["count"], estimate["source"]) == (5, "another")
+        metrics = ask(f"{broker}/metrics")
+        assert 'adon_measurement{metric="rtt"' in metrics and "adon_archive_up 1.0" in metrics
         assert main(["archive", "query", "rtt", "--archive", url, "--json"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 4
         assert main(["archive", "retain", "--config", str(tmp_path / "adon.yml")]) == 0
@@ -236,8 +236,8 @@ def test_from_a_file_to_a_database_and_back(server: Postgres, tmp_path: Path) ->
         )
     assert main(["archive", "copy", str(first), url]) == 0
     assert main(["archive", "copy", url, str(back)]) == 0
-    with Archive(first) as one, Archive(back) as other:
-        assert one.after(0, limit=5000) == other.after(0, limit=5000)
+    with Archive(first) as source, Archive(back) as copy:
+        assert source.after(0, limit=5000) == copy.after(0, limit=5000)
 
 
 def test_what_is_measured_while_the_server_is_away_is_recorded_when_it_is_back(
@@ -252,5 +252,5 @@ def test_what_is_measured_while_the_server_is_away_is_recorded_when_it_is_back(
         server.start()
         assert outbox.retry() == 1
         assert (archive.problem, archive.get("meanwhile") is not None) == ("", True)
-    told = [one for one in caplog.records if "tried again" in one.getMessage()]
-    assert [one.exc_info for one in told] == [None]
+    records = [record for record in caplog.records if "tried again" in record.getMessage()]
+    assert [record.exc_info for record in records] == [None]

@@ -89,32 +89,32 @@ def installed(client: BrokerClient, name: str) -> Transit:
     """The transit once it is: what a leader left undone, the next one does."""
 
     def look() -> Transit | None:
-        found = again(lambda: client.get(name))
-        return found if found.state is TransitState.INSTALLED else None
+        transit = again(lambda: client.get(name))
+        return transit if transit.state is TransitState.INSTALLED else None
 
     return cast(Transit, until(look, f"{name} is installed"))
 
 
 def test_one_broker_decides_whichever_is_asked(brokers: Brokers) -> None:
-    one, other = brokers.client(0), brokers.client(1)
+    client0, client1 = brokers.client(0), brokers.client(1)
     a = TransitRequest("a", "mu", "tacc", min_bps=150e6, lease_s=600)
     b = TransitRequest("b", "local", "iplant", lease_s=600, template="patient")
-    again(lambda: one.request(a))
-    first = installed(one, "a")
+    again(lambda: client0.request(a))
+    first = installed(client0, "a")
     assert first.grant.layer == "l2"
-    second = again(lambda: other.request(b))
+    second = again(lambda: client1.request(b))
     assert second.state is TransitState.QUEUED and "s1" in second.reason
-    same = again(lambda: other.request(a))
+    same = again(lambda: client1.request(a))
     assert (same.grant.path, same.state, same.grant.lease_until) == (
         first.grant.path, first.state, first.grant.lease_until,
     )  # fmt: skip
-    assert one.topology()["links"] == other.topology()["links"]
-    again(lambda: other.release("a", 10**9, 1.0))
-    installed(one, "b")
+    assert client0.topology()["links"] == client1.topology()["links"]
+    again(lambda: client1.release("a", 10**9, 1.0))
+    installed(client0, "b")
     checks = {c.what: c for c in doctor.findings(brokers.folder / "0.yml")}
     check = checks["the broker that leads on the database"]
-    assert check.ok and check.found == f"{one.health()['leader']} answers"
-    for client in (one, other):  # each answers what the database says
+    assert check.ok and check.found == f"{client0.health()['leader']} answers"
+    for client in (client0, client1):  # each answers what the database says
         assert client.get("a").state is TransitState.RELEASED
         assert [t.id for t in client.list()] == ["a", "b"]
         assert client.template("patient")["name"] == "patient"
@@ -284,22 +284,22 @@ def test_two_brokers_under_load_and_trouble(
     assert oversubscribed(brokers.url, brokers.capacities) == []
     store = PostgresStore(brokers.url)
     for transit_id in crowd.accepted:
-        found = store.get(transit_id)
-        assert found is not None, f"{transit_id} was accepted and is lost"
+        transit = store.get(transit_id)
+        assert transit is not None, f"{transit_id} was accepted and is lost"
         if transit_id in crowd.released:
-            assert found.state not in LIVE | {TransitState.QUEUED}, found
-    one, other = brokers.client(0), brokers.client(1)
+            assert transit.state not in LIVE | {TransitState.QUEUED}, transit
+    client0, client1 = brokers.client(0), brokers.client(1)
     dice = random.Random(0)
     for transit_id in set(crowd.accepted) - crowd.released:
         crowd.release(dice, transit_id)
     assert store.active() == []
-    for client in (one, other):
+    for client in (client0, client1):
         loads = [load for link in client.topology()["links"] for load in link["load"]]
         assert [load for load in loads if load["reserved_bps"]] == []
         health = client.health()
         assert health["live"] == health["queued"] == 0
     most = TransitRequest("whole", "mu", "tacc", min_bps=170e6, lease_s=600)
-    whole = again(lambda: one.request(most))
+    whole = again(lambda: client0.request(most))
     assert whole.state is TransitState.INSTALLED
     assert oversubscribed(brokers.url, brokers.capacities) == []
     terms = {commit.term for commit in commits(brokers.url)}

@@ -253,9 +253,9 @@ def test_places_that_may_not_be_written(
 
 
 def test_doctor_says_what_needs_root(unprivileged: Commands) -> None:
-    done = unprivileged.run("doctor", "--json")
-    found = {f["what"]: f for f in json.loads(done.stdout)["findings"]}
-    network = found["real network in namespaces"]
+    process = unprivileged.run("doctor", "--json")
+    findings = {f["what"]: f for f in json.loads(process.stdout)["findings"]}
+    network = findings["real network in namespaces"]
     assert (network["ok"], network["needed"]) == (False, False)
     assert "\n" not in network["found"]
 

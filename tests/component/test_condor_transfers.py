@@ -214,9 +214,9 @@ def over(service: Service, transit_id: str) -> bool:
 def given_back(service: Service, transit_id: str) -> Transit:
     """By somebody: its lease, of a minute and more, would end it in another state."""
     until(lambda: over(service, transit_id), f"{transit_id} to be given back")
-    found = service.client.get(transit_id)
-    assert found.state is not TransitState.EXPIRED
-    return found
+    transit = service.client.get(transit_id)
+    assert transit.state is not TransitState.EXPIRED
+    return transit
 
 
 def measured(service: Service, transit_id: str) -> Transit:
@@ -251,15 +251,15 @@ def sending(pool: Pool, service: Service, folder: Path) -> Iterator[tuple[str, T
 
 def daemons(pool: Pool, *words: str, but: str = "\n") -> list[int]:
     """Processes of the pool whose command line has all these words, and not another."""
-    found = []
+    pids = []
     for process in procs.marked(pool.run_dir):
         try:
             line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
         if all(word in line for word in words) and but not in line:
-            found.append(process.pid)
-    return found
+            pids.append(process.pid)
+    return pids
 
 
 def hooks(pool: Pool, shell: bool) -> list[int]:
@@ -310,9 +310,9 @@ def test_whose_packets_are_whose_is_seen_at_the_shadow(
         def are_open() -> bool:
             flows = service.client.get(path.id).request.flows
             open_now = {
-                (one.laddr.port, one.raddr.port)
-                for one in psutil.net_connections("tcp")
-                if one.status == psutil.CONN_ESTABLISHED
+                (connection.laddr.port, connection.raddr.port)
+                for connection in psutil.net_connections("tcp")
+                if connection.status == psutil.CONN_ESTABLISHED
             }
             # A shadow has other connections, too, for a moment.
             ports = {(flow.src_ports[0], flow.dst_ports[0]) for flow in flows}
@@ -496,10 +496,10 @@ def test_without_a_broker_jobs_run_and_it_learns_why_later(
         return [t for t in service.of_job(cluster) if ":in:1" in t.id]
 
     until(told_of, "the broker to be told")
-    (told,) = told_of()
-    assert told.state is TransitState.BEST_EFFORT
-    assert "cannot be reached" in told.reason
-    assert told.request.size_bytes == QUICK
+    (transit,) = told_of()
+    assert transit.state is TransitState.BEST_EFFORT
+    assert "cannot be reached" in transit.reason
+    assert transit.request.size_bytes == QUICK
 
 
 @pytest.fixture

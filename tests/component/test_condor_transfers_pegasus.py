@@ -74,9 +74,9 @@ def submit_dir(user: User, tmp_path_factory: pytest.TempPathFactory) -> Path:
     case.change("workflow", hints)
     sites = ["--sites", "mu,tacc", "--output-sites", "local", "--dir", "submit", "workflow.yml"]
     out = user.types(["pegasus-plan", *sites], case.root)
-    found = re.search(r"^pegasus-run\s+(\S+)", out, re.MULTILINE)
-    assert found, out
-    submit = Path(found[1])
+    match = re.search(r"^pegasus-run\s+(\S+)", out, re.MULTILINE)
+    assert match, out
+    submit = Path(match[1])
     user.types(["pegasus-run", str(submit)], case.root)
     (dag,) = submit.glob("*.dag")
     log = dag.with_name(f"{dag.name}.dagman.out")

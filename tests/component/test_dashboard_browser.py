@@ -334,8 +334,8 @@ def test_forms_do_what_their_command_and_their_call_do(
     show(page, world.url, "transfers")
     fill(page, "request", src="mu", dst="iplant", min_bps="3 parsec", id="form-1")
     assert "found “3 parsec”, expected a rate such as 100 Mb/s" in submit(page, "request")
-    asked = {"src": "mu", "dst": "iplant", "min_bps": "2 Mb/s", "max_bps": "3 Mb/s"}
-    assert sent("request", **asked, size_bytes="2 GB", id="form-1").startswith("form-1: installed")
+    fields = {"src": "mu", "dst": "iplant", "min_bps": "2 Mb/s", "max_bps": "3 Mb/s"}
+    assert sent("request", **fields, size_bytes="2 GB", id="form-1").startswith("form-1: installed")
     show(page, world.url, "transfers/form-1")
     assert "2 Mb/s" in page.text(".cards")
     assert sent("change", max_bps="4 Mb/s") == "2 Mb/s to 4 Mb/s"

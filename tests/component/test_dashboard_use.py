@@ -131,7 +131,7 @@ def width_of(page: Page) -> int:
 )
 def test_an_empty_page_says_what_would_fill_it(page: Page, empty: str, name: str, how: str) -> None:
     show(page, empty, name)
-    assert any(how in one for one in page.run(CODES))
+    assert any(how in code for code in page.run(CODES))
     assert page.problems == []
 
 
@@ -192,10 +192,13 @@ def test_times_say_their_zone(page: Page, world: str) -> None:
 
 def test_the_pool_says_what_was_done_and_why(page: Page, world: str) -> None:
     show(page, world, "pool")
-    done, asked = page.text("section[data-key=decided]"), page.text("section[data-key=leased]")
-    assert "2 m1.large started, 1 drained, 1 deleted" in done
-    assert "8 jobs wait and no slot is free" in done
-    assert "8 slots asked for" in asked
+    decisions, leases = (
+        page.text("section[data-key=decided]"),
+        page.text("section[data-key=leased]"),
+    )
+    assert "2 m1.large started, 1 drained, 1 deleted" in decisions
+    assert "8 jobs wait and no slot is free" in decisions
+    assert "8 slots asked for" in leases
     show(page, world, "decisions?kind=pool")
     reasons = page.run("document.querySelector('li.item table').textContent")
     assert "money: enough for 2 of 3 m1.large" in reasons

@@ -66,12 +66,12 @@ class World:
         """The paths of what slots fetched, but for those ``before``, once all are given back with
         what came."""
 
-        def found() -> list[Transit]:
+        def all_ended() -> list[Transit]:
             paths = [t for t in self.broker.list() if ":in@" in t.id and t.id not in before]
-            told = [t for t in paths if t.state in ENDED and t.usage.bytes]
-            return told if len(told) == 2 * jobs == len(paths) else []
+            ended = [t for t in paths if t.state in ENDED and t.usage.bytes]
+            return ended if len(ended) == 2 * jobs == len(paths) else []
 
-        return until(found, "what came by URL")
+        return until(all_ended, "what came by URL")
 
 
 @pytest.fixture(scope="module")
@@ -173,10 +173,10 @@ def test_a_workflow_that_pegasus_planned(
     before = {t.id for t in world.broker.list()}
     sites = ["--sites", "mu,tacc", "--output-sites", "local", "--dir", "submit", "workflow.yml"]
     out = user.types(["pegasus-plan", *sites], case.root)
-    found = re.search(r"^pegasus-run\s+(\S+)", out, re.MULTILINE)
-    assert found, out
-    user.types(["pegasus-run", found[1]], case.root)
-    (dag,) = Path(found[1]).glob("*.dag")
+    match = re.search(r"^pegasus-run\s+(\S+)", out, re.MULTILINE)
+    assert match, out
+    user.types(["pegasus-run", match[1]], case.root)
+    (dag,) = Path(match[1]).glob("*.dag")
     log = dag.with_name(f"{dag.name}.dagman.out")
     until(lambda: log.exists() and "EXITING WITH STATUS" in log.read_text(), "its end", LONG_S)
     assert "EXITING WITH STATUS 0" in log.read_text()

@@ -48,12 +48,12 @@ def test_what_a_process_writes_is_archived(
             drain.start()
             world.start("mu")
 
-            def told() -> list[Any]:
-                found = [json.loads(details) for (details,) in world.rows(ROWS)]
-                rows = [p for row in found for p in row["processes"] if p[1] == writer.pid]
+            def written_rows() -> list[Any]:
+                records = [json.loads(details) for (details,) in world.rows(ROWS)]
+                rows = [p for row in records for p in row["processes"] if p[1] == writer.pid]
                 return rows if sum(p[3] for p in rows) >= 8 * 2**20 else []
 
-            processes = world.until(told, "what the process wrote is archived")
+            processes = world.until(written_rows, "what the process wrote is archived")
         finally:
             writer.kill()
     assert all(p[0].startswith("python") and p[3] >= 0 for p in processes)

@@ -49,13 +49,13 @@ NEGOTIATOR_PRE_JOB_RANK = (10000000 * My.Rank) + (1000000 * (RemoteOwner =?= UND
 def waiting(io_wait: float) -> SiteSpec:
     """A machine of iplant whose disk is as busy as we say."""
     site = {"PegasusSite": "iplant", "AdonSite": "iplant"}
-    told = {
+    attributes = {
         "AdonIoWaitFraction": io_wait,
         "AdonIoWaitSustainedFraction": io_wait,
         "AdonMetricsAt": time.time(),
     }
-    lines = "".join(f"{name} = {value}\n" for name, value in told.items())
-    more = f"STARTD_ATTRS = $(STARTD_ATTRS) {' '.join(told)}\n"
+    lines = "".join(f"{name} = {value}\n" for name, value in attributes.items())
+    more = f"STARTD_ATTRS = $(STARTD_ATTRS) {' '.join(attributes)}\n"
     return SiteSpec(2, attributes=site, settings=f"STARTD_CRON_JOBLIST =\n{lines}{more}{ONE_JOB}")
 
 
@@ -110,9 +110,9 @@ def attribute(pool: Pool, host: str, name: str) -> str:
     return pool.run(["condor_status", "-constraint", which, "-af", name]).split("\n")[0]
 
 
-def until_told(pool: Pool, host: str, name: str, told: bool = True) -> None:
-    what = f"{name} of {host} to {'come' if told else 'go'}"
-    until(lambda: (attribute(pool, host, name) not in ("", "undefined")) is told, what)
+def until_told(pool: Pool, host: str, name: str, present: bool = True) -> None:
+    what = f"{name} of {host} to {'come' if present else 'go'}"
+    until(lambda: (attribute(pool, host, name) not in ("", "undefined")) is present, what)
 
 
 def until_free(pool: Pool) -> None:
@@ -142,8 +142,8 @@ def ran(pool: Pool, folder: Path, lines: Mapping[str, str], count: int = 1) -> s
 
 def hosts(pool: Pool, cluster: str) -> set[str]:
     """Where its jobs ran."""
-    told = pool.run(["condor_history", cluster, "-af", "LastRemoteHost"]).split()
-    return {name.rpartition("@")[2].partition(".")[0] for name in told}
+    names = pool.run(["condor_history", cluster, "-af", "LastRemoteHost"]).split()
+    return {name.rpartition("@")[2].partition(".")[0] for name in names}
 
 
 def test_slots_tell_their_site_their_host_and_what_the_network_has_left(pool: Pool) -> None:
@@ -256,8 +256,8 @@ def sharing(folder: Path, size: int) -> dict[str, str]:
 
 
 def inputs(service: BrokerService, cluster: str) -> dict[str, Transit]:
-    found = (t for t in service.client.list() if ":in:1" in t.id and f"-{cluster}." in t.id)
-    return {t.id: t for t in found}
+    transits = (t for t in service.client.list() if ":in:1" in t.id and f"-{cluster}." in t.id)
+    return {t.id: t for t in transits}
 
 
 def test_what_jobs_of_a_machine_share_has_one_path(
@@ -266,14 +266,16 @@ def test_what_jobs_of_a_machine_share_has_one_path(
     cluster = ran(pool, tmp_path, sharing(tmp_path, SHARED), 3)
     assert hosts(pool, cluster) == {"mu"}
 
-    def asked() -> dict[str, Transit]:
+    def transits() -> dict[str, Transit]:
         return inputs(service, cluster)
 
-    until(lambda: len(asked()) == 4, "the inputs of three jobs, and of what they share")
-    until(lambda: all(t.state in ENDED or not t.grant.path for t in asked().values()), "all back")
-    (name,) = (name for name in asked() if ".common" in name)
-    until(lambda: asked()[name].usage.bytes, "how much was moved")
-    shared = asked()[name]
+    until(lambda: len(transits()) == 4, "the inputs of three jobs, and of what they share")
+    until(
+        lambda: all(t.state in ENDED or not t.grant.path for t in transits().values()), "all back"
+    )
+    (name,) = (name for name in transits() if ".common" in name)
+    until(lambda: transits()[name].usage.bytes, "how much was moved")
+    shared = transits()[name]
     assert (shared.request.src, shared.request.dst) == ("local", "mu")
     assert (shared.request.size_bytes, shared.usage.bytes, shared.usage.outcome) == (
         SHARED,
@@ -281,7 +283,7 @@ def test_what_jobs_of_a_machine_share_has_one_path(
         "success",
     )
     assert shared.grant.path == ["local", "s1", "mu"]
-    own = [t for other, t in asked().items() if other != name]
+    own = [t for other, t in transits().items() if other != name]
     assert [t.request.size_bytes for t in own] == [OWN] * 3
 
 
@@ -316,8 +318,8 @@ def test_common_files_that_broke_off_give_their_path_back(
     cluster = submit(pool, tmp_path, sharing(tmp_path, 2**32))
 
     def shared() -> Transit | None:
-        found = inputs(service, cluster).items()
-        return next((t for name, t in found if ".common" in name and t.grant.path), None)
+        transits = inputs(service, cluster).items()
+        return next((t for name, t in transits if ".common" in name and t.grant.path), None)
 
     until(shared, "the path of what is shared")
     killed = 0
@@ -343,5 +345,5 @@ def test_undone_the_slots_tell_no_more(pool: Pool, place: Path) -> None:
     assert [file.name for file in folder.iterdir()] == ["zz-often"]
     pool.run(["condor_reconfig", "-name", "mu.adon.test"])
     for name in ("AdonIoWaitFraction", "AdonAvailL2From_local_Bps", "AdonSite"):
-        until_told(pool, "mu", name, told=False)
+        until_told(pool, "mu", name, present=False)
     assert attribute(pool, "tacc", "AdonSite") == "tacc"

@@ -55,10 +55,10 @@ def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> 
     # One that is not needed any more before it has booted is let go.
     assert 1 <= len(recorded(tmp_path, "boot")) <= len(lived)
     assert started >= 2  # the wide level had more than one
-    assert {one.details["price"] for one in lived} == {0.5}
-    told = pool.run(adon(config, "explain"))
-    assert "jobs of adon@" in told
-    assert "would wait for more than" in told
+    assert {m.details["price"] for m in lived} == {0.5}
+    explanation = pool.run(adon(config, "explain"))
+    assert "jobs of adon@" in explanation
+    assert "would wait for more than" in explanation
     # What it told the collector is taken back.
     assert pool.run(["condor_status", "-af", "Name"]) == ""
 
@@ -88,7 +88,7 @@ def test_500_wide_and_then_1_wide(pool: Pool, tmp_path: Path) -> None:
     assert happened(log, "001") == happened(log, "005") == 502
     assert happened(log, "004") == happened(log, "009") == 0
     lived = recorded(tmp_path, "machine")
-    assert {one.details["why"] for one in lived} == {"it is drained"}
+    assert {m.details["why"] for m in lived} == {"it is drained"}
     assert len(lived) == len(recorded(tmp_path, "boot")) >= 4
 
 
@@ -136,7 +136,7 @@ def test_a_head_node_whose_clock_is_wrong_gives_up_no_machine(
         until(lambda: happened(log, "005") == 2, "the jobs to end")
         until(lambda: none_left(pool, config), "the machine to be gone")
     assert happened(log, "004") == 0
-    assert [one.details["why"] for one in recorded(tmp_path, "machine")] == ["it is drained"]
+    assert [m.details["why"] for m in recorded(tmp_path, "machine")] == ["it is drained"]
     (boot,) = recorded(tmp_path, "boot")
     assert 0 <= boot.value < 300  # HTCondor tells whole seconds
 
@@ -166,9 +166,9 @@ def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
         until(lambda: happened(log, "005") == 6, "all jobs to end")
         bad = (tmp_path / "bad").read_text().strip()
         until(lambda: none_left(pool, config), "the machines to be gone")
-    told = " ".join(pool.run(adon(config, "explain", "--limit", "1000")).split())
-    assert f"{bad} drained: the last 4 jobs died there within 60 s" in told
-    lived = {one.details["name"]: one for one in recorded(tmp_path, "machine")}
+    explanation = " ".join(pool.run(adon(config, "explain", "--limit", "1000")).split())
+    assert f"{bad} drained: the last 4 jobs died there within 60 s" in explanation
+    lived = {m.details["name"]: m for m in recorded(tmp_path, "machine")}
     assert bad in lived
     assert len(lived) == 2
     drained = [d for d in recorded(tmp_path, "pool_decision") if "jobs died" in d.details["reason"]]
@@ -194,8 +194,8 @@ def test_cores_that_no_waiting_job_can_have_are_no_supply(pool: Pool, tmp_path: 
         assert not happened(tmp_path / "a.log", "005")
         pool.run(["condor_rm", "-all"])
         until(lambda: none_left(pool, config), "the machines to be gone")
-    told = " ".join(pool.run(adon(config, "explain", "--limit", "100")).split())
-    assert "idle cores: 1 that no waiting job can have, on adon-" in told
+    explanation = " ".join(pool.run(adon(config, "explain", "--limit", "100")).split())
+    assert "idle cores: 1 that no waiting job can have, on adon-" in explanation
     assert len(recorded(tmp_path, "machine")) == 2
 
 
@@ -219,6 +219,6 @@ def test_a_machine_that_idles_and_takes_no_job_is_drained_and_another_started(
         log = submit(pool, tmp_path, 2, 5)
         until(lambda: happened(log, "005") == 2, "the jobs to end")
         until(lambda: none_left(pool, config), "the machines to be gone")
-    told = " ".join(pool.run(adon(config, "explain", "--limit", "100")).split())
-    assert f"{first} drained: it idles, and takes no job that waits: 2 cores, " in told
+    explanation = " ".join(pool.run(adon(config, "explain", "--limit", "100")).split())
+    assert f"{first} drained: it idles, and takes no job that waits: 2 cores, " in explanation
     assert len(recorded(tmp_path, "machine")) == 2

@@ -72,12 +72,12 @@ def test_nothing_is_asked_for_that_could_not_be_given_back(
     service: Service, tmp_path: Path
 ) -> None:
     flow = Flow(tmp_path / "run", service, 1).write()
-    said = hooks(flow, "fill pre")
-    assert "exit code" not in said and "No space left on device" in said
+    output = hooks(flow, "fill pre")
+    assert "exit code" not in output and "No space left on device" in output
     assert service.held() == []
-    (told,) = flow.transits()
-    assert told.state is TransitState.BEST_EFFORT
-    assert "the submit directory cannot be written" in told.reason
+    (transit,) = flow.transits()
+    assert transit.state is TransitState.BEST_EFFORT
+    assert "the submit directory cannot be written" in transit.reason
 
 
 @pytest.mark.long
@@ -97,8 +97,8 @@ def test_full_between_the_hooks(service: Service, tmp_path: Path) -> None:
     flow = Flow(tmp_path / "run", service, 1).write()
     assert "post: exit code 3" in hooks(flow, "pre fill post")
     nothing_held(service)
-    (told,) = flow.transits()
-    assert told.state is TransitState.RELEASED
+    (transit,) = flow.transits()
+    assert transit.state is TransitState.RELEASED
 
 
 @pytest.mark.long

@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)
 @pytest.fixture
 def steps(service: Service, tmp_path: Path) -> dict[str, list[str]]:
     """Of the first PRE of a workflow, of another, and of POST."""
-    found = steps_of(service, Flow(tmp_path / "steps", service, 2).write())
-    assert all(len(names) > 10 for names in found.values()), found
-    return found
+    steps_by_script = steps_of(service, Flow(tmp_path / "steps", service, 2).write())
+    assert all(len(names) > 10 for names in steps_by_script.values()), steps_by_script
+    return steps_by_script
 
 
 def check(service: Service, flow: Flow, what: str) -> None:

@@ -20,7 +20,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "soykb" / "figure18
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     reason = box.can_box()
     if reason is not None:
         pytest.skip(reason)
@@ -39,20 +39,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return data
 
 
-def test_the_paths_are_the_thesiss(told: dict[str, Any]) -> None:
-    assert told["network"] == "openflow"
-    assert told["layers"] == {"t1": "l2", "t3": "l2", "t4": "l3", "t6": "l2"}
-    asked = next(e for e in told["events"] if e["mark"] == "t6")
-    assert "held by t3" in asked["text"]
-    assert told["spans"]["t6"][0] >= told["spans"]["t3"][1]
+def test_the_paths_are_the_thesiss(story: dict[str, Any]) -> None:
+    assert story["network"] == "openflow"
+    assert story["layers"] == {"t1": "l2", "t3": "l2", "t4": "l3", "t6": "l2"}
+    request = next(e for e in story["events"] if e["mark"] == "t6")
+    assert "held by t3" in request["text"]
+    assert story["spans"]["t6"][0] >= story["spans"]["t3"][1]
 
 
-def test_neuroblastoma_gets_its_rate_beside_the_others(told: dict[str, Any]) -> None:
-    asked = {event["mark"]: event["at_s"] for event in told["events"]}
+def test_neuroblastoma_gets_its_rate_beside_the_others(story: dict[str, Any]) -> None:
+    starts = {event["mark"]: event["at_s"] for event in story["events"]}
     beside = [
         sample["rates"].get("t3", 0.0)
-        for sample in told["samples"]
-        if asked["t4"] < sample["at_s"] < told["spans"]["t3"][1]
+        for sample in story["samples"]
+        if starts["t4"] < sample["at_s"] < story["spans"]["t3"][1]
     ]
     # A machine that is busy elsewhere makes a sender slower, never faster.
     assert max(beside) >= ENOUGH_BPS

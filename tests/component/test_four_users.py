@@ -82,11 +82,11 @@ def start(uid: int, function: Callable[[], Any], out: int) -> int:
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
-        found = function()
+        result = function()
     except BaseException as error:
-        found = error
+        result = error
     with contextlib.suppress(OSError), os.fdopen(out, "wb") as stream:
-        pickle.dump(found, stream)
+        pickle.dump(result, stream)
     os._exit(0)
 
 
@@ -140,11 +140,11 @@ class Installation:
         child = start(uid, at_home, write)
         os.close(write)
         with os.fdopen(read, "rb") as stream:
-            found = pickle.load(stream)
+            result = pickle.load(stream)
         os.waitpid(child, 0)
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     @contextlib.contextmanager
     def broker(self) -> Iterator[None]:
@@ -208,11 +208,11 @@ def run_hook(hook: Callable[[list[str]], int], run: Path, *rest: str) -> list[st
 
 def transfer(run: Path) -> list[str]:
     """PRE and what pegasus-transfer leaves; the warnings."""
-    found = run_hook(hookrun.pre, run, "2")
+    warnings = run_hook(hookrun.pre, run, "2")
     folder = run / "00/00" / f"{JOB}.multipart"
     folder.mkdir(exist_ok=True)
     (folder / "1000-transfer").write_text(RECORD)
-    return found
+    return warnings
 
 
 def told_later(run: Path) -> tuple[str, int, float]:
@@ -224,8 +224,8 @@ def told_later(run: Path) -> tuple[str, int, float]:
     GiveBack(watched, lambda *_: None, decision, pair, "success", watched_jobs).do(
         client_of(config)
     )
-    found = client_of(config).get(pair.id)
-    return found.request.user, found.usage.bytes, found.usage.seconds
+    transit = client_of(config).get(pair.id)
+    return transit.request.user, transit.usage.bytes, transit.usage.seconds
 
 
 def planned(config: Path) -> tuple[dict[str, Any], list[str]]:

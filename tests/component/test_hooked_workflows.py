@@ -59,8 +59,8 @@ queue
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[BrokerService]:
-    with BrokerService(tmp_path, NETWORK) as found:
-        yield found
+    with BrokerService(tmp_path, NETWORK) as broker_service:
+        yield broker_service
 
 
 @dataclass
@@ -90,12 +90,12 @@ class Flow:
         script.chmod(0o755)
 
     def submit(self) -> None:
-        said = self.pool.run(
+        output = self.pool.run(
             ["condor_submit_dag", "-update_submit", "-f", "flow-0.dag"], cwd=self.folder
         )
-        found = re.search(r"cluster (\d+)", said)
-        assert found is not None, said
-        self.cluster = found[1]
+        match = re.search(r"cluster (\d+)", output)
+        assert match is not None, output
+        self.cluster = match[1]
 
     def job(self, attribute: str = "ClusterId") -> str:
         """An attribute of the transfer job in the queue, empty if it is not there."""
@@ -129,8 +129,8 @@ class Flow:
     def dagman(self) -> int:
         """The process that runs the DAG now, 0 for none."""
         text = (self.folder / "flow-0.dag.dagman.out").read_text()
-        found = re.findall(r"\*\* PID = (\d+)", text)
-        pid = int(found[-1]) if found else 0
+        pids = re.findall(r"\*\* PID = (\d+)", text)
+        pid = int(pids[-1]) if pids else 0
         alive = pid and b"-dag" in command_of(pid).lower()
         return pid if alive else 0
 
@@ -246,10 +246,10 @@ def test_a_held_job_gives_back_and_asks_again(flow: Flow) -> None:
 
     # POST writes it when the broker has it back already.
     until(lambda: "transfer" in events())
-    found = events()
-    if found.count("given_back") > 1:  # the watcher did not wait any longer for a POST that is slow
-        del found[found.index("given_back", 2)]
-    assert found == ["decision", "given_back", "asked_again", "transfer"]
+    names = events()
+    if names.count("given_back") > 1:  # the watcher did not wait any longer for a POST that is slow
+        del names[names.index("given_back", 2)]
+    assert names == ["decision", "given_back", "asked_again", "transfer"]
 
 
 @pytest.mark.long
@@ -336,9 +336,9 @@ def test_the_broker_hears_later_of_a_transfer_without_a_path(flow: Flow) -> None
     until(lambda: flow.job("JobStatus") == "2")
     flow.service.up()
     until(lambda: flow.known(flow.transit))
-    told = flow.service.client.get(flow.transit)
-    assert told.state is TransitState.BEST_EFFORT
-    assert "cannot be reached" in told.reason
+    transit = flow.service.client.get(flow.transit)
+    assert transit.state is TransitState.BEST_EFFORT
+    assert "cannot be reached" in transit.reason
 
 
 # -- reserved in advance -------------------------------------------------------------------------
@@ -404,8 +404,8 @@ def show(flow: Flow) -> None:
             transit.request.start,
             transit.request.end,
         )
-    told = [flow.watch / registry.LOG, flow.folder / job_files.HOOK_JOURNAL]
-    for path in [*told, *sorted(flow.folder.glob("*.nodes.log"))]:
+    files = [flow.watch / registry.LOG, flow.folder / job_files.HOOK_JOURNAL]
+    for path in [*files, *sorted(flow.folder.glob("*.nodes.log"))]:
         print(path.name, path.read_text() if path.exists() else "is not there", sep="\n")
 
 
@@ -498,16 +498,16 @@ def test_dagman_asks_again_and_submits_what_pre_wrote(pool: Pool, tmp_path: Path
         client = BrokerClient(url, PATIENT_S)
         client.request(TransitRequest("earlier", "local", "iplant", 10**12))
         cluster = dagman.submit_dag(dag, pool.run)
-        seen = lambda: [x for x in journal(plan.where) if x["event"] == "deferred"]  # noqa: E731
-        until(lambda: len(seen()) > 1)
+        deferrals = lambda: [x for x in journal(plan.where) if x["event"] == "deferred"]  # noqa: E731
+        until(lambda: len(deferrals()) > 1)
         assert client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc").state is TransitState.QUEUED
         client.release("earlier")
         end = dagman.wait(dag, cluster, 600.0)
-        told = dag.with_name(dag.name + ".dagman.out").read_text()
-        assert end.state == "success", told[-3000:]
+        log = dag.with_name(dag.name + ".dagman.out").read_text()
+        assert end.state == "success", log[-3000:]
         decision = job_files.read_json(file.with_name(f"{INTER}.adon.json"))
         assert [p["state"] for p in decision["pairs"]] == ["installed"]
-        assert len({x["id"] for x in seen()}) == 1
+        assert len({x["id"] for x in deferrals()}) == 1
         ended = client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc")
         assert (ended.state, ended.usage.streams, ended.usage.threads) == (
             TransitState.RELEASED,
@@ -515,8 +515,8 @@ def test_dagman_asks_again_and_submits_what_pre_wrote(pool: Pool, tmp_path: Path
             3,
         )
         assert client.health()["live"] == 0
-    said = output.read_text().splitlines()
-    assert "--threads 3" in said[0]
-    assert f"ADON_STREAMS={STREAMS}" in said and f"ADON_BUFFER_BYTES={BUFFER_BYTES}" in said
-    (path,) = (line for line in said if line.startswith("PATH="))
+    lines = output.read_text().splitlines()
+    assert "--threads 3" in lines[0]
+    assert f"ADON_STREAMS={STREAMS}" in lines and f"ADON_BUFFER_BYTES={BUFFER_BYTES}" in lines
+    (path,) = (line for line in lines if line.startswith("PATH="))
     assert path.startswith(f"PATH={tuning.TOOLS}:/opt/site/bin")

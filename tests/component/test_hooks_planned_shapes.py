@@ -143,15 +143,15 @@ def write_scripts(plan: Planned, programs: Path, pegasus: FakePegasus, catalog: 
 def dagman(plan: Planned, kind: str, job: str, result: int = 0) -> tuple[int, list[str]] | None:
     """Run a script of a job as DAGMan does: its exit code and arguments; None without one."""
     text = (plan.where / "mini-0.dag").read_text()
-    found = re.search(rf"^SCRIPT {kind} {re.escape(job)} (.*)$", text, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^SCRIPT {kind} {re.escape(job)} (.*)$", text, re.MULTILINE)
+    if match is None:
         return None
     macros = {"$JOB": job, "$RETRY": "0", "$MAX_RETRIES": "1", "$RETURN": str(result)}
-    words = [macros.get(word, word) for word in found[1].split()]
+    words = [macros.get(word, word) for word in match[1].split()]
     env = {"PATH": "/usr/bin:/bin", "HOME": str(plan.where.parent)}
-    done = subprocess.run(words, cwd=plan.where, env=env, capture_output=True, check=False)
-    assert done.stderr == b""
-    return done.returncode, words[1:]
+    process = subprocess.run(words, cwd=plan.where, env=env, capture_output=True, check=False)
+    assert process.stderr == b""
+    return process.returncode, words[1:]
 
 
 @pytest.mark.parametrize("catalog", [False, True], ids=["properties", "catalog"])

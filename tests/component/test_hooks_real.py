@@ -96,9 +96,9 @@ def test_path_asked_for_transfer_measured_and_path_given_back(broker: str, run_d
     file = config(run_dir, broker)
     assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
     client = BrokerClient(broker, PATIENT_S)
-    asked = client.get(TRANSIT)
-    assert (asked.state, asked.grant.path) == (TransitState.INSTALLED, ["mu", "s1", "tacc"])
-    assert asked.grant.granted_bps > 0
+    transit = client.get(TRANSIT)
+    assert (transit.state, transit.grant.path) == (TransitState.INSTALLED, ["mu", "s1", "tacc"])
+    assert transit.grant.granted_bps > 0
     code = transfer(run_dir)
     assert code == 0
     assert hook(POST, run_dir, "--config", file, JOB, "0", str(code)).returncode == 0
@@ -155,8 +155,8 @@ def test_a_broker_that_stopped_in_between_is_told_later(
     watched = Watched(WF_UUID, run_dir, run_dir / "flow-0.dag", hookconfig.load(Path(away)))
     later = GiveBack(watched, lambda *_: None, decision, decision.pairs[0], "", watched_jobs)
     later.do(BrokerClient(broker, PATIENT_S))
-    found = BrokerClient(broker, PATIENT_S).get(TRANSIT)
-    assert (found.state, found.usage.bytes) == (TransitState.RELEASED, SIZE)
+    transit = BrokerClient(broker, PATIENT_S).get(TRANSIT)
+    assert (transit.state, transit.usage.bytes) == (TransitState.RELEASED, SIZE)
 
 
 BROKEN: dict[str, Callable[[socket.socket], None]] = {
@@ -210,21 +210,21 @@ def test_a_journal_that_cannot_be_written_stops_nobody(run_dir: Path) -> None:
 
 
 def test_a_killed_hook_leaves_nothing_half_written(run_dir: Path, broker: str) -> None:
-    asked = threading.Event()
+    request_seen = threading.Event()
 
     def swallow(connection: socket.socket) -> None:
         connection.recv(65536)
-        asked.set()
+        request_seen.set()
 
     with listening(swallow) as url:
         file = config(run_dir, url)
         command = [sys.executable, "-I", "-S", str(PRE), "--config", file, JOB, "0", "2"]
         with subprocess.Popen(command, cwd=run_dir) as running:
-            assert asked.wait(PATIENT_S)
+            assert request_seen.wait(PATIENT_S)
             running.send_signal(signal.SIGKILL)
     assert journal(run_dir) == []
-    left = json.loads((run_dir / "00/00" / f"{JOB}.adon.json").read_text())
-    assert [p["id"] for p in left["pairs"]] == [TRANSIT]
+    record = json.loads((run_dir / "00/00" / f"{JOB}.adon.json").read_text())
+    assert [p["id"] for p in record["pairs"]] == [TRANSIT]
     assert not list((run_dir / "00/00").glob(".*"))
     # The retry, with the broker back, asks anew and holds one path only.
     assert hook(PRE, run_dir, "--config", config(run_dir, broker), JOB, "1", "2").returncode == 0

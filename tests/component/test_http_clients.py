@@ -21,23 +21,23 @@ def test_clients_oversubscribe_nothing_lose_nothing_and_leave_nothing(
 ) -> None:
     with broker_process(tmp_path) as url:
         with Watcher(url) as watcher:
-            told = run_clients(url, clients, steps, seed=1)
+            results = run_clients(url, clients, steps, seed=1)
         watcher.observe()
         broker = BrokerClient(url, PATIENT_S)
 
-        found = {t.id: t for t in broker.list()}
-        assert found.keys() == told.accepted.keys()
-        for name, last in told.accepted.items():
+        transits = {t.id: t for t in broker.list()}
+        assert transits.keys() == results.accepted.keys()
+        for name, last in results.accepted.items():
             if last.state in ENDED:  # what has ended stays so
-                assert found[name].state == last.state
-            elif last.state is TransitState.QUEUED and found[name].state in ENDED:
+                assert transits[name].state == last.state
+            elif last.state is TransitState.QUEUED and transits[name].state in ENDED:
                 # Its packets go another way since another transit has the same.
-                assert found[name].state is TransitState.BEST_EFFORT
-                assert found[name].reason.startswith("other transits of its packets")
+                assert transits[name].state is TransitState.BEST_EFFORT
+                assert transits[name].reason.startswith("other transits of its packets")
             else:  # nobody but its client ends it: leases are longer than the run
-                assert found[name].state not in ENDED, found[name].reason
+                assert transits[name].state not in ENDED, transits[name].reason
 
-        for name in told.accepted:
+        for name in results.accepted:
             broker.release(name)
         assert all(t.state in ENDED for t in broker.list())
         loads = [load for link in broker.topology()["links"] for load in link["load"]]
@@ -46,6 +46,6 @@ def test_clients_oversubscribe_nothing_lose_nothing_and_leave_nothing(
         assert broker.health()["live"] == broker.health()["queued"] == 0
 
     # The test is one only where there was something to fight for.
-    states = {str(t.state) for t in told.accepted.values()}
-    assert {"installed", "queued"} <= states | {str(t.state) for t in found.values()}
+    states = {str(t.state) for t in results.accepted.values()}
+    assert {"installed", "queued"} <= states | {str(t.state) for t in transits.values()}
     assert watcher.fullest > 0.5

@@ -86,17 +86,17 @@ class Set:
     def scripts(self) -> dict[str, set[str]]:
         """The programs of PRE and POST in the DAG that was planned last, by job."""
         [dag] = (self.case.root / "submit").rglob("mini-0.dag")
-        found: dict[str, set[str]] = {}
+        scripts: dict[str, set[str]] = {}
         for job, path in re.findall(r"^SCRIPT \w+ (\S+) (\S+)", dag.read_text(), re.MULTILINE):
-            found.setdefault(job, set()).add(path)
-        return found
+            scripts.setdefault(job, set()).add(path)
+        return scripts
 
     def hooked(self, folder: Path) -> bool:
         """Whether every job has both scripts of ``folder``; otherwise none has either."""
         ours = {str(folder / name) for name in ("adon-pre", "adon-exitcode")}
         theirs = {str(self.home / "bin/pegasus-exitcode")}
         scripts = self.scripts()
-        every = all(found == ours for found in scripts.values())
+        every = all(paths == ours for paths in scripts.values())
         assert len(scripts) > 4 and (every or all(f == theirs for f in scripts.values()))
         return every
 
@@ -145,7 +145,7 @@ def test_a_users_own_settings_have_the_last_word(pegasus: Set) -> None:
     sites, selector, _ = pegasus.plan()
     assert selector == "RoundRobin"
     assert set(sites.values()) == {"mu", "tacc"}
-    assert all("/bin/true" in found for found in pegasus.scripts().values())
+    assert all("/bin/true" in paths for paths in pegasus.scripts().values())
 
 
 def test_the_callout_places_every_job_as_the_mapping_says_and_warns_once(pegasus: Set) -> None:
@@ -203,7 +203,7 @@ def test_a_post_of_the_users_own_is_kept_and_said(pegasus: Set) -> None:
     assert "dagman.post = mine, which runs instead of pegasus-exitcode" in out
     pegasus.plan()
     ours = str(pegasus.home / "share/pegasus/adon/adon-pre")
-    assert all(found == {ours, "/bin/true"} for found in pegasus.scripts().values())
+    assert all(paths == {ours, "/bin/true"} for paths in pegasus.scripts().values())
 
 
 def test_one_catalog_has_hooks_that_this_pegasus_checks_jobs_with(pegasus: Set) -> None:

@@ -94,8 +94,8 @@ def sent(zone: Zone, path: str = "new", limits: Limits = LIMITS) -> Result:
 
 def details(result: Result) -> tuple[int, int, str]:
     """Streams, tries and by what it was verified."""
-    told: Any = result["DeveloperData"]
-    return told["TransferStreams"], told["TransferTries"], told["TransferChecksum"]
+    data: Any = result["DeveloperData"]
+    return data["TransferStreams"], data["TransferTries"], data["TransferChecksum"]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -230,12 +230,12 @@ def test_truncated_and_falsified(zone: Zone) -> None:
 
 
 @pytest.mark.parametrize(
-    ("registered", "told"),
+    ("registered", "checksum"),
     [("", "none is registered"), ("adler32:abcd", "adler32 is unknown here")],
 )
-def test_checksums_of_another_kind_stop_nobody(zone: Zone, registered: str, told: str) -> None:
+def test_checksums_of_another_kind_stop_nobody(zone: Zone, registered: str, checksum: str) -> None:
     zone.objects[f"{zone.home()}/big"][0].checksum = registered
-    assert details(got(zone)) == (3, 1, told)
+    assert details(got(zone)) == (3, 1, checksum)
 
 
 def test_a_token_over_tls(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,9 +131,9 @@ class World:
         """Wait until something holds, and give it."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            found = holds()
-            if found:
-                return found
+            result = holds()
+            if result:
+                return result
             for name, process in self.running.items():
                 assert process.poll() is None, f"{name} ended: {self.log(name)}"
             assert time.monotonic() < deadline, f"not in time: {what}\n{self.logs()}"
@@ -151,8 +151,8 @@ class World:
         return False
 
     def counts(self, task: str) -> dict[str, int]:
-        found: dict[str, int] = self.ask("GET", f"/v1/tasks/{task}")["counts"]
-        return found
+        counts: dict[str, int] = self.ask("GET", f"/v1/tasks/{task}")["counts"]
+        return counts
 
     def rows(self, sql: str, file: str = "archive.sqlite") -> list[tuple[Any, ...]]:
         with contextlib.closing(sqlite3.connect(self.folder / file, timeout=20)) as db:
@@ -266,13 +266,15 @@ def _nothing_twice_and_nothing_together(world: World) -> None:
     ]
     releases = [(r["task"], r["release"]) for r in runs if not r["demanded"]]
     assert len(releases) == len(set(releases)), "a release was measured twice"
-    for one, other in ((a, b) for n, a in enumerate(runs) for b in runs[n + 1 :]):
-        if other["at"] < one["end"]:
-            shared = set(json.loads(one["uses"])["hosts"]) & set(json.loads(other["uses"])["hosts"])
-            assert not shared, (one, other)
-    done = {r["id"] for r in runs if r["state"] == "done"}
+    for first, second in ((a, b) for n, a in enumerate(runs) for b in runs[n + 1 :]):
+        if second["at"] < first["end"]:
+            shared = set(json.loads(first["uses"])["hosts"]) & set(
+                json.loads(second["uses"])["hosts"]
+            )
+            assert not shared, (first, second)
+    done_ids = {r["id"] for r in runs if r["state"] == "done"}
     ids = [row[0] for row in world.rows("SELECT id FROM measurement WHERE metric = 'rtt'")]
-    assert len(ids) == len(set(ids)) and {i.partition(":")[2] for i in ids} <= done
+    assert len(ids) == len(set(ids)) and {i.partition(":")[2] for i in ids} <= done_ids
 
 
 def test_only_agents_that_are_known_are_heard(world: World, tmp_path: Path) -> None:

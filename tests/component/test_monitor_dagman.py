@@ -95,10 +95,10 @@ def plan(folder: Path) -> Path:
 
 
 def submit(pool: Pool, folder: Path) -> str:
-    said = pool.run(["condor_submit_dag", "-update_submit", "wf-0.dag"], cwd=folder)
-    found = re.search(r"cluster (\d+)", said)
-    assert found is not None, said
-    return found[1]
+    output = pool.run(["condor_submit_dag", "-update_submit", "wf-0.dag"], cwd=folder)
+    match = re.search(r"cluster (\d+)", output)
+    assert match is not None, output
+    return match[1]
 
 
 def follow(folder: Path, archive: Archive) -> tuple[threading.Thread, list[Status]]:
@@ -197,15 +197,15 @@ def test_the_tasks_of_a_clustered_job(pool: Pool, tmp_path: Path, archive: Archi
     text = (folder / "left.sub").read_text().replace("test::left:1.0", "pegasus::seqexec")
     (folder / "left.sub").write_text(text)
     (folder / "wf-0.dag").write_text("JOB left left.sub\n")
-    thread, seen = follow(folder, archive)
+    thread, statuses = follow(folder, archive)
     submit(pool, folder)
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    assert seen[-1].state is WorkflowState.FAILED
-    (done,) = archive.query("runtime")
-    assert (done.subject, done.value) == ("test::count:1.0@mu", 0.3)
-    found = [m for metric in READ for m in archive.query(metric)]
-    (failed,) = analyse(found).failures
+    assert statuses[-1].state is WorkflowState.FAILED
+    (runtime,) = archive.query("runtime")
+    assert (runtime.subject, runtime.value) == ("test::count:1.0@mu", 0.3)
+    measurements = [m for metric in READ for m in archive.query(metric)]
+    (failed,) = analyse(measurements).failures
     assert failed.failed_tasks == [FailedTask("ID2", "test::count:1.0", 7)]
     assert (failed.exitcode, failed.stderr) == (7, "no leaves")
 
@@ -242,10 +242,10 @@ def dags(folder: Path) -> Path:
 
 
 def submit_outer(pool: Pool, folder: Path) -> str:
-    said = pool.run(["condor_submit_dag", "-f", "outer.dag"], cwd=folder)
-    found = re.search(r"cluster (\d+)", said)
-    assert found is not None, said
-    return found[1]
+    output = pool.run(["condor_submit_dag", "-f", "outer.dag"], cwd=folder)
+    match = re.search(r"cluster (\d+)", output)
+    assert match is not None, output
+    return match[1]
 
 
 def asking(pool: Pool) -> CondorQueue:
@@ -255,22 +255,22 @@ def asking(pool: Pool) -> CondorQueue:
 def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive: Archive) -> None:
     folder = dags(tmp_path / "run")
     submit_outer(pool, folder)
-    found = FoundWorkflow(folder, "outer.dag")
-    assert found in asking(pool).observe()
-    seen: list[tuple[str, Status]] = []
+    workflow = FoundWorkflow(folder, "outer.dag")
+    assert workflow in asking(pool).observe()
+    statuses: list[tuple[str, Status]] = []
 
     def on_status(submit_dir: SubmitDir, status: Status) -> None:
-        seen.append((submit_dir.name, status))
+        statuses.append((submit_dir.name, status))
 
     follower = Follower((), archive, on_status=on_status)
-    follower.tree.take_in(found)
+    follower.tree.take_in(workflow)
     assert follower.poll() is False
     (folder / "go").touch()
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    last = dict(seen)
+    last = dict(statuses)
     assert {name: (s.state, s.done, s.total) for name, s in last.items()} == {
         "outer": (WorkflowState.DONE, 2, 2),
         "inner": (WorkflowState.DONE, 2, 2),
@@ -311,15 +311,15 @@ def test_a_removed_dag_ends_with_all_inside_it(
 
 def _changes(archive: Archive) -> dict[str, list[str]]:
     """The ids of all changes of each workflow, in their order."""
-    found: dict[str, list[str]] = {}
-    for one in archive.query("status"):
-        found.setdefault(one.subject, []).append(one.id)
-    return found
+    ids: dict[str, list[str]] = {}
+    for status in archive.query("status"):
+        ids.setdefault(status.subject, []).append(status.id)
+    return ids
 
 
 def _pid(out: Path) -> int:
-    found = re.findall(r"\*\* PID = (\d+)", out.read_text())
-    return int(found[-1])
+    pids = re.findall(r"\*\* PID = (\d+)", out.read_text())
+    return int(pids[-1])
 
 
 def _stopped(pid: int) -> bool:
@@ -402,8 +402,8 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
             (folder / "2").touch()
         time.sleep(0.1)
     assert aside == 2
-    told = [m.details["done"] for m in archive.query("status")]
-    assert sorted(set(told)) == list(range(9)) and told == sorted(told)
+    counts = [m.details["done"] for m in archive.query("status")]
+    assert sorted(set(counts)) == list(range(9)) and counts == sorted(counts)
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
         again.tree.take_in(FoundWorkflow(folder, "outer.dag"))
@@ -441,8 +441,8 @@ def test_htcondor_tells_of_a_dagman_that_never_said_how_it_ended(
             return None
 
     def end_of(archive: Archive, within_s: float = WAIT_S) -> Status | None:
-        asked = inquiry_into(Schedd(run), 0.0, 0.2)
-        inquiries = Inquiries(dagmans=asked, silent_s=0.0)  # it was submitted just now
+        inquiry = inquiry_into(Schedd(run), 0.0, 0.2)
+        inquiries = Inquiries(dagmans=inquiry, silent_s=0.0)  # it was submitted just now
         stop = threading.Timer(within_s, lambda: None)
         stop.start()
         (last,) = Follower(lost, archive, inquiries=inquiries).run(stop.finished).values()
@@ -490,9 +490,9 @@ def test_a_broker_is_sent_what_a_command_follows(
         assert {line["state"] for line in last.values()} == {"done"} and len(last) == 3
         assert last["outer"]["total"]["done"] == 5
         with urllib.request.urlopen(f"{url}/v1/measurements?metric=status&limit=10000") as answer:
-            found = json.load(answer)["measurements"]
-        told = {one["subject"]: one["details"]["state"] for one in found}
-        assert {line["id"]: line["state"] for line in last.values()}.items() <= told.items()
+            measurements = json.load(answer)["measurements"]
+        states = {m["subject"]: m["details"]["state"] for m in measurements}
+        assert {line["id"]: line["state"] for line in last.values()}.items() <= states.items()
 
 
 def test_held_and_removed_jobs_splices_and_processes(
@@ -510,20 +510,24 @@ def test_held_and_removed_jobs_splices_and_processes(
     (folder / "wf-0.dag").write_text("SPLICE bed bed.dag\nJOB lacks lacks.sub\n")
     submit(pool, folder)
     thread, _ = follow(folder, archive)
-    (only,) = until(lambda: [one for one in archive.query("held") if one.value], "a job to be held")
+    (only,) = until(lambda: [m for m in archive.query("held") if m.value], "a job to be held")
     (job,) = only.details["held"]
     assert (job["job"], job["code"], job["subcode"]) == ("lacks", 13, 2)
     assert "/nowhere/leaves.txt" in job["reason"]
     pool.run(["condor_rm", "-constraint", 'DAGNodeName == "lacks"'])
     thread.join(WAIT_S)
-    found = analyse(archive.query("job"))
-    assert (found.attempts, found.retries, found.outcomes) == (3, 0, {"done": 2, "removed": 1})
-    (failed,) = found.failures
+    analysis = analyse(archive.query("job"))
+    assert (analysis.attempts, analysis.retries, analysis.outcomes) == (
+        3,
+        0,
+        {"done": 2, "removed": 1},
+    )
+    (failed,) = analysis.failures
     assert "condor_rm" in failed.reason and failed.hold is not None and failed.hold.code == 13
-    done = [one.details["job"] for one in archive.query("job") if one.details["job"] != "lacks"]
-    assert done == ["bed+one", "bed+one"]
+    jobs = [m.details["job"] for m in archive.query("job") if m.details["job"] != "lacks"]
+    assert jobs == ["bed+one", "bed+one"]
     # What DAGMan says of the events is the same, where their log is lost.
     (folder / "wf-0.dag.nodes.log").unlink()
     with Archive(":memory:") as other:
         Follower(folder, other).poll()
-        assert analyse(other.query("job")).outcomes == found.outcomes
+        assert analyse(other.query("job")).outcomes == analysis.outcomes

@@ -113,7 +113,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         key = self.headers["Idempotency-Key"]
         self.server.got.append((key, body))
-        again = [told for told, _ in self.server.got].count(key) > 1
+        again = [k for k, _ in self.server.got].count(key) > 1
         self.send_response(204 if again else 503)
         self.send_header("Retry-After", "0")
         self.end_headers()
@@ -177,8 +177,12 @@ def adon(*words: str) -> str:
 
 def test_a_workflow_from_its_files_to_pages_and_people(pool: Pool, tmp_path: Path) -> None:
     folder = tmp_path / "run0001"
-    told = tmp_path / "mail"
-    mail = [sys.executable, "-c", f"import sys; open({str(told)!r}, 'a').write(sys.stdin.read())"]
+    mail_file = tmp_path / "mail"
+    mail = [
+        sys.executable,
+        "-c",
+        f"import sys; open({str(mail_file)!r}, 'a').write(sys.stdin.read())",
+    ]
     with listening() as hook:
         config = {
             "topology": star("mu", "tacc"),
@@ -196,26 +200,26 @@ def test_a_workflow_from_its_files_to_pages_and_people(pool: Pool, tmp_path: Pat
         with broker_process(tmp_path / "broker", config) as url:
             plan(folder)
             pool.run(["condor_submit_dag", "wf-0.dag"], cwd=folder)
-            one = f"{url}/v1/workflows/{UUID}"
+            workflow_url = f"{url}/v1/workflows/{UUID}"
             until(lambda: [w for w in ask(f"{url}/v1/workflows") if w["state"] == "failed"],
                   "the workflow's end")  # fmt: skip
-            check_status(ask(f"{url}/v1/workflows?user=ada&state=failed"), ask(one))
-            check_jobs(ask(f"{one}/jobs"))
-            check_transfers(ask(f"{one}/transfers"))
-            check_analysis(ask(f"{one}/analysis"))
+            check_status(ask(f"{url}/v1/workflows?user=ada&state=failed"), ask(workflow_url))
+            check_jobs(ask(f"{workflow_url}/jobs"))
+            check_transfers(ask(f"{workflow_url}/transfers"))
+            check_analysis(ask(f"{workflow_url}/analysis"))
 
-            measured = ask(f"{one}/refresh", "POST")
+            measured = ask(f"{workflow_url}/refresh", "POST")
             assert measured["refreshed"] is True
             assert measured["workflow"]["state"] == "failed"
 
             until(lambda: len(hook.got) > 1, "the web hook")
-            until(lambda: told.exists() and told.read_text(), "the mail command")
+            until(lambda: mail_file.exists() and mail_file.read_text(), "the mail command")
             text = adon("monitor", "show", "facts", "--broker", url)
             assert re.search(r"^Failed: fail at mu on \S+: exit code 3, 2 attempts$", text, re.M)
             assert "| no such reads: " in text
             assert UUID[:8] in adon("monitor", "list", "--user", "ada", "--broker", url)
             assert "FAIL" in adon("monitor", "status", UUID[:8], "--now", "--broker", url)
-        check_told(hook, told.read_text())
+        check_told(hook, mail_file.read_text())
         told_so_far = len(hook.got)
         # Another broker on the same archive tells nobody again.
         with broker_process(tmp_path / "broker", config) as url:
@@ -223,20 +227,20 @@ def test_a_workflow_from_its_files_to_pages_and_people(pool: Pool, tmp_path: Pat
             until(lambda: ask(f"{url}/v1/workflows/{UUID}/refresh", "POST")["refreshed"],
                   "the follower")  # fmt: skip
         assert len(hook.got) == told_so_far
-        assert told.read_text().count("Workflow facts of ada failed") == 1
+        assert mail_file.read_text().count("Workflow facts of ada failed") == 1
 
 
-def check_status(found: list[dict[str, Any]], one: dict[str, Any]) -> None:
-    (listed,) = found
+def check_status(workflows: list[dict[str, Any]], workflow: dict[str, Any]) -> None:
+    (listed,) = workflows
     assert (listed["id"], listed["name"], listed["user"]) == (UUID, "facts", "ada")
     assert listed["status"]["done"] == 1 and listed["status"]["fail"] == 2
     assert listed["status"]["total"] == 3
-    assert [c["at"] for c in one["history"]] == sorted(c["at"] for c in one["history"])
-    assert one["history"][-1]["state"] == "failed"
+    assert [c["at"] for c in workflow["history"]] == sorted(c["at"] for c in workflow["history"])
+    assert workflow["history"][-1]["state"] == "failed"
 
 
-def check_jobs(found: list[dict[str, Any]]) -> None:
-    by = {(job["job"], job["attempt"]): job for job in found}
+def check_jobs(jobs: list[dict[str, Any]]) -> None:
+    by = {(job["job"], job["attempt"]): job for job in jobs}
     assert set(by) == {("move", 0), ("fail", 0), ("fail", 1), ("never", 0)}
     moved = by["move", 0]
     assert (moved["outcome"], moved["site"], moved["kind"]) == ("done", "mu", "compute")
@@ -251,24 +255,24 @@ def check_jobs(found: list[dict[str, Any]]) -> None:
     assert "PRE" in by["never", 0]["reason"]
 
 
-def check_transfers(found: list[dict[str, Any]]) -> None:
-    by = {moved["direction"]: moved for moved in found}
-    assert len(found) == 2
+def check_transfers(transfers: list[dict[str, Any]]) -> None:
+    by = {moved["direction"]: moved for moved in transfers}
+    assert len(transfers) == 2
     assert (by["in"]["src"], by["in"]["dst"]) == ("local", "mu")
     assert BIG <= by["in"]["bytes"] < BIG + 100_000
     assert 2 * BIG <= by["out"]["bytes"] < 2 * BIG + 100_000
-    for moved in found:
+    for moved in transfers:
         assert (moved["tool"], moved["job"], moved["path"]) == ("htcondor", "move", None)
         assert moved["goodput_bps"] is None or moved["goodput_bps"] > 1e5
 
 
-def check_analysis(found: dict[str, Any]) -> None:
-    assert (found["attempts"], found["retries"]) == (4, 1)
-    assert found["outcomes"] == {"done": 1, "failed": 3}
-    (row,) = [r for r in found["runtimes"] if r["transformation"] == "test::move:1.0"]
+def check_analysis(analysis: dict[str, Any]) -> None:
+    assert (analysis["attempts"], analysis["retries"]) == (4, 1)
+    assert analysis["outcomes"] == {"done": 1, "failed": 3}
+    (row,) = [r for r in analysis["runtimes"] if r["transformation"] == "test::move:1.0"]
     assert (row["site"], row["count"]) == ("mu", 1)
-    assert {t["tool"] for t in found["transfers"]} == {"htcondor"}
-    failed = {f["job"]: f for f in found["failures"]}
+    assert {t["tool"] for t in analysis["transfers"]} == {"htcondor"}
+    failed = {f["job"]: f for f in analysis["failures"]}
     assert failed["fail"]["attempts"] == 2 and not failed["fail"]["retried"]
     assert "PRE" in failed["never"]["reason"]
 
@@ -311,7 +315,7 @@ def test_what_a_transfer_plugin_moved_is_known_from_htcondors_history(
     brought, taken = moved["in"], moved["out"]
     assert (brought.subject, brought.value) == ("store.example>mu", 2_000_000)
     assert (taken.subject, taken.value) == ("mu>store.example", 4_000_000)
-    for one in moved.values():
-        assert (one.source, one.details["tool"]) == ("transfer history", "htcondor (toy)")
-        assert (one.details["files"], one.details["retries"]) == (1, 0)
-        assert 1.0 <= one.details["seconds"] < WAIT_S  # it slept for 1.2 s at least
+    for transfer in moved.values():
+        assert (transfer.source, transfer.details["tool"]) == ("transfer history", "htcondor (toy)")
+        assert (transfer.details["files"], transfer.details["retries"]) == (1, 0)
+        assert 1.0 <= transfer.details["seconds"] < WAIT_S  # it slept for 1.2 s at least

@@ -69,50 +69,50 @@ def facts(
 ) -> dict[str, dict[str, list[Measurement]]]:
     """What was measured of two workflows that ran at once, by name and metric."""
     root = tmp_path_factory.mktemp("wf")
-    made = {"plain": case_at_both_sites, "failing": without_a_voice}
+    cases = {"plain": case_at_both_sites, "failing": without_a_voice}
     more = {"plain": [], "failing": ["--staging-site", "mu=local,tacc=local"]}
     planned = {
-        name: plan(user, case(root / name, user.home), *more[name]) for name, case in made.items()
+        name: plan(user, case(root / name, user.home), *more[name]) for name, case in cases.items()
     }
     for submit in planned.values():
         user.types(["pegasus-run", str(submit)], root)
     codes = {name: ended(submit) for name, submit in planned.items()}
     assert codes == {"plain": 0, "failing": 1}
-    found: dict[str, dict[str, list[Measurement]]] = {}
+    measurements: dict[str, dict[str, list[Measurement]]] = {}
     for name, submit in planned.items():
         with Archive(":memory:") as archive:
             Follower(submit, archive).run()
             metrics = ("job", "job_transfer", "workflow", "status", "runtime")
-            found[name] = {metric: archive.query(metric) for metric in metrics}
-    return found
+            measurements[name] = {metric: archive.query(metric) for metric in metrics}
+    return measurements
 
 
-def jobs(found: dict[str, list[Measurement]]) -> dict[str, list[dict[str, Any]]]:
+def jobs(measurements: dict[str, list[Measurement]]) -> dict[str, list[dict[str, Any]]]:
     by: dict[str, list[dict[str, Any]]] = {}
-    for job in found["job"]:
+    for job in measurements["job"]:
         by.setdefault(job.details["job"], []).append({"seconds": job.value, **job.details})
     return by
 
 
-def analysed(found: dict[str, list[Measurement]]) -> Analysis:
-    return analyse(found["job"] + found["job_transfer"])
+def analysed(measurements: dict[str, list[Measurement]]) -> Analysis:
+    return analyse(measurements["job"] + measurements["job_transfer"])
 
 
 def test_every_job_has_what_kickstart_wrote(
     user: User, facts: dict[str, dict[str, list[Measurement]]]
 ) -> None:
-    found = jobs(facts["plain"])
+    attempts = jobs(facts["plain"])
     total = facts["plain"]["status"][-1].details["total"]
-    assert len(found) == total == len(facts["plain"]["job"])
-    for tries in found.values():
+    assert len(attempts) == total == len(facts["plain"]["job"])
+    for tries in attempts.values():
         (job,) = tries
         assert (job["outcome"], job["exitcode"], job["retry"]) == ("done", 0, 0)
         assert job["host"] and job["cpu_s"] > 0 and job["stderr"] == ""
-    split = found["split_ID1"][0]
+    split = attempts["split_ID1"][0]
     read = {"split_ID1": 19, "join_ID4": 10} if lists_inputs(user.home) else {}
     assert (split["task"], split["bytes_out"]) == ("ID1", 19)
     for job in ("split_ID1", "join_ID4"):
-        assert found[job][0]["bytes_in"] == read.get(job, 0)
+        assert attempts[job][0]["bytes_in"] == read.get(job, 0)
 
 
 def test_every_transfer_between_sites_has_its_bytes(
@@ -194,12 +194,12 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
     theirs = json.loads(user.types(["pegasus-status", "-j", "-Q", str(submit)], case.root))
     assert last["outer"]["total"] == _fields(theirs["totals"])
     assert {name: last["outer"][name] for name in FIELDS} == _fields(theirs["dags"]["root"])
-    said = parsed(json.dumps(theirs), 1.0)
-    assert said is not None and (said.done, said.state) == (
+    status = parsed(json.dumps(theirs), 1.0)
+    assert status is not None and (status.done, status.state) == (
         last["outer"]["done"],
         WorkflowState.DONE,
     )
-    assert parsed(ask(submit), 1.0) == said  # as it is asked where DAGMan is not understood
+    assert parsed(ask(submit), 1.0) == status  # as it is asked where DAGMan is not understood
     home = Path(user.types(["sh", "-c", "echo $HOME"], case.root).strip())
     assert FoundWorkflow(submit) in PegasusDatabase(home / DATABASE, lambda: 0.0).observe()
 
@@ -214,15 +214,15 @@ def test_a_users_workflows_are_found_and_followed_with_those_inside(
         # A later reader finds what was recorded live.
         Follower(submit, afterwards).run()
         changes = _changes(recorded)
-        assert _changes(afterwards) == {one: changes[one] for one in changes if one in mine}
+        assert _changes(afterwards) == {name: changes[name] for name in changes if name in mine}
 
 
 def _changes(archive: Archive) -> dict[str, list[str]]:
     """The ids of all changes of each workflow, in their order."""
-    found: dict[str, list[str]] = {}
-    for one in archive.query("status"):
-        found.setdefault(one.subject, []).append(one.id)
-    return found
+    ids: dict[str, list[str]] = {}
+    for status in archive.query("status"):
+        ids.setdefault(status.subject, []).append(status.id)
+    return ids
 
 
 def _fields(theirs: dict[str, Any]) -> dict[str, float]:

@@ -167,8 +167,8 @@ def ended(submit: Path) -> int:
     until = time.monotonic() + _RUN_S
     while time.monotonic() < until:
         for file in submit.glob("*.dagman.out"):
-            _, found, code = file.read_text().rpartition(mark)
-            if found:
+            _, separator, code = file.read_text().rpartition(mark)
+            if separator:
                 return int(code.split()[0])
         time.sleep(0.2)
     raise AssertionError(told(submit))
@@ -181,10 +181,10 @@ def transfer_jobs(submit: Path) -> set[str]:
 def transits(site: Site, submit: Path) -> dict[str, list[Transit]]:
     """What the broker knows of a workflow, by job."""
     workflow = job_files.braindump(submit)["wf_uuid"]
-    found: dict[str, list[Transit]] = {}
+    by_job: dict[str, list[Transit]] = {}
     for transit in site.broker.list(workflow=workflow):
-        found.setdefault(transit.request.job, []).append(transit)
-    return found
+        by_job.setdefault(transit.request.job, []).append(transit)
+    return by_job
 
 
 def check_every_transfer_had_its_path(run: Run, site: Site, submit: Path) -> None:
@@ -192,9 +192,9 @@ def check_every_transfer_had_its_path(run: Run, site: Site, submit: Path) -> Non
     assert (run.case.storage("local") / "result.txt").read_text() == RESULT
     jobs = transfer_jobs(submit)
     assert len(jobs) >= 3
-    found = transits(site, submit)
-    assert found.keys() == jobs, journal(submit)
-    for transit in (transit for every in found.values() for transit in every):
+    by_job = transits(site, submit)
+    assert by_job.keys() == jobs, journal(submit)
+    for transit in (transit for every in by_job.values() for transit in every):
         assert transit.state is TransitState.RELEASED, transit
         assert (
             transit.grant.path[0] == transit.request.src

@@ -82,15 +82,18 @@ def followed(user: User, case: Case) -> tuple[int, dict[str, list[Measurement]]]
 
 
 def test_each_task_is_a_run_of_its_own_transformation(user: User, tmp_path: Path) -> None:
-    code, found = followed(user, clustered_case(tmp_path, user.home))
+    code, measurements = followed(user, clustered_case(tmp_path, user.home))
     assert code == 0
-    learned = {m.subject: m for m in found["runtime"] if m.subject.startswith("t::")}
+    learned = {m.subject: m for m in measurements["runtime"] if m.subject.startswith("t::")}
     names = {"ID1": "split", "ID2": "shout", "ID3": "count", "ID4": "join"}
     assert {m.details["task"]: m.subject for m in learned.values()} == {
         task: f"t::{name}:1.0@mu" for task, name in names.items()
     }
     assert all(m.value > 0 and m.details["cpu_s"] > 0 for m in learned.values())
-    rows = {row.transformation: row.count for row in analyse(found["job"] + found["task"]).runtimes}
+    rows = {
+        row.transformation: row.count
+        for row in analyse(measurements["job"] + measurements["task"]).runtimes
+    }
     assert {f"t::{name}:1.0": 1 for name in names.values()}.items() <= rows.items()
     assert "pegasus::mpiexec" not in rows
 
@@ -98,10 +101,10 @@ def test_each_task_is_a_run_of_its_own_transformation(user: User, tmp_path: Path
 def test_the_task_that_failed_is_named(user: User, tmp_path: Path) -> None:
     case = clustered_case(tmp_path, user.home)
     (case.root / "bin/shout").write_text('#!/bin/sh\necho "no voice" >&2\nexit 3\n')
-    code, found = followed(user, case)
+    code, measurements = followed(user, case)
     assert code == 1
-    (failed,) = analyse(found["job"] + found["task"]).failures
+    (failed,) = analyse(measurements["job"] + measurements["task"]).failures
     assert failed.failed_tasks == [FailedTask("ID2", "t::shout:1.0", 3)]
     assert failed.stderr == "no voice"
-    learned = {m.details["task"] for m in found["runtime"] if m.subject.startswith("t::")}
+    learned = {m.details["task"] for m in measurements["runtime"] if m.subject.startswith("t::")}
     assert learned == {"ID1", "ID3"}

@@ -132,8 +132,8 @@ def run(case: Case, pool: Pool) -> tuple[PlannedWorkflow, Ended, Archive]:
 
 def test_what_pegasus_plans_runs_with_our_hooks(case: Case, pool: Pool) -> None:
     planned, end, archive = run(case, pool)
-    told = planned.dag.with_name(planned.dag.name + ".dagman.out").read_text()
-    assert (planned.planner, end.state) == ("pegasus-plan", "success"), told[-3000:]
+    log = planned.dag.with_name(planned.dag.name + ".dagman.out").read_text()
+    assert (planned.planner, end.state) == ("pegasus-plan", "success"), log[-3000:]
     assert (case.storage("local") / "result.txt").read_text() == RESULT
     with archive:
         ran = archive.query("runtime", workflow=planned.wf_uuid)
@@ -145,8 +145,8 @@ def test_what_pegasus_plans_runs_with_our_hooks(case: Case, pool: Pool) -> None:
         }  # fmt: skip
         planner = pegasus_plan.find_planner()
         assert planner is not None
-        told = lists_inputs(planner.resolve().parents[1])
-        assert all((m.details["bytes_in"] > 0) is told for m in ran)
+        has_sizes = lists_inputs(planner.resolve().parents[1])
+        assert all((m.details["bytes_in"] > 0) is has_sizes for m in ran)
         assert archive.query("status", workflow=planned.wf_uuid)[-1].value == 100.0
     # Sizes of what jobs wrote, as kickstart saw them, were known to the transfers after them, and
     # pegasus-transfer left its records where POST reads them.
@@ -159,8 +159,8 @@ def test_what_pegasus_plans_runs_with_our_hooks(case: Case, pool: Pool) -> None:
         ("mu", "tacc", 8, "success"),
         ("tacc", "local", 10, "success"),
     }
-    asked = {(line["job"], line["src"]) for line in lines if line["event"] == "decision"}
-    assert {(m["job"], m["src"]) for m in moved} == asked
+    decisions = {(line["job"], line["src"]) for line in lines if line["event"] == "decision"}
+    assert {(m["job"], m["src"]) for m in moved} == decisions
 
 
 def test_a_workflow_that_fails_is_told_so_although_pegasus_dagman_leaves_with_0(

@@ -59,10 +59,10 @@ ALL_AT_MU = READ + (
 
 
 def test_adon_maps_data_to_where_it_lies_in_one_call(plan: Plan) -> None:
-    found = plan(chain(5))
-    assert found.sites == dict.fromkeys(("j0", "j1", "j2", "j3", "j4"), "tacc")
-    assert found.warnings == []
-    (line,) = found.said
+    outcome = plan(chain(5))
+    assert outcome.sites == dict.fromkeys(("j0", "j1", "j2", "j3", "j4"), "tacc")
+    assert outcome.warnings == []
+    (line,) = outcome.said
     assert line.startswith("ADON: 5 jobs of scene mapped in ")
     assert "(tacc 5), expected to take " in line
     assert "; all at mu: " in line
@@ -70,12 +70,12 @@ def test_adon_maps_data_to_where_it_lies_in_one_call(plan: Plan) -> None:
 
 def test_why_and_what_is_wrong_is_seen_without_v(plan: Plan) -> None:
     hints = {"adon.bandwidth.tac": "1 Gb/s", "adon.workers": "-4"}
-    found = plan(chain(2, sites={"local": {}, "mu": hints, "tacc": {}}, options=()))
-    (line,) = found.said
+    outcome = plan(chain(2, sites={"local": {}, "mu": hints, "tacc": {}}, options=()))
+    (line,) = outcome.said
     assert line.startswith("ADON: 2 jobs of scene mapped in ")
     assert "(tacc 2), expected to take " in line
     wrong = "ADON: site 'mu' of the site catalog: adon."
-    assert sorted(w.removeprefix(wrong).partition(", expected")[0] for w in found.warnings) == [
+    assert sorted(w.removeprefix(wrong).partition(", expected")[0] for w in outcome.warnings) == [
         "bandwidth.tac names the unknown site 'tac'", "workers: found '-4'",
     ]  # fmt: skip
 
@@ -92,12 +92,12 @@ def test_jobs_start_in_the_order_that_the_mapping_takes_for_granted(plan: Plan) 
     jobs[1].profiles = {"condor": {"priority": "3"}}
     jobs[2].profiles = {"pegasus": {"runtime": "600"}}
     jobs[3].profiles = {"dagman": {"PRIORITY": "4"}}
-    found = plan(Scene(jobs, timeout_s=600.0)).priorities
-    assert (found["b"], found["d"]) == ("3", "4")
-    assert int(found["c"]) > int(found["a"])
+    priorities = plan(Scene(jobs, timeout_s=600.0)).priorities
+    assert (priorities["b"], priorities["d"]) == ("3", "4")
+    assert int(priorities["c"]) > int(priorities["a"])
     # Properties are of all jobs that have none.
-    found = plan(Scene(jobs, timeout_s=600.0, properties={"dagman.priority": "50"})).priorities
-    assert found == {"a": "50", "b": "3", "c": "50", "d": "4"}
+    priorities = plan(Scene(jobs, timeout_s=600.0, properties={"dagman.priority": "50"})).priorities
+    assert priorities == {"a": "50", "b": "3", "c": "50", "d": "4"}
 
 
 def test_jobs_of_a_group_share_a_site_that_can_run_them_all(plan: Plan) -> None:
@@ -106,9 +106,9 @@ def test_jobs_of_a_group_share_a_site_that_can_run_them_all(plan: Plan) -> None:
     scene.jobs[0].profiles = {"pegasus": {"group": "g"}}
     scene.jobs[3].profiles = {"pegasus": {"group": "g"}}
     scene.jobs[3].program = "only"
-    found = plan(scene)
-    assert (found.sites["j0"], found.sites["j3"]) == ("mu", "mu")
-    assert found.warnings == []
+    outcome = plan(scene)
+    assert (outcome.sites["j0"], outcome.sites["j3"]) == ("mu", "mu")
+    assert outcome.warnings == []
 
 
 def labelled() -> Scene:
@@ -163,8 +163,8 @@ def with_priorities(*given: str | None) -> Scene:
 
 def test_the_users_priority_of_a_horizontal_cluster_is_not_lost() -> None:
     assert all(fake_plan(with_priorities(None, None)).priorities.values())
-    found = fake_plan(with_priorities("500", None)).priorities
-    assert (found["j0"], found["j1"]) == ("500", "") and found["other"]
+    priorities = fake_plan(with_priorities("500", None)).priorities
+    assert (priorities["j0"], priorities["j1"]) == ("500", "") and priorities["other"]
 
 
 @pytest.mark.pegasus
@@ -197,10 +197,10 @@ def test_sub_workflows_run_at_the_submit_host_and_others_do_not(plan: Plan, tmp_
     scene = chain(2)
     scene.jobs.append(SceneJob("sub", reads={"inner.yml": 10, "f1": None}, kind="DAXJob"))
     scene.replicas = {**scene.replicas, "inner.yml": ("local", f"file://{inner}", 10)}
-    found = plan(scene)
-    assert {found.sites[job] for job in ("j0", "j1")} == {"tacc"}
-    assert found.sites.get("sub", "local") == "local"
-    assert found.warnings == []
+    outcome = plan(scene)
+    assert {outcome.sites[job] for job in ("j0", "j1")} == {"tacc"}
+    assert outcome.sites.get("sub", "local") == "local"
+    assert outcome.warnings == []
 
 
 def test_the_parts_of_a_data_flow_get_its_site() -> None:
@@ -209,8 +209,8 @@ def test_the_parts_of_a_data_flow_get_its_site() -> None:
     parts = [
         ("part", f"p{i}", "Job", "t", name, "1.0", "flow") for i, name in ((1, "run"), (2, "only"))
     ]
-    found = fake_plan(scene, extra=parts)
-    assert found.sites == {"flow": "mu", "p1": "mu", "p2": "mu"}
+    outcome = fake_plan(scene, extra=parts)
+    assert outcome.sites == {"flow": "mu", "p1": "mu", "p2": "mu"}
 
 
 def test_a_program_is_looked_up_once_however_many_jobs_run_it(tmp_path: Path) -> None:
@@ -225,12 +225,12 @@ def test_a_job_that_can_run_nowhere_is_left_to_the_planner(plan: Plan, tmp_path:
     scene.sites = {**scene.sites, "elsewhere": {}}
     scene.jobs[1].program = "lost"
     try:
-        found = plan(scene)
+        outcome = plan(scene)
     except Refused as error:
         assert "could not map job t::lost:1.0" in str(error)
     else:
-        assert found.sites["j0"] in ("mu", "tacc")
-        assert found.sites["j1"] == "null"
+        assert outcome.sites["j0"] in ("mu", "tacc")
+        assert outcome.sites["j1"] == "null"
 
 
 # --- when ADON has no answer ---------------------------------------------------------------------
@@ -257,22 +257,22 @@ def test_without_a_whole_answer_the_built_in_rule_maps_and_says_why(
     failure: str, tmp_path: Path
 ) -> None:
     body, reason = FAILURES[failure]
-    found = fake_plan(chain(4, command=script(tmp_path / "answer.py", body)))
-    (line,) = found.warnings
+    outcome = fake_plan(chain(4, command=script(tmp_path / "answer.py", body)))
+    (line,) = outcome.warnings
     assert "by the built-in rule, without ADON: " in line
     assert reason in line
-    assert set(found.sites.values()) <= {"mu", "tacc"}
-    assert len(found.sites) == 4
+    assert set(outcome.sites.values()) <= {"mu", "tacc"}
+    assert len(outcome.sites) == 4
 
 
 @pytest.mark.pegasus
 @pytest.mark.parametrize("failure", ["garbage", "an error"])
 def test_pegasus_plans_on_without_adon(failure: str, tmp_path: Path) -> None:
     body, reason = FAILURES[failure]
-    found = real_plan(chain(4, command=script(tmp_path / "answer.py", body)), tmp_path / "p")
-    (line,) = found.warnings
+    outcome = real_plan(chain(4, command=script(tmp_path / "answer.py", body)), tmp_path / "p")
+    (line,) = outcome.warnings
     assert reason in line
-    assert len(found.sites) == 4
+    assert len(outcome.sites) == 4
 
 
 @pytest.mark.parametrize(
@@ -305,10 +305,10 @@ def test_a_process_that_is_too_slow_is_ended_with_what_it_started(tmp_path: Path
         "time.sleep(600)"
     )
     # As long as a busy machine may need to start it.
-    found = fake_plan(chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=60))
-    (line,) = found.warnings
+    outcome = fake_plan(chain(3000, command=script(tmp_path / "slow.py", body), timeout_s=60))
+    (line,) = outcome.warnings
     assert "no answer within 60.0 s (pegasus.selector.site.adon.timeout)" in line
-    assert len(found.sites) == 3000
+    assert len(outcome.sites) == 3000
     pids = (tmp_path / "pids").read_text().split()
     assert pids and all(gone(int(pid)) for pid in pids)
 
@@ -320,16 +320,16 @@ def test_what_was_noted_before_the_answer_is_said_however_long_it_takes_to_read(
         "print('\\n' * 60_000 + 'by the way', file=sys.stderr, flush=True)\n"  # what a pipe holds
     )
     body = READ + note + ALL_AT_MU.removeprefix(READ)
-    found = fake_plan(chain(command=script(tmp_path / "answer.py", body)))
-    assert any("by the way" in line for line in found.infos)
-    assert set(found.sites.values()) == {"mu"}
+    outcome = fake_plan(chain(command=script(tmp_path / "answer.py", body)))
+    assert any("by the way" in line for line in outcome.infos)
+    assert set(outcome.sites.values()) == {"mu"}
 
 
 def test_a_process_that_lingers_after_its_answer_is_ended(tmp_path: Path) -> None:
     body = f"open({str(tmp_path / 'pids')!r}, 'w').write(str(os.getpid()))\n" + ALL_AT_MU
-    found = fake_plan(chain(command=script(tmp_path / "a.py", body + "time.sleep(600)")))
-    assert found.warnings == []
-    assert set(found.sites.values()) == {"mu"}
+    outcome = fake_plan(chain(command=script(tmp_path / "a.py", body + "time.sleep(600)")))
+    assert outcome.warnings == []
+    assert set(outcome.sites.values()) == {"mu"}
     assert gone(int((tmp_path / "pids").read_text()))
 
 
@@ -349,10 +349,10 @@ def gone(pid: int) -> bool:
 @pytest.mark.long
 def test_a_flood_of_notes_is_cut_and_holds_nothing_up(tmp_path: Path) -> None:
     body = "for _ in range(300_000): print('note ' + 'y' * 60, file=sys.stderr)\n" + ALL_AT_MU
-    found = fake_plan(chain(2000, command=script(tmp_path / "a.py", body)))
-    assert found.warnings == []
-    assert set(found.sites.values()) == {"mu"}
-    assert 1 <= sum("note yyy" in line for line in found.infos) <= 20
+    outcome = fake_plan(chain(2000, command=script(tmp_path / "a.py", body)))
+    assert outcome.warnings == []
+    assert set(outcome.sites.values()) == {"mu"}
+    assert 1 <= sum("note yyy" in line for line in outcome.infos) <= 20
 
 
 def test_an_answer_counts_even_where_the_question_was_not_read(tmp_path: Path) -> None:
@@ -361,9 +361,9 @@ def test_an_answer_counts_even_where_the_question_was_not_read(tmp_path: Path) -
         "for i in range(3000): print(f'j{i}\\tmu')\n"
         "print('end\\t3000\\ttest\\tnan', flush=True)"
     )
-    found = fake_plan(chain(3000, command=script(tmp_path / "a.py", body)))
-    assert found.warnings == []
-    assert set(found.sites.values()) == {"mu"}
+    outcome = fake_plan(chain(3000, command=script(tmp_path / "a.py", body)))
+    assert outcome.warnings == []
+    assert set(outcome.sites.values()) == {"mu"}
 
 
 FIRST = READ + (
@@ -383,17 +383,17 @@ FIRST = READ + (
 def test_a_first_mapping_counts_where_no_better_one_follows(
     after: str, reason: str, limit_s: float | None, tmp_path: Path
 ) -> None:
-    found = fake_plan(chain(command=script(tmp_path / "a.py", FIRST + after), timeout_s=limit_s))
-    assert set(found.sites.values()) == {"mu"}
-    (line,) = found.warnings
+    outcome = fake_plan(chain(command=script(tmp_path / "a.py", FIRST + after), timeout_s=limit_s))
+    assert set(outcome.sites.values()) == {"mu"}
+    (line,) = outcome.warnings
     assert "expected to take 2.50 s by quick, its first mapping: " in line
     assert reason in line
 
 
 def test_a_better_mapping_replaces_the_first(tmp_path: Path) -> None:
     body = FIRST + ALL_AT_MU.replace("'mu'", "'tacc'").removeprefix(READ)
-    found = fake_plan(chain(command=script(tmp_path / "a.py", body)))
-    assert (set(found.sites.values()), found.warnings) == ({"tacc"}, [])
+    outcome = fake_plan(chain(command=script(tmp_path / "a.py", body)))
+    assert (set(outcome.sites.values()), outcome.warnings) == ({"tacc"}, [])
 
 
 def test_the_built_in_rule_keeps_data_and_company_together() -> None:
@@ -514,10 +514,13 @@ def test_the_jar_is_for_java_8_and_holds_nothing_of_pegasus() -> None:
 
 @pytest.mark.pegasus
 def test_why_each_job_is_where_it_is_stands_in_the_submit_directory(tmp_path: Path) -> None:
-    found = real_plan(chain(3), tmp_path / "p")
+    outcome = real_plan(chain(3), tmp_path / "p")
     (run,) = (path.parent for path in (tmp_path / "p/submit").rglob("braindump.yml"))
     until((run / FILE).exists, "what nobody who plans waits for")
     facts = placement_facts(read_plan(run), "w")
-    assert {fact.details["job"]: fact.subject for fact in facts} == found.sites
+    assert {fact.details["job"]: fact.subject for fact in facts} == outcome.sites
     assert all(fact.details["reason"] and fact.value > 0 for fact in facts)
-    assert {one["site"] for one in facts[0].details["alternatives"]} == {"mu", "tacc"}
+    assert {alternative["site"] for alternative in facts[0].details["alternatives"]} == {
+        "mu",
+        "tacc",
+    }

@@ -30,8 +30,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     run_dir = tmp_path_factory.mktemp("pool")
     condor = ensure("condor", progress=lambda _line: None)
     sites = {"mu": SiteSpec(workers=1), "tacc": SiteSpec(workers=2)}
-    with Pool(run_dir, condor, sites) as found:
-        yield found
+    with Pool(run_dir, condor, sites) as condor_pool:
+        yield condor_pool
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def run(case: Case, pool: Pool, **options: object) -> tuple[PlannedWorkflow, str
 
 def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
     planned, state = run(case, pool)
-    told = (planned.dag.with_name(planned.dag.name + ".dagman.out")).read_text()
-    assert state == "success", told[-3000:]
+    log = (planned.dag.with_name(planned.dag.name + ".dagman.out")).read_text()
+    assert state == "success", log[-3000:]
     assert (case.storage("store") / "result.txt").read_text() == RESULT
     assert (case.storage("store") / "n.txt").read_text() == "2\n"
     for site in ("mu", "tacc"):  # the run's directories are gone
@@ -128,9 +128,14 @@ def test_a_job_that_fails_is_tried_again_and_fails_the_workflow(case: Case, pool
     assert "broken" in (folder / "join_ID4.err").read_text()
     log = (planned.submit_dir / "jobstate.log").read_text()
     assert log.count("join_ID4 JOB_FAILURE") == 2
-    (told,) = failures(planned.submit_dir)
-    assert (told.job, told.site, told.exit_code, told.attempts) == ("join_ID4", "tacc", 3, 2)
-    assert "broken" in told.tail and folder / "join_ID4.err" in told.files
-    assert "failed with status 3" in told.reason
+    (failure,) = failures(planned.submit_dir)
+    assert (failure.job, failure.site, failure.exit_code, failure.attempts) == (
+        "join_ID4",
+        "tacc",
+        3,
+        2,
+    )
+    assert "broken" in failure.tail and folder / "join_ID4.err" in failure.files
+    assert "failed with status 3" in failure.reason
     rescue = planned.dag.with_name(planned.dag.name + ".rescue001")
     assert "DONE split_ID1" in rescue.read_text()

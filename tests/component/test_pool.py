@@ -125,8 +125,8 @@ def read_pool(pool: Pool) -> dict[str, SitePool]:
     return pool_from_json(pool.run([sys.executable, "-m", "condor_plugins.collector"], cwd=ROOT))
 
 
-def site_show(pool: Pool, catalog: Path, *asked: str) -> dict[str, Any]:
-    words = ["site", "show", "--sites", str(catalog), "--json", *asked]
+def site_show(pool: Pool, catalog: Path, *options: str) -> dict[str, Any]:
+    words = ["site", "show", "--sites", str(catalog), "--json", *options]
     adon = "import sys; from adon.cli.main import main; sys.exit(main())"
     sites: dict[str, Any] = json.loads(pool.run([sys.executable, "-c", adon, *words], cwd=ROOT))[
         "sites"
@@ -147,10 +147,10 @@ def submit(
 
 
 def test_the_collector_tells_every_sites_workers(pool: Pool) -> None:
-    found = read_pool(pool)
-    assert workers(found) == {"mu": 2, "tacc": 3}
-    assert {p.source for p in found.values()} == {"collector"}
-    assert all(p.memory_bytes > 0 and abs(p.at - time.time()) < 300 for p in found.values())
+    pools = read_pool(pool)
+    assert workers(pools) == {"mu": 2, "tacc": 3}
+    assert {p.source for p in pools.values()} == {"collector"}
+    assert all(p.memory_bytes > 0 and abs(p.at - time.time()) < 300 for p in pools.values())
 
 
 def test_ended_jobs_and_those_ahead_tell_how_long_a_job_will_wait(
@@ -163,30 +163,30 @@ def test_ended_jobs_and_those_ahead_tell_how_long_a_job_will_wait(
         return mu.runtimes.get("t::nap:1.0", (0, 0))[1] == 2 and mu.idle_slots == 2
 
     until(ended, "two ended jobs, which tell more than those that run")
-    found = read_pool(pool)["mu"]
-    assert found.run_s is not None and found.run_s >= 1
-    assert found.start_s is not None and found.start_s >= 0
-    assert found.runtimes["t::nap:1.0"][0] >= 1
+    mu_pool = read_pool(pool)["mu"]
+    assert mu_pool.run_s is not None and mu_pool.run_s >= 1
+    assert mu_pool.start_s is not None and mu_pool.start_s >= 0
+    assert mu_pool.runtimes["t::nap:1.0"][0] >= 1
     assert read_pool(pool)["tacc"].runtimes == {}
     sites = site_show(pool, catalog, "--pool")
     assert (sites["mu"]["n"]["value"], sites["mu"]["n"]["source"]) == (2, "collector")
     # Nobody is ahead: what jobs waited that had nobody ahead, and not what the catalog fears; but
     # never less than DAGMan takes.
     assert sites["mu"]["t_q"]["source"] == "schedd"
-    assert sites["mu"]["t_q"]["value"] == max(found.start_s, DAGMAN_S)
+    assert sites["mu"]["t_q"]["value"] == max(mu_pool.start_s, DAGMAN_S)
     assert sites["tacc"]["n"]["value"] == 3
     assert (sites["gone"]["n"]["value"], sites["gone"]["t_q"]["value"]) == (0, None)
     cluster = submit(pool, tmp_path, 600, 5)
     try:
         until(lambda: read_pool(pool)["mu"].running_jobs == 2, "both slots of mu at work")
         until(lambda: read_pool(pool)["mu"].idle_slots == 0, "no idle slot at mu")
-        found = read_pool(pool)["mu"]
-        assert (found.idle_jobs, found.ahead) == (3, 3)
-        assert found.run_s is not None
+        mu_pool = read_pool(pool)["mu"]
+        assert (mu_pool.idle_jobs, mu_pool.ahead) == (3, 3)
+        assert mu_pool.run_s is not None
         wait = site_show(pool, catalog, "--pool", pool.collector)["mu"]["t_q"]
         assert wait["source"] == "schedd"
         assert "3 jobs ahead, 0 of 2 slots idle" in wait["note"]
-        ahead_s = 4 * found.run_s / 2 + (found.start_s or 0)
+        ahead_s = 4 * mu_pool.run_s / 2 + (mu_pool.start_s or 0)
         assert wait["value"] == pytest.approx(max(ahead_s, DAGMAN_S))
     finally:
         pool.run(["condor_rm", cluster])
@@ -257,8 +257,8 @@ def test_what_waits_in_vain_is_told(pool: Pool, tmp_path: Path) -> None:
     for number, wish in enumerate(wishes):
         common = "executable = /bin/sleep\narguments = 600\nlog = j.log\n"
         (tmp_path / f"{number}.sub").write_text(f"{common}{wish}\n")
-        told = pool.run(["condor_submit", "-terse", f"{number}.sub"], cwd=tmp_path)
-        clusters.append(told.split(".")[0])
+        output = pool.run(["condor_submit", "-terse", f"{number}.sub"], cwd=tmp_path)
+        clusters.append(output.split(".")[0])
     words = [sys.executable, "-m", "adon", "pool", "waiting", "--patience", "1 s", "--json"]
 
     def whys() -> list[str]:

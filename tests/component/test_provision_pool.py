@@ -48,10 +48,10 @@ def config(pool: Pool, tmp_path: Path) -> Iterator[Path]:
     """Of a pool that grows and shrinks."""
     flavour = {"cores": 2, "memory_mb": 512, "boot": "6 s", "boot_spread": "15 s"}
     more = {"flavours": {"small": flavour}, "cores": 8, "every": "1 s"}
-    found = write_config(tmp_path, pool, **more)
-    with at_work(pool, adon(found, "run"), tmp_path):
-        yield found
-        until(lambda: none_left(pool, found), "the machines to leave")
+    file = write_config(tmp_path, pool, **more)
+    with at_work(pool, adon(file, "run"), tmp_path):
+        yield file
+        until(lambda: none_left(pool, file), "the machines to leave")
 
 
 def fan(root: Path) -> Case:
@@ -134,7 +134,7 @@ def provision(case: Case, config: Path, broker: BrokerClient, **more: Any) -> Pa
 
 def run(case: Case, pool: Pool, hooks: Path | None = None) -> tuple[PlannedWorkflow, Ended]:
     inputs = case.inputs()
-    sites = {name: found.site_hint or "mu" for name, found in inputs.workflow.jobs.items()}
+    sites = {name: entry.site_hint or "mu" for name, entry in inputs.workflow.jobs.items()}
     places = (Placement(name, "", site, "", ()) for name, site in sites.items())
     mapping = Mapping("mini", "test", 0.0, {}, tuple(places), {})
     planned = plan_workflow(
@@ -163,17 +163,17 @@ def test_pool_and_paths_are_there_for_the_wide_level_and_given_back(
         for_pegasus(case)
     hooks = provision(case, config, broker)
     planned, end = run(case, pool, hooks)
-    told = planned.dag.with_name(planned.dag.name + ".dagman.out").read_text()
-    assert end.state == "success", told[-3000:]
+    log = planned.dag.with_name(planned.dag.name + ".dagman.out").read_text()
+    assert end.state == "success", log[-3000:]
     lines = [line for line in journal(planned.submit_dir) if line["hook"] == "provision"]
     assert [line for line in lines if line["event"] == "warning"] == []
     # The wide level ran on machines that were not there before.
     ran = "".join(path.read_text() for path in planned.submit_dir.glob("*.log"))
     assert "adon-" in ran
-    found = [t for t in broker.list(workflow=planned.wf_uuid) if ":provision:" in t.id]
-    assert {(t.request.src, t.request.dst) for t in found} == {("local", "mu"), ("mu", "local")}
-    assert {t.state for t in found} == {TransitState.RELEASED}
-    assert all(t.grant.installed_at for t in found)
+    transits = [t for t in broker.list(workflow=planned.wf_uuid) if ":provision:" in t.id]
+    assert {(t.request.src, t.request.dst) for t in transits} == {("local", "mu"), ("mu", "local")}
+    assert {t.state for t in transits} == {TransitState.RELEASED}
+    assert all(t.grant.installed_at for t in transits)
     decided = {line["id"]: line["state"] for line in lines if line["event"] == "decision"}
     assert set(decided.values()) == {"installed"}
     assert not [t for t in broker.list() if t.state in LIVE]
@@ -198,8 +198,8 @@ def test_the_workflow_goes_on_when_its_provisioning_is_killed(
     workflow.write_text(workflow.read_text().replace(program()[-1], str(killed)))
     planned, end = run(case, pool)
     assert end.state == "success"
-    told = "".join(p.read_text() for p in planned.submit_dir.glob("00/*/provision_*.out"))
-    assert '"exitcode": 137' in told
+    output = "".join(p.read_text() for p in planned.submit_dir.glob("00/*/provision_*.out"))
+    assert '"exitcode": 137' in output
 
 
 @pytest.mark.long
@@ -215,10 +215,10 @@ def test_what_a_failed_workflow_held_is_given_back_by_the_watcher(
     provision(case, config, broker, watch=str(tmp_path / "watch"))
     planned, end = run(case, pool)
     assert end.state == "failed"
-    asked = journal(planned.submit_dir)
-    assert {line["state"] for line in asked if line["event"] == "decision"} == {"installed"}
+    entries = journal(planned.submit_dir)
+    assert {line["state"] for line in entries if line["event"] == "decision"} == {"installed"}
 
-    def held() -> list[str]:
+    def live_paths() -> list[str]:
         return [t.id for t in broker.list(workflow=planned.wf_uuid) if t.state in LIVE]
 
-    until(lambda: not held(), "the paths to be given back")
+    until(lambda: not live_paths(), "the paths to be given back")

@@ -40,9 +40,9 @@ class Place:
         else:
             with psycopg.connect(self.url) as server:
                 replica_database.fill(server, files, replica_database.POSTGRESQL, "%s")
-        found = database_of(self.properties)
-        assert found is not None
-        return found
+        database = database_of(self.properties)
+        assert database is not None
+        return database
 
     def text(self) -> str:
         return "".join(f"{key} = {value}\n" for key, value in self.properties.items())
@@ -79,13 +79,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def test_files_with_sizes_and_places_in_their_order(place: Place) -> None:
-    found = place.fill({
+    replicas = place.fill({
         "reads": ([("tacc", "gsiftp://tacc/reads"), ("mu", "/reads")], {"size": "12", "x": "y"}),
         "it's \"%s\" ü": ([("mu", "/odd"), (None, "/lost")], {"size": "many"}),
         "nowhere": ([], {"size": "7"}),
         "other": ([("mu", "/other")], {}),
     }).replicas(["reads", "it's \"%s\" ü", "nowhere", "unknown"])  # fmt: skip
-    assert {lfn: (replica.places, replica.size_bytes) for lfn, replica in found.items()} == {
+    assert {lfn: (replica.places, replica.size_bytes) for lfn, replica in replicas.items()} == {
         "reads": ((("tacc", "gsiftp://tacc/reads"), ("mu", "/reads")), 12),
         'it\'s "%s" ü': ((("mu", "/odd"),), None),
     }
@@ -93,9 +93,9 @@ def test_files_with_sizes_and_places_in_their_order(place: Place) -> None:
 
 def test_many_files_take_few_queries(place: Place) -> None:
     files = {f"f{n}": ([("mu", f"/f{n}")], {"size": str(n)}) for n in range(12_000)}
-    found = place.fill(files).replicas(f"f{n}" for n in range(500, 25_000))
-    assert len(found) == 11_500
-    assert found["f11999"].size_bytes == 11_999
+    replicas = place.fill(files).replicas(f"f{n}" for n in range(500, 25_000))
+    assert len(replicas) == 11_500
+    assert replicas["f11999"].size_bytes == 11_999
 
 
 def test_site_selection_reads_the_database_that_properties_name(
@@ -131,10 +131,10 @@ def test_a_database_without_tables_or_server_is_a_note(place: Place, tmp_path: P
     gone = {**place.properties, "pegasus.catalog.replica.db.url": "jdbc:sqlite:/none/x.db"}
     if place.kind == "postgresql":
         gone["pegasus.catalog.replica.db.url"] = "jdbc:postgresql://127.0.0.1:9/x?password=p"
-    found = database_of(gone)
-    assert found is not None
+    database = database_of(gone)
+    assert database is not None
     with pytest.raises(InputError, match="cannot be read") as refused:
-        found.replicas(["a"])
+        database.replicas(["a"])
     assert "password" not in str(refused.value)
 
 
@@ -152,8 +152,8 @@ def test_mysql_is_said_not_to_be_read_and_planning_goes_on(
     notes: list[str] = []
     text = tmp_path / "rc.txt"
     text.write_text('a /a site="mu"\n')
-    found = find_replicas(["a", "b"], [("File", str(text))], [], notes.append, properties)
-    assert {lfn: r.places for lfn, r in found.items()} == {"a": (("mu", "/a"),)}
+    replicas = find_replicas(["a", "b"], [("File", str(text))], [], notes.append, properties)
+    assert {lfn: r.places for lfn, r in replicas.items()} == {"a": (("mu", "/a"),)}
     assert notes == [f"{line}; its replicas are ignored"]
     job = SceneJob("j0", reads={"raw": None}, writes={"f": 1})
     outcome = fake_plan(Scene([job], properties=properties))

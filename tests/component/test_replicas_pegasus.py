@@ -47,5 +47,5 @@ def test_the_planner_is_asked_with_its_own_database(tmp_path: Path) -> None:
         f"-Dpegasus.catalog.replica.db.url=jdbc:sqlite:{path}",
         "-v",
     )
-    found = real_plan(Scene([JOB], sites=SITES, options=options), tmp_path / "p")
-    assert (found.sites, found.warnings) == ({"j0": "tacc"}, [])
+    outcome = real_plan(Scene([JOB], sites=SITES, options=options), tmp_path / "p")
+    assert (outcome.sites, outcome.warnings) == ({"j0": "tacc"}, [])

@@ -64,8 +64,8 @@ class Looks:
 
 def coming(dag: FollowedDag) -> set[str]:
     now = time.time()
-    found = forecast([dag.state], [now, now], 60.0, now, now + 3600.0)
-    return {job.name for job in found} - set(dag.state.queued)
+    jobs = forecast([dag.state], [now, now], 60.0, now, now + 3600.0)
+    return {job.name for job in jobs} - set(dag.state.queued)
 
 
 def test_the_wide_level_is_known_before_it_is_in_the_queue(pool: Pool, tmp_path: Path) -> None:

@@ -76,8 +76,8 @@ def test_a_machine_joins_runs_jobs_and_goes_with_all_that_it_started(
     home = tmp_path / "adon-workers/w1"
 
     def there() -> list[int]:
-        found = _family(home, _living(home))
-        return found if len(found) >= 6 else []
+        processes = _family(home, _living(home))
+        return processes if len(processes) >= 6 else []
 
     # HTCondor reports a job just before it starts it.
     family = until(there, "master, startd, two starters, two jobs")

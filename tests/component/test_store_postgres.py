@@ -82,9 +82,9 @@ def test_one_leads_and_the_others_know_it(url: str) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert {(one.term, one.address) for one in leaders} == {(1, leaders[0].address)}
-        assert len({one.secret for one in leaders}) == 1 and len(leaders[0].secret) > 30
-        assert [one.is_us for one in leaders].count(True) == 5
+        assert {(leader.term, leader.address) for leader in leaders} == {(1, leaders[0].address)}
+        assert len({leader.secret for leader in leaders}) == 1 and len(leaders[0].secret) > 30
+        assert [leader.is_us for leader in leaders].count(True) == 5
         (first,) = (n for n, store in enumerate(stores) if store.leads())
         with pytest.raises(StoreError, match="another broker leads"):
             stores[first - 1].check_leads()
@@ -170,9 +170,9 @@ def test_whose_clock_is_wrong_does_not_lead(
 
 def test_two_places_in_one_database_have_a_leader_each(server: Postgres) -> None:
     with stores_at(new_place(server)) as here, stores_at(new_place(server)) as there:
-        one, other = here(), there()
-        one.put(transit("a"))
-        assert one.leads() and other.leads() and other.get("a") is None
+        store, other = here(), there()
+        store.put(transit("a"))
+        assert store.leads() and other.leads() and other.get("a") is None
 
 
 def test_brokers_that_start_together_make_one_set_of_tables(url: str) -> None:

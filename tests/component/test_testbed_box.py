@@ -153,5 +153,5 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    found = children(pid)
-    return found + [d for child in found for d in descendants(child)]
+    pids = children(pid)
+    return pids + [d for child in pids for d in descendants(child)]

@@ -111,11 +111,11 @@ class Demo:
     def until(self, look: Callable[[], T | None], what: str) -> T:
         """Wait until ``look`` finds something; the demo has to run meanwhile."""
         deadline = time.monotonic() + _RUN_S
-        while not (found := look()):
+        while not (result := look()):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"{what}: not seen:\n{self.output}")
             time.sleep(_LOOK_S)
-        return found
+        return result
 
     def says(self, words: str) -> None:
         """Wait for words in its output."""
@@ -137,17 +137,17 @@ class Demo:
 @contextmanager
 def demo(place: Path, command: Sequence[str] = SMALL) -> Iterator[Demo]:
     """A demo that does not outlive the test, whatever happens in it."""
-    one = Demo(place, command)
+    demo_run = Demo(place, command)
     try:
-        yield one
+        yield demo_run
     finally:
-        one.stop()
+        demo_run.stop()
 
 
 def run(place: Path, command: Sequence[str] = SMALL) -> Ran:
     """A demo from start to end."""
-    with demo(place, command) as one:
-        return one.ended()
+    with demo(place, command) as demo_run:
+        return demo_run.ended()
 
 
 def processes_of(place: Path) -> list[int]:
@@ -158,9 +158,9 @@ def processes_of(place: Path) -> list[int]:
 def left_of(place: Path) -> list[str]:
     """``<pid> <command line>`` of the processes that do not go away by themselves, at best none."""
     deadline = time.monotonic() + _GONE_S
-    while (found := processes_of(place)) and time.monotonic() < deadline:
+    while (pids := processes_of(place)) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-    return [f"{pid} {line(pid)}" for pid in found]
+    return [f"{pid} {line(pid)}" for pid in pids]
 
 
 def line(pid: int) -> str:
@@ -206,8 +206,8 @@ def _belongs(pid: int, mark: str) -> bool:
 
 
 def _is_init(pid: int) -> bool:
-    found = re.search(rb"^NSpid:(.*)$", _read(pid, "status"), re.MULTILINE)
-    return found is not None and found[1].split()[1:] == [b"1"]
+    match = re.search(rb"^NSpid:(.*)$", _read(pid, "status"), re.MULTILINE)
+    return match is not None and match[1].split()[1:] == [b"1"]
 
 
 def _stat(pid: int) -> list[str]:

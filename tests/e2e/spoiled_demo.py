@@ -24,8 +24,8 @@ def spoiled(planned: PlannedWorkflow, pool: Pool) -> int:
     program = {"executable": "/bin/sh", "arguments": ["-c", WORDS], "stdout": None, "stderr": None}
     task.write_text(json.dumps(json.loads(task.read_text()) | program))
     (file,) = planned.submit_dir.rglob("faidx_ID*.sub")
-    text, found = re.subn(r'PegasusSite == "\w+"', 'PegasusSite == "mars"', file.read_text())
-    assert found
+    text, count = re.subn(r'PegasusSite == "\w+"', 'PegasusSite == "mars"', file.read_text())
+    assert count
     file.write_text(text)
     return start(planned, pool)
 

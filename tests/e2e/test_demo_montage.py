@@ -47,5 +47,5 @@ def test_as_an_ordinary_user(tmp_path_factory: pytest.TempPathFactory) -> None:
         packages.ensure(name, progress=print)
     cache = cache_root()
     needed = [place, ROOT, Path(sys.prefix), Path(sys.base_prefix), cache]
-    found = ["env", f"XDG_CACHE_HOME={cache.parent}"]
-    checked(run(place, [*as_ordinary_user(needed), *found, *SMALL]), "simulated", 20)
+    env_command = ["env", f"XDG_CACHE_HOME={cache.parent}"]
+    checked(run(place, [*as_ordinary_user(needed), *env_command, *SMALL]), "simulated", 20)

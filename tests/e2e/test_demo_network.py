@@ -77,14 +77,14 @@ def report(first: Ran) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def given(first: Ran) -> list[dict[str, Any]]:
     """The transits with a path; not those whose hooks waited in vain for a busy machine."""
-    found = [t for t in first.report["transits"] if t["path"] and not first.late(t["job"])]
-    assert found
-    return found
+    transits = [t for t in first.report["transits"] if t["path"] and not first.late(t["job"])]
+    assert transits
+    return transits
 
 
 def test_the_dashboard_shows_the_run(first: Ran) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    shown = subprocess.Popen(
+    dashboard = subprocess.Popen(
         [ADON, "dashboard", "--listen", listen], cwd=first.place, stdout=subprocess.DEVNULL
     )
     try:
@@ -94,22 +94,22 @@ def test_the_dashboard_shows_the_run(first: Ran) -> None:
                 page = requests.get(f"http://{listen}/", timeout=PATIENCE_S)
                 break
             except requests.ConnectionError:
-                assert shown.poll() is None and time.monotonic() < deadline
+                assert dashboard.poll() is None and time.monotonic() < deadline
                 time.sleep(0.1)
         assert page.ok and "<title>ADON" in page.text
         (flow,) = requests.get(f"http://{listen}/v1/workflows", timeout=PATIENCE_S).json()
         assert (flow["name"], flow["state"], flow["percent_done"]) == ("soykb", "done", 100.0)
         url = f"http://{listen}/v1/workflows/{flow['id']}/analysis"
-        found = requests.get(url, timeout=PATIENCE_S).json()
-        assert found["outcomes"] == {"done": flow["status"]["total"]}
-        assert found["transfers"]
+        analysis = requests.get(url, timeout=PATIENCE_S).json()
+        assert analysis["outcomes"] == {"done": flow["status"]["total"]}
+        assert analysis["transfers"]
         decisions = requests.get(f"http://{listen}/v1/decisions", timeout=PATIENCE_S).json()[
             "decisions"
         ]
-        assert {"transit", "placement"} == {one["kind"] for one in decisions}
+        assert {"transit", "placement"} == {decision["kind"] for decision in decisions}
     finally:
-        shown.terminate()
-        shown.wait(PATIENCE_S)
+        dashboard.terminate()
+        dashboard.wait(PATIENCE_S)
     assert left_of(first.place) == []
 
 
@@ -204,21 +204,21 @@ def test_the_page_needs_no_other_file(first: Ran) -> None:
         assert transit["job"] in page
 
 
-def holds_the_lock(one: Demo) -> None:
-    lock = one.place / ".adon/lock"
-    one.until(lambda: lock.read_text() == str(one.pid), "its lock")
+def holds_the_lock(demo_run: Demo) -> None:
+    lock = demo_run.place / ".adon/lock"
+    demo_run.until(lambda: lock.read_text() == str(demo_run.pid), "its lock")
 
 
-def itself(one: Demo) -> int:
-    return one.pid
+def itself(demo_run: Demo) -> int:
+    return demo_run.pid
 
 
-def init_of_the_box(one: Demo) -> int:
-    return one.until(one.init, "the box's init")
+def init_of_the_box(demo_run: Demo) -> int:
+    return demo_run.until(demo_run.init, "the box's init")
 
 
-def demo_in_the_box(one: Demo) -> int:
-    return one.until(lambda: children(init_of_the_box(one)), "the demo in the box")[0]
+def demo_in_the_box(demo_run: Demo) -> int:
+    return demo_run.until(lambda: children(init_of_the_box(demo_run)), "the demo in the box")[0]
 
 
 @pytest.mark.long
@@ -226,9 +226,9 @@ def demo_in_the_box(one: Demo) -> int:
     ("command", "moment", "victim", "code"),
     [
         (SMALL, holds_the_lock, itself, -signal.SIGKILL),
-        (SMALL, lambda one: one.says("network: "), init_of_the_box, KILLED),
-        (SMALL, lambda one: one.runs("condor_master"), demo_in_the_box, KILLED),
-        (MAKE_DEMO, lambda one: one.runs("globus-url-copy"), itself, -signal.SIGKILL),
+        (SMALL, lambda demo_run: demo_run.says("network: "), init_of_the_box, KILLED),
+        (SMALL, lambda demo_run: demo_run.runs("condor_master"), demo_in_the_box, KILLED),
+        (MAKE_DEMO, lambda demo_run: demo_run.runs("globus-url-copy"), itself, -signal.SIGKILL),
     ],
     ids=["at-its-start", "init-in-set-up", "inside-in-set-up", "make-in-the-workflow"],
 )
@@ -241,10 +241,10 @@ def test_nothing_is_left_of_a_killed_run(
     victim: Callable[[Demo], int],
     code: int,
 ) -> None:
-    with demo(place, command) as one:
-        moment(one)
-        send(victim(one), signal.SIGKILL)
-        assert one.ended().code == code
+    with demo(place, command) as demo_run:
+        moment(demo_run)
+        send(victim(demo_run), signal.SIGKILL)
+        assert demo_run.ended().code == code
         assert left_of(place) == []
     assert machine() == before
 
@@ -274,7 +274,7 @@ def test_the_next_run_works_and_has_learnt(second: Ran, before: dict[str, Any]) 
     assert "archive" in sources
     with Archive(second.place / ".adon" / "archive.sqlite", read_only=True) as archive:
         for metric in ("pool_slots", "pool_busy", "pool_demand"):
-            assert max(found.value for found in archive.query(metric, "")) > 0
+            assert max(m.value for m in archive.query(metric, "")) > 0
     assert report["open_reservations_at_end"] == report["flows_left_on_switches"] == 0
     assert left_of(second.place) == []
     assert machine() == before

@@ -43,16 +43,16 @@ def test_a_disk_that_becomes_full_meanwhile(tmp_path: Path) -> None:
     mount = f"mount -t tmpfs -o size={ROOM_BYTES + 20_000_000} adon-test '{tmp_path}'"
     script = f"{mount} && cd '{tmp_path}' && exec \"$@\""
     command = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"]
-    with demo(tmp_path, [*command, *SMALL]) as one:
-        one.says(" done, ")  # the first status: the workflow is in the queue
-        fill_disk(one)
-        assert "No space left on device" in complaint(one.ended())
+    with demo(tmp_path, [*command, *SMALL]) as demo_run:
+        demo_run.says(" done, ")  # the first status: the workflow is in the queue
+        fill_disk(demo_run)
+        assert "No space left on device" in complaint(demo_run.ended())
     assert left_of(tmp_path) == []
 
 
-def fill_disk(one: Demo) -> None:
+def fill_disk(demo_run: Demo) -> None:
     """Leave no room on the file system that only the demo sees."""
-    filler = os.open(f"/proc/{one.pid}/cwd/filler", os.O_WRONLY | os.O_CREAT)
+    filler = os.open(f"/proc/{demo_run.pid}/cwd/filler", os.O_WRONLY | os.O_CREAT)
     try:
         for size in (1 << 20, 1 << 12):
             block = bytes(size)

@@ -14,10 +14,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
 
 def test_a_stopped_run_leaves_a_report_and_nothing_else(tmp_path: Path) -> None:
-    with demo(tmp_path, (*SMALL, "--simulate")) as one:
-        one.says(" done, ")  # the first status: the workflow is in the queue
-        send(one.pid, signal.SIGTERM)
-        ran = one.ended()
+    with demo(tmp_path, (*SMALL, "--simulate")) as demo_run:
+        demo_run.says(" done, ")  # the first status: the workflow is in the queue
+        send(demo_run.pid, signal.SIGTERM)
+        ran = demo_run.ended()
     assert ran.code == 128 + signal.SIGTERM, ran.output
     assert ran.output.endswith("adon: interrupted by SIGTERM\n")
     report = ran.report
@@ -28,32 +28,32 @@ def test_a_stopped_run_leaves_a_report_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_leaves_nothing_that_goes_on(tmp_path: Path) -> None:
-    with demo(tmp_path, (*SMALL, "--simulate")) as one:
-        one.runs("condor_schedd")
-        one.stop()
+    with demo(tmp_path, (*SMALL, "--simulate")) as demo_run:
+        demo_run.runs("condor_schedd")
+        demo_run.stop()
         assert left_of(tmp_path) == []
 
 
 @pytest.mark.long
 def test_a_run_that_is_stopped_says_what_failed_and_what_waited(tmp_path: Path) -> None:
     words = (sys.executable, str(Path(__file__).with_name("spoiled_demo.py")), *SMALL[3:])
-    with demo(tmp_path, words) as one:
-        one.says("Planned by")
-        where = Path(re.findall(r" jobs in (\S+)", one.output)[0])
+    with demo(tmp_path, words) as demo_run:
+        demo_run.says("Planned by")
+        where = Path(re.findall(r" jobs in (\S+)", demo_run.output)[0])
         (broken,) = (file.stem for file in where.rglob("bwa_index_ID*.task"))
         (misplaced,) = (file.stem for file in where.rglob("faidx_ID*.task"))
-        one.says(f"job {misplaced} matches no slot: none of 8 slots has ")
-        one.says("1 failed")
-        send(one.pid, signal.SIGTERM)
-        ran = one.ended()
+        demo_run.says(f"job {misplaced} matches no slot: none of 8 slots has ")
+        demo_run.says("1 failed")
+        send(demo_run.pid, signal.SIGTERM)
+        ran = demo_run.ended()
     assert ran.code == 128 + signal.SIGTERM, ran.output
-    said = ran.output[ran.output.index("workflow   interrupted: ") :]
-    assert re.match(r"workflow   interrupted: \d of 15 jobs done in ", said)
-    assert re.search(rf"failed +{broken} at \w+: exit code 7, the last of \d attempts\n", said)
-    assert "| reading\n" in said and "| cannot do it\n" in said
-    assert f"{where}/00/00/{broken}.err\n" in said
-    assert f"waiting    job {misplaced} matches no slot" in said
-    assert said.endswith("adon: interrupted by SIGTERM\n")
+    summary = ran.output[ran.output.index("workflow   interrupted: ") :]
+    assert re.match(r"workflow   interrupted: \d of 15 jobs done in ", summary)
+    assert re.search(rf"failed +{broken} at \w+: exit code 7, the last of \d attempts\n", summary)
+    assert "| reading\n" in summary and "| cannot do it\n" in summary
+    assert f"{where}/00/00/{broken}.err\n" in summary
+    assert f"waiting    job {misplaced} matches no slot" in summary
+    assert summary.endswith("adon: interrupted by SIGTERM\n")
     report = ran.report
     assert report["workflow"]["state"] == "interrupted"
     assert report["stopped"] == "interrupted by SIGTERM, while the workflow ran"

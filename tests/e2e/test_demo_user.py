@@ -29,16 +29,16 @@ def command(place: Path) -> list[str]:
         packages.ensure(name, progress=print)
     cache = cache_root()
     needed = [place, ROOT, Path(sys.prefix), Path(sys.base_prefix), cache]
-    found = ["env", f"XDG_CACHE_HOME={cache.parent}"]
-    return [*as_ordinary_user(needed), *found, *SMALL]
+    env_command = ["env", f"XDG_CACHE_HOME={cache.parent}"]
+    return [*as_ordinary_user(needed), *env_command, *SMALL]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", ["jobs over", "globus-url-copy", "alignment_to_reference"])
 def test_nothing_is_left_of_a_killed_run(place: Path, command: list[str], words: str) -> None:
-    with demo(place, command) as one:
-        one.until(lambda: words in one.output or one.find(words), words)
-        one.stop()
+    with demo(place, command) as demo_run:
+        demo_run.until(lambda: words in demo_run.output or demo_run.find(words), words)
+        demo_run.stop()
         assert left_of(place) == []
 
 
@@ -46,9 +46,9 @@ def test_nothing_is_left_of_a_killed_run(place: Path, command: list[str], words:
 def test_the_next_run_works_while_a_killed_one_is_still_ending(
     place: Path, command: list[str]
 ) -> None:
-    with demo(place, command) as one:
-        one.runs("condor_schedd")
-        one.stop()
+    with demo(place, command) as demo_run:
+        demo_run.runs("condor_schedd")
+        demo_run.stop()
     assert run(place, command).code == 0
     assert left_of(place) == []
 

@@ -37,7 +37,7 @@ def blocks(page: str, language: str = "") -> list[str]:
     """A page's code blocks in a language, in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
     every = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [block for found, block in every if found == language]
+    return [block for tag, block in every if tag == language]
 
 
 (SCRIPT,) = blocks("docs/tutorial-scientist.md", "python")
@@ -60,8 +60,8 @@ def scientist(folder: Path, sites: Path) -> Path:
 
 def planned(runs: Path) -> Path:
     """The one submit directory below."""
-    (found,) = runs.glob("*/pegasus/*/run0001")
-    return found
+    (run_dir,) = runs.glob("*/pegasus/*/run0001")
+    return run_dir
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -123,8 +123,8 @@ def test_a_network_engineer_runs_a_broker(tmp_path: Path) -> None:
         try:
             assert run.stdout.readline().startswith(f"broker: {url} ")
             page = tmp_path / "network.html"
-            asked = REQUEST.replace("/tmp/network.html", str(page))
-            out = typed(asked, tmp_path, ADON_BROKER=url)
+            request = REQUEST.replace("/tmp/network.html", str(page))
+            out = typed(request, tmp_path, ADON_BROKER=url)
             assert "try-1" in out and "mu > s1" in out and page.exists()
             assert typed(REFUSED, tmp_path, 2, ADON_BROKER=url) == ""
         finally:
@@ -219,11 +219,11 @@ class TestPegasus:
     @pytest.mark.parametrize("mode", ["sharedfs", "nonsharedfs", "condorio"])
     def test_soykb_runs_as_its_page_says(self, campus: Campus, tmp_path: Path, mode: str) -> None:
         out = tmp_path / "soykb"
-        made = MAKE.replace(SOYKB, str(out)).replace("python ", f"{sys.executable} ")
-        campus.typed(made, ROOT, tmp_path)
+        command = MAKE.replace(SOYKB, str(out)).replace("python ", f"{sys.executable} ")
+        campus.typed(command, ROOT, tmp_path)
         chosen = out / "pegasus.properties"
-        text, found = re.subn("(?m)(configuration.*)sharedfs$", rf"\g<1>{mode}", chosen.read_text())
-        assert found == 1
+        text, count = re.subn("(?m)(configuration.*)sharedfs$", rf"\g<1>{mode}", chosen.read_text())
+        assert count == 1
         chosen.write_text(text)
         campus.typed(PLAN_SOYKB.replace(SOYKB, str(out)), tmp_path, tmp_path)
         submit = planned(out / "runs")
@@ -231,6 +231,6 @@ class TestPegasus:
         truth, calls = out / "truth/truth.vcf", out / "sites/iplant/storage/All.filtered_snp.vcf.gz"
         check = f"{sys.executable} examples/soykb/check.py --truth {truth} --calls {calls}"
         assert json.loads(campus.typed(check, ROOT, tmp_path))["recall"] >= 0.9
-        asked = campus.check_paths(submit)
-        assert asked > 0 or mode == "condorio"  # there HTCondor moves the files
+        path_count = campus.check_paths(submit)
+        assert path_count > 0 or mode == "condorio"  # there HTCondor moves the files
         assert campus.broker.health()["live"] == 0

@@ -52,8 +52,8 @@ class OdlRig(OvsRig):
     def configured(self) -> list[str]:
         """The ids of all flows in OpenDaylight's configuration."""
         rest = Restconf("OpenDaylight", Access(URL, USER, PASSWORD))
-        found = rest.get("opendaylight-inventory:nodes?content=config") or {}
-        nodes = found.get("opendaylight-inventory:nodes", {}).get("node", [])
+        config = rest.get("opendaylight-inventory:nodes?content=config") or {}
+        nodes = config.get("opendaylight-inventory:nodes", {}).get("node", [])
         tables = [t for node in nodes for t in node.get("flow-node-inventory:table", [])]
         return [flow["id"] for table in tables for flow in table.get("flow", [])]
 
@@ -256,17 +256,19 @@ def test_a_broker_with_opendaylight(rig: OdlRig, tmp_path: Path) -> None:
 
     try:
         rig.wait_for("the broker", serves)
-        asked = TransitRequest("t1", "mu", "tacc", min_bps=20 * MBPS, max_bps=20 * MBPS)
-        given = client.request(asked)
-        assert (given.state, given.grant.layer) == (TransitState.INSTALLED, "l2"), given.reason
+        request = TransitRequest("t1", "mu", "tacc", min_bps=20 * MBPS, max_bps=20 * MBPS)
+        transit = client.request(request)
+        assert (transit.state, transit.grant.layer) == (TransitState.INSTALLED, "l2"), (
+            transit.reason
+        )
         assert rig.flows("s1") and rig.flows("s2")
         assert transfer("mu", "tacc", 0.5)["bytes"] > 0
         client.release("t1", 0, 0.5, "done")
         assert rig.flows("s1") == rig.flows("s2") == []
     finally:
         broker.terminate()
-        _, said = broker.communicate(timeout=120)
-    assert broker.returncode == 0, said
+        _, output = broker.communicate(timeout=120)
+    assert broker.returncode == 0, output
     assert rig.configured()  # best effort goes on
     adon = str(Path(sys.executable).with_name("adon"))
     clear = [adon, "broker", "clear", "--config", str(tmp_path / "adon.yml")]

@@ -62,15 +62,15 @@ class BrokerModel:
             return [RequestAnswer(self._given(request), Service()) for request in requests]
 
     def _given(self, request: TransitRequest) -> Transit:
-        number, found = latest(request.id, self.transits.get)
+        number, transit = latest(request.id, self.transits.get)
         name = numbered(request.id, number)
-        if found is None:
+        if transit is None:
             state = TransitState.BEST_EFFORT if request.best_effort else self.state
-            found = self.transits[name] = made_transit(
+            transit = self.transits[name] = made_transit(
                 name, request.src, request.dst, state, size_bytes=request.size_bytes,
                 reason=request.best_effort, lease_until=1e18,
             )  # fmt: skip
-        return self._seen(found)
+        return self._seen(transit)
 
     def _seen(self, transit: Transit) -> Transit:
         if transit.state is TransitState.QUEUED:  # there may be room by now
@@ -95,14 +95,14 @@ class BrokerModel:
         **used: int | str,
     ) -> Transit:
         with self.step("release", transit_id):
-            found = self._known(transit_id)
-            if found.state not in ENDED:
-                found.state, found.usage.outcome = TransitState.RELEASED, outcome
+            transit = self._known(transit_id)
+            if transit.state not in ENDED:
+                transit.state, transit.usage.outcome = TransitState.RELEASED, outcome
                 self.released.append((transit_id, bytes_moved, seconds, outcome))
-            if not found.usage.bytes:
-                found.usage.bytes, found.usage.seconds = bytes_moved, seconds
-                found.reason += str(used.get("note", ""))
-            return found.copy()
+            if not transit.usage.bytes:
+                transit.usage.bytes, transit.usage.seconds = bytes_moved, seconds
+                transit.reason += str(used.get("note", ""))
+            return transit.copy()
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
         with self.step("renew", transit_id):
@@ -110,16 +110,16 @@ class BrokerModel:
 
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         with self.step("flows", transit_id):
-            found = self._known(transit_id)
-            found.request = replace(found.request, flows=tuple(flows), ports_at="")
-            return found.copy()
+            transit = self._known(transit_id)
+            transit.request = replace(transit.request, flows=tuple(flows), ports_at="")
+            return transit.copy()
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
         with self.step("progress", transit_id):
-            found = self._known(transit_id)
-            if n_bytes and found.state is TransitState.INSTALLED:
-                found.state = TransitState.BEST_EFFORT if self.unmet else TransitState.ACTIVE
-            return found.copy()
+            transit = self._known(transit_id)
+            if n_bytes and transit.state is TransitState.INSTALLED:
+                transit.state = TransitState.BEST_EFFORT if self.unmet else TransitState.ACTIVE
+            return transit.copy()
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
         with self.step("list", state or ""):

@@ -109,10 +109,10 @@ def circuit_sets(draw: st.DrawFn, topology: Topology) -> list[Circuit]:
     circuits: list[Circuit] = []
     for src in topology.sites:
         for dst in topology.sites:
-            found = topology.candidate_paths(src, dst)
-            if not found or not draw(st.booleans()):
+            paths = topology.candidate_paths(src, dst)
+            if not paths or not draw(st.booleans()):
                 continue
-            path = draw(st.sampled_from(found))
+            path = draw(st.sampled_from(paths))
             for _ in range(draw(st.integers(1, 2))):
                 rate = draw(st.integers(0, 500)) / 1000 * MBPS
                 ceiling = rate + draw(st.integers(1, 100)) * MBPS

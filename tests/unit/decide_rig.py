@@ -106,13 +106,13 @@ class Desk:
         names = [n for n in names if n in self.held]
         if any(self.held[n][0].request.priority >= newcomer.request.priority for n in names):
             return []
-        found = []
+        movables = []
         for n in names:
             transit, ways = self.held[n]
             least = max(way.min_bps for way in ways)
             paths = self.selector.usable(transit, self.template, least)
-            found.append(Movable(n, transit.request.priority, paths, ways))
-        return found
+            movables.append(Movable(n, transit.request.priority, paths, ways))
+        return movables
 
 
 def nodes_of(grant: Any) -> list[str]:

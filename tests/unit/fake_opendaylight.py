@@ -159,9 +159,9 @@ class FakeOpenDaylight:
                 return 200, self._inventory()
             if where.startswith("/data/network-topology:network-topology"):
                 return 200, {"network-topology:topology": [self._found()]}
-            found = _FLOW.fullmatch(where)
-            if found:
-                return self._config(verb, int(found[1]), found[2], body, query)
+            match = _FLOW.fullmatch(where)
+            if match:
+                return self._config(verb, int(match[1]), match[2], body, query)
             if where.startswith("/operations/") and body is not None:
                 return self._operate(where.removeprefix("/operations/"), body["input"])
         return 400, _errors({"error-tag": "unknown-element", "error-message": f"no {where}"})
@@ -224,14 +224,14 @@ class FakeOpenDaylight:
         return 204, None
 
     def _operate(self, name: str, given: Json) -> tuple[int, Json | None]:
-        found = _NODE.search(given["node"])
-        node = self.nodes.get(int(found[1])) if found else None
+        match = _NODE.search(given["node"])
+        node = self.nodes.get(int(match[1])) if match else None
         module, _, operation = name.partition(":")
         run = {**_OPERATIONS, "transmit-packet": self._transmit}.get(operation)
         if node is None or not node.connected or not node.ready or run is None:
             return 500, _failed("No implementation of RPC available")
-        status, said = run(node, given)
-        return status, {f"{module}:output": said} if status == 200 else said
+        status, output = run(node, given)
+        return status, {f"{module}:output": output} if status == 200 else output
 
     def _transmit(self, node: FakeNode, given: Json) -> tuple[int, Json | None]:
         """Count a UDP packet by the rule for it at the other end of the wire."""

@@ -256,9 +256,9 @@ class FakeSwitch:
         """Somebody else deletes rules; ``quietly``: the controller is not told."""
         with self.lock:
             gone = [k for k, e in self.table.items() if cookies(e.cookie)]
-            told = b"".join(self._removed(self.table.pop(k), DELETED) for k in gone)
-            if told and not quietly and self._sock is not None:
-                self._sock.sendall(told)
+            messages = b"".join(self._removed(self.table.pop(k), DELETED) for k in gone)
+            if messages and not quietly and self._sock is not None:
+                self._sock.sendall(messages)
 
     def _removed(self, entry: Entry, reason: int) -> bytes:
         """The controller's notice of a removed rule, where it asked for that."""

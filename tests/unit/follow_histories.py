@@ -70,9 +70,9 @@ class History:
         self.acts += [("log", text), ("nodes", text)]
 
     def status(self, state: str) -> None:
-        found = (state, *self.counts)
-        if not self.statuses or self.statuses[-1] != found:
-            self.statuses.append(found)
+        current = (state, *self.counts)
+        if not self.statuses or self.statuses[-1] != current:
+            self.statuses.append(current)
 
     def table(self, done: int, queued: int, failed: int) -> None:
         self.counts = (done, queued, failed, len(JOBS))
@@ -233,9 +233,9 @@ class World:
 
 
 def found(archive: Archive) -> dict[str, Any]:
-    every = [one for metric in archive.metrics() for one in archive.query(metric)]
+    every = [m for metric in archive.metrics() for m in archive.query(metric)]
     return {
-        one.id: (one.value, one.at, dict(one.details) | {"output": ""})
-        for one in every
-        if one.metric not in ("workflow", "dag")  # they are as old as their directory
+        m.id: (m.value, m.at, dict(m.details) | {"output": ""})
+        for m in every
+        if m.metric not in ("workflow", "dag")  # they are as old as their directory
     }

@@ -41,8 +41,8 @@ def problem_of(
     for above, below in after:
         parents[below][above] = None
     level: list[int] = []
-    for found in parents:
-        level.append(1 + max((level[p] for p in found), default=-1))
+    for job_parents in parents:
+        level.append(1 + max((level[p] for p in job_parents), default=-1))
     n_sites, n_places = len(compute_s[0]), len(seconds_per_byte)
     per_byte = np.array(seconds_per_byte, dtype=np.float64)
     setup = np.zeros((n_places, n_places)) if setup_s is None else np.array(setup_s, np.float64)
@@ -51,9 +51,10 @@ def problem_of(
         places=tuple(f"place{p}" for p in range(n_places)),
         n_sites=n_sites,
         files=tuple(files),
-        parents=tuple(tuple(found) for found in parents),
+        parents=tuple(tuple(job_parents) for job_parents in parents),
         children=tuple(
-            tuple(c for c, found in enumerate(parents) if j in found) for j in range(len(jobs))
+            tuple(c for c, job_parents in enumerate(parents) if j in job_parents)
+            for j in range(len(jobs))
         ),
         reads=tuple(tuple(index[f] for f in reads) for reads, _ in jobs),
         writes=tuple(tuple(index[f] for f in writes) for _, writes in jobs),
@@ -201,7 +202,7 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
                 further = float(np.asarray(p.file_s)[flow[1]]) * (len(flow[2]) - 1)
                 at = now + float(p.setup_s[flow[1]]) + further
                 landing.append((at, flow[2], flow[1][1], flow[3]))
-            for landed in [one for one in landing if one[0] <= now + 1e-9]:
+            for landed in [item for item in landing if item[0] <= now + 1e-9]:
                 landing.remove(landed)
                 _, files, place, whom = landed
                 if isinstance(whom, str):
@@ -280,7 +281,7 @@ def plain_stage_jobs(
     p: Problem, site: Sequence[int], urgency: Sequence[float]
 ) -> dict[Any, tuple[set[int], dict[Path, list[int]]]]:
     """What Pegasus plans, by name: the jobs that a stage job waits for, and its files by path."""
-    found: dict[Any, tuple[set[int], dict[Path, list[int]]]] = {}
+    stages: dict[Any, tuple[set[int], dict[Path, list[int]]]] = {}
     brought: set[tuple[int, int]] = set()
     alone = jobs_that_fetch(p, site)
     shared = shared_by(p, site)
@@ -291,7 +292,7 @@ def plain_stage_jobs(
 
     def add(name: Any, f: int, src: int, dst: int) -> None:
         brought.add((f, dst))
-        found.setdefault(name, (set(), {}))[1].setdefault((src, dst), []).append(f)
+        stages.setdefault(name, (set(), {}))[1].setdefault((src, dst), []).append(f)
 
     for j in sorted(range(len(p.jobs)), key=lambda j: (p.level[j], -urgency[j], j)):
         if alone[j]:
@@ -302,12 +303,12 @@ def plain_stage_jobs(
             if dst not in at and (f, dst) not in brought:
                 name = ("in", bundle(j), dst) if p.producer[f] < 0 else ("inter", j)
                 add(name, f, min(at, key=lambda h: p.seconds_per_byte[h, dst]), dst)
-        if ("inter", j) in found:
+        if ("inter", j) in stages:
             writers = {p.producer[f] for f in p.reads[j]} - {-1}
-            found["inter", j][0].update(w for w in writers if shared[w] != dst)
+            stages["inter", j][0].update(w for w in writers if shared[w] != dst)
     for f, j in enumerate(p.producer):
         if j >= 0 and not alone[j] and p.returns[f] and 0 <= p.output != shared[j]:
             name = ("out", bundle(j), shared[j])
-            found.setdefault(name, (set(), {}))[0].add(j)
+            stages.setdefault(name, (set(), {}))[0].add(j)
             add(name, f, shared[j], p.output)
-    return found
+    return stages

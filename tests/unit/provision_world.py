@@ -55,13 +55,13 @@ def graphs(draw: st.DrawFn, most: int = 14) -> dict[str, list[str]]:
 
 def ancestors(parents: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
     """All jobs that a job waits for."""
-    found: dict[str, set[str]] = {}
+    by_job: dict[str, set[str]] = {}
 
     def of(job: str) -> set[str]:
-        if job not in found:
-            found[job] = set(parents[job]).union(*(of(p) for p in parents[job]))
-        return found[job]
+        if job not in by_job:
+            by_job[job] = set(parents[job]).union(*(of(p) for p in parents[job]))
+        return by_job[job]
 
     for job in parents:
         of(job)
-    return found
+    return by_job

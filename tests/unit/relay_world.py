@@ -46,16 +46,16 @@ class RelayRig(Rig):
     """A broker whose agents' clock is its own."""
 
     def __init__(
-        self, file: Path, topology: Topology | None = None, found: bool = True, **more: Any
+        self, file: Path, topology: Topology | None = None, with_agents: bool = True, **more: Any
     ) -> None:
-        """``found``: its agents have found it."""
+        """``with_agents``: its agents have found it."""
         topology = topology or relay_network()
         super().__init__(file, topology, **{"templates": TEMPLATES, "matches": True} | more)
         self.simple_check = self.controller.check
         self.controller.check = self.check  # type: ignore[method-assign]
         self.relaying = self.broker.relaying
         self.agents = self.relaying.agents = RelayAgents(self.clock)
-        if found:
+        if with_agents:
             self.let_pass(3)
             self.poll()
 

@@ -26,8 +26,8 @@ class Measurements:
         self.known = known
 
     def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
-        found = self.known.get((metric, subject))
-        return found if found is not None and found.at <= now else None
+        measurement = self.known.get((metric, subject))
+        return measurement if measurement is not None and measurement.at <= now else None
 
 
 def job(

@@ -67,13 +67,13 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     tables: dict[str, Any] = {}
     for metric in METRICS:
         if draw(st.booleans()):
-            found = draw(_points)
-            scores = sorted((s for _, s in found), reverse=metric != "throughput")
-            tables[metric] = list(zip(sorted(v for v, _ in found), scores, strict=True))
+            points = draw(_points)
+            scores = sorted((s for _, s in points), reverse=metric != "throughput")
+            tables[metric] = list(zip(sorted(v for v, _ in points), scores, strict=True))
     qspec = {"min_throughput": low}
     qspec |= {key: draw(value) for key, value in limits.items() if draw(st.booleans())}
     scored = ["throughput", *tables, *(m for m in METRICS[1:] if f"max_{m}" in qspec)]
-    found: dict[str, Any] = {
+    template: dict[str, Any] = {
         "qspec": qspec,
         "rspec": {"max_throughput": high},
         "tables": tables,
@@ -100,8 +100,8 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         "peak": rates,
     }
     if draw(st.booleans()):
-        del found["rspec"]
-    return found | {key: draw(value) for key, value in more.items() if draw(st.booleans())}
+        del template["rspec"]
+    return template | {key: draw(value) for key, value in more.items() if draw(st.booleans())}
 
 
 plain = st.recursive(

@@ -81,9 +81,9 @@ def test_names_are_a_researchers_own() -> None:
     assert ADA.acting("", "any") == ("ada", "any")
     assert ADA.acting("ada", "") == ("ada", "")
     assert code_of(ADA.acting, "eve", "") == "forbidden"
-    one = Principal("ada", Role.RESEARCHER, frozenset({"ada"}), frozenset({"soykb"}))
-    assert one.acting("", "") == ("ada", "soykb")
-    assert code_of(one.acting, "", "other") == "forbidden"
+    principal = Principal("ada", Role.RESEARCHER, frozenset({"ada"}), frozenset({"soykb"}))
+    assert principal.acting("", "") == ("ada", "soykb")
+    assert code_of(principal.acting, "", "other") == "forbidden"
     two = Principal("ada", Role.RESEARCHER, frozenset({"ada"}), frozenset({"soykb", "x"}))
     assert two.acting("", "") == ("ada", "")
     assert Principal("hub", Role.RESEARCHER, None).acting("eve", "") == ("eve", "")

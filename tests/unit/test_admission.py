@@ -38,31 +38,31 @@ def never(verdict: Any) -> Never:
 
 
 def test_in_advance_only_its_own_time_counts() -> None:
-    found = desk()
-    assert nodes_of(found.ask("later", "A", "C", 50, start=NOW + 100)) == [X]
-    assert nodes_of(found.ask("now", "A", "C", 50)) == [X]
-    assert nodes_of(found.ask("both", "A", "C", 30, lease_s=101)) == [Y]
-    full = waits(found.ask("too-long", "A", "C", 20, lease_s=101))
+    admission = desk()
+    assert nodes_of(admission.ask("later", "A", "C", 50, start=NOW + 100)) == [X]
+    assert nodes_of(admission.ask("now", "A", "C", 50)) == [X]
+    assert nodes_of(admission.ask("both", "A", "C", 30, lease_s=101)) == [Y]
+    full = waits(admission.ask("too-long", "A", "C", 20, lease_s=101))
     assert full.earliest == NOW + 101
 
 
 def test_what_is_likely_is_what_the_roomiest_path_leaves() -> None:
-    found = desk()
-    one = found.transit("t", "A", "C", 5, max_bps=80)
-    assert found.selector.likely_bps(one, NOW) == 50
-    found.ask("x", "A", "C", 45)
-    assert found.selector.likely_bps(one, NOW) == 30
-    assert found.selector.likely_bps(one, NOW + 20) == 50
-    found.ask("y", "B", "D", 28)
-    assert found.selector.likely_bps(one, NOW) == 5  # never below what it would be promised
-    assert found.selector.likely_bps(found.transit("t", "A", "C", 1, max_bps=3), NOW) == 3
+    admission = desk()
+    transit = admission.transit("t", "A", "C", 5, max_bps=80)
+    assert admission.selector.likely_bps(transit, NOW) == 50
+    admission.ask("x", "A", "C", 45)
+    assert admission.selector.likely_bps(transit, NOW) == 30
+    assert admission.selector.likely_bps(transit, NOW + 20) == 50
+    admission.ask("y", "B", "D", 28)
+    assert admission.selector.likely_bps(transit, NOW) == 5  # never below what it would be promised
+    assert admission.selector.likely_bps(admission.transit("t", "A", "C", 1, max_bps=3), NOW) == 3
 
 
 def test_a_wait_names_links_holders_and_the_earliest_start() -> None:
-    found = desk()
-    found.ask("x", "A", "C", 45, lease_s=60)
-    found.ask("y", "B", "D", 25, lease_s=30)
-    wait = waits(found.ask("t", "A", "C", 20))
+    admission = desk()
+    admission.ask("x", "A", "C", 45, lease_s=60)
+    admission.ask("y", "B", "D", 25, lease_s=30)
+    wait = waits(admission.ask("t", "A", "C", 20))
     assert wait.earliest == NOW + 30
     blocked = {(b.hop, b.free_bps, b.holders) for b in wait.blocking}
     assert blocked == {
@@ -80,12 +80,12 @@ def test_a_wait_names_links_holders_and_the_earliest_start() -> None:
 
 
 def test_an_end_that_waiting_only_shortens() -> None:
-    found = desk()
-    found.ask("x", "A", "C", 45, lease_s=60)
-    found.ask("y", "A", "C", 25, lease_s=60)
-    assert waits(found.ask("t", "A", "C", 20, end=NOW + 90)).earliest == NOW + 60
-    assert waits(found.ask("t", "A", "C", 20, end=NOW + 50)).earliest == NOW + 60
-    gone = found.decide(found.transit("t", "A", "C", 20, end=NOW + 50), NOW + 50)
+    admission = desk()
+    admission.ask("x", "A", "C", 45, lease_s=60)
+    admission.ask("y", "A", "C", 25, lease_s=60)
+    assert waits(admission.ask("t", "A", "C", 20, end=NOW + 90)).earliest == NOW + 60
+    assert waits(admission.ask("t", "A", "C", 20, end=NOW + 50)).earliest == NOW + 60
+    gone = admission.decide(admission.transit("t", "A", "C", 20, end=NOW + 50), NOW + 50)
     assert never(gone).code == "bad_time" and "has passed" in never(gone).reason
 
 
@@ -98,8 +98,8 @@ def test_an_end_that_waiting_only_shortens() -> None:
     ],
 )
 def test_what_no_waiting_helps(ask: Any, more: dict[str, Any], code: str) -> None:
-    found = Desk(network({**TWO_WAYS, "E-F": 1}), template(qspec={"min_throughput": 1, **more}))
-    verdict = never(found.ask("t", *ask))
+    admission = Desk(network({**TWO_WAYS, "E-F": 1}), template(qspec={"min_throughput": 1, **more}))
+    verdict = never(admission.ask("t", *ask))
     assert verdict.code == code and verdict.reason
 
 
@@ -107,38 +107,38 @@ def test_what_no_waiting_helps(ask: Any, more: dict[str, Any], code: str) -> Non
 
 
 def test_what_somebody_before_waits_for_is_left_alone_while_the_times_overlap() -> None:
-    found = desk()
+    admission = desk()
     claim = {("p", "x"): [Claim("first", NOW, NOW + 50)]}
-    assert nodes_of(found.decide(found.transit("t", "A", "C", 20), claimed=claim)) == [Y]
-    wait = waits(found.decide(found.transit("t", "A", "C", 40), claimed=claim))
+    assert nodes_of(admission.decide(admission.transit("t", "A", "C", 20), claimed=claim)) == [Y]
+    wait = waits(admission.decide(admission.transit("t", "A", "C", 40), claimed=claim))
     assert wait.earliest == NOW + 50
     assert "first waits for it first" in wait.reason
     assert [(b.hop, b.holders) for b in wait.blocking] == [(("p", "x"), ("first",))]
-    later = found.transit("t", "A", "C", 40, start=NOW + 50)
-    assert nodes_of(found.decide(later, claimed=claim)) == [X]
+    later = admission.transit("t", "A", "C", 40, start=NOW + 50)
+    assert nodes_of(admission.decide(later, claimed=claim)) == [X]
 
 
 def test_what_is_done_before_somebody_else_can_start_begins_before_it() -> None:
-    found = desk()
+    admission = desk()
     claim = {("p", "x"): [Claim("first", NOW + 30, NOW + 90, 40)]}
     # 90 s are reserved for 30 s of work, which a claim from then on cuts short.
-    brief = found.transit("t", "A", "C", 40, size_bytes=130, lease_s=90)
-    grant = found.decide(brief, claimed=claim)
+    brief = admission.transit("t", "A", "C", 40, size_bytes=130, lease_s=90)
+    grant = admission.decide(brief, claimed=claim)
     assert nodes_of(grant) == [X] and isinstance(grant, Grant)
     assert (grant.end, grant.done) == (NOW + 30, pytest.approx(NOW + 29.6))
     assert grant.early
     assert "begins before first, and gives way from" in grant.reason
-    long = found.transit("t", "A", "C", 40, size_bytes=140, lease_s=90)
-    assert waits(found.decide(long, claimed=claim)).earliest == NOW + 90
-    beside = found.decide(found.transit("t", "A", "C", 10, lease_s=90), claimed=claim)
+    long = admission.transit("t", "A", "C", 40, size_bytes=140, lease_s=90)
+    assert waits(admission.decide(long, claimed=claim)).earliest == NOW + 90
+    beside = admission.decide(admission.transit("t", "A", "C", 10, lease_s=90), claimed=claim)
     assert nodes_of(beside) == [X] and isinstance(beside, Grant)  # there is room for both
     assert (beside.end, beside.early) == (NOW + 90, False)
 
 
 def test_a_claim_without_an_end_leaves_the_start_unknown() -> None:
-    found = desk()
+    admission = desk()
     claim = {("p", "x"): [Claim("first", NOW, math.inf)]}
-    wait = waits(found.decide(found.transit("t", "A", "C", 40), claimed=claim))
+    wait = waits(admission.decide(admission.transit("t", "A", "C", 40), claimed=claim))
     assert wait.earliest is None and "earliest" not in wait.reason
 
 
@@ -147,93 +147,93 @@ def test_a_claim_without_an_end_leaves_the_start_unknown() -> None:
 
 def test_a_request_is_split_where_the_template_allows_it() -> None:
     assert never(desk().ask("t", "A", "C", 60)).code == "impossible_rate"
-    found = desk(paths=2)
-    grant = found.ask("t", "A", "C", 60, max_bps=120)
+    admission = desk(paths=2)
+    grant = admission.ask("t", "A", "C", 60, max_bps=120)
     assert nodes_of(grant) == [X, Y]
     assert isinstance(grant, Grant)
     assert [part.min_bps for part in grant.parts] == [38, 22]
     assert sum(part.max_bps for part in grant.parts) == pytest.approx(120)
     assert grant.reason.startswith("split over LAN A-p-x-q-C with 38 b/s and LAN A-p-y-q-C with 22")
-    assert found.ledger.residual(("A", "p"), NOW, NOW + 1) == 40
+    assert admission.ledger.residual(("A", "p"), NOW, NOW + 1) == 40
 
 
 def test_a_path_with_room_is_found_where_no_candidate_has_any() -> None:
-    found = Desk(network(TWO_WAYS, {"p-y": 0.01}), template(), max_paths=1)
-    assert nodes_of(found.ask("x", "A", "C", 45)) == [X]
-    grant = found.ask("t", "A", "C", 20)
+    admission = Desk(network(TWO_WAYS, {"p-y": 0.01}), template(), max_paths=1)
+    assert nodes_of(admission.ask("x", "A", "C", 45)) == [X]
+    grant = admission.ask("t", "A", "C", 20)
     assert nodes_of(grant) == [Y]
     assert "LAN A-p-x-q-C: 5 b/s free, 20 b/s needed" in grant.reason
-    found.ask("y", "A", "C", 10)
-    assert isinstance(found.ask("z", "A", "C", 10), Wait)
+    admission.ask("y", "A", "C", 10)
+    assert isinstance(admission.ask("z", "A", "C", 10), Wait)
 
 
 def test_the_largest_path_is_a_candidate_however_long_it_is() -> None:
     links = {"A-p": 100, "q-C": 100, "p-q": 10, "p-x": 40, "x-q": 40, "p-y": 90, "y-q": 80}
-    found = Desk(network(links, {"p-x": 0.01, "p-y": 0.02}), template(), max_paths=1)
-    assert ["".join(p.nodes) for p in found.selector.paths("A", "C")] == ["ApqC", "ApyqC"]
-    assert found.selector.largest("A", "C") == 80
-    assert nodes_of(found.ask("t", "A", "C", 80)) == ["ApyqC"]
-    assert isinstance(found.ask("u", "A", "C", 50), Wait)
-    assert never(found.ask("v", "A", "C", 81)).code == "impossible_rate"
+    admission = Desk(network(links, {"p-x": 0.01, "p-y": 0.02}), template(), max_paths=1)
+    assert ["".join(p.nodes) for p in admission.selector.paths("A", "C")] == ["ApqC", "ApyqC"]
+    assert admission.selector.largest("A", "C") == 80
+    assert nodes_of(admission.ask("t", "A", "C", 80)) == ["ApyqC"]
+    assert isinstance(admission.ask("u", "A", "C", 50), Wait)
+    assert never(admission.ask("v", "A", "C", 81)).code == "impossible_rate"
 
 
 # ---------------------------------------------------------------- moving lower priorities
 
 
 def test_a_higher_priority_moves_a_lower_one() -> None:
-    found = desk()
-    found.ask("low", "A", "C", 25, priority=1)
-    grant = found.ask("high", "B", "D", 40, priority=5)
+    admission = desk()
+    admission.ask("low", "A", "C", 25, priority=1)
+    grant = admission.ask("high", "B", "D", 40, priority=5)
     assert nodes_of(grant) == ["BpxqD"]
     assert isinstance(grant, Grant)
     assert [str(move) for move in grant.moves] == ["low moves from p>x to A-p-y-q-C"]
     assert "LAN B-p-x-q-D has room once lower priorities make it: low moves" in grant.reason
-    assert found.ledger.residual(("p", "y"), NOW, NOW + 1) == 5
-    assert found.ledger.reservations["low"].end == NOW + 10
+    assert admission.ledger.residual(("p", "y"), NOW, NOW + 1) == 5
+    assert admission.ledger.reservations["low"].end == NOW + 10
 
 
 def test_never_below_never_off_never_up() -> None:
-    found = desk()
-    found.ask("low", "A", "C", 40, priority=1)  # fits nowhere else
-    found.ask("peer", "A", "C", 10, priority=5)
-    assert waits(found.ask("high", "B", "D", 40, priority=5)).links == {("p", "x"), ("x", "q")}
+    admission = desk()
+    admission.ask("low", "A", "C", 40, priority=1)  # fits nowhere else
+    admission.ask("peer", "A", "C", 10, priority=5)
+    assert waits(admission.ask("high", "B", "D", 40, priority=5)).links == {("p", "x"), ("x", "q")}
 
 
 def test_the_fewest_are_moved_and_of_those_the_lowest_and_largest() -> None:
-    found = desk()
+    admission = desk()
     for name, bps, priority in (("a", 10, 2), ("b", 10, 1), ("c", 15, 1)):
-        found.hold(name, X, bps, priority=priority)
-    found.hold("filler", Y, 5, priority=9)
+        admission.hold(name, X, bps, priority=priority)
+    admission.hold("filler", Y, 5, priority=9)
 
     def moved(low: float) -> list[str]:
-        grant = found.decide(found.transit("high", "B", "D", low, priority=5))
+        grant = admission.decide(admission.transit("high", "B", "D", low, priority=5))
         assert isinstance(grant, Grant)
         return ["".join(grant.path.nodes), *(move.id for move in grant.moves)]
 
     assert moved(25) == ["BpyqD"]
     assert moved(30) == ["BpxqD", "c"]
     assert moved(36) == ["BpxqD", "c", "b"]
-    assert isinstance(found.decide(found.transit("high", "B", "D", 41, priority=5)), Wait)
+    assert isinstance(admission.decide(admission.transit("high", "B", "D", 41, priority=5)), Wait)
 
 
 def test_many_small_ones_are_moved_too() -> None:
-    found = desk()
+    admission = desk()
     for number in range(8):
-        found.hold(f"h{number}", X, 5, priority=1)
+        admission.hold(f"h{number}", X, 5, priority=1)
 
     def moves(low: float) -> int:
-        verdict = found.decide(found.transit("high", "B", "D", low, priority=5))
+        verdict = admission.decide(admission.transit("high", "B", "D", low, priority=5))
         return len(verdict.moves) if isinstance(verdict, Grant) else 0
 
     assert [moves(low) for low in (31, 36, 41)] == [5, 6, 0]  # y has room for six of them
 
 
 def test_transits_of_one_pair_move_together_in_both_directions() -> None:
-    found = desk()
-    found.together = [{"there", "back"}]
-    found.ask("there", "A", "C", 20, priority=1)
-    found.ask("back", "C", "A", 15, priority=1)
-    grant = found.ask("high", "B", "D", 45, priority=5)
+    admission = desk()
+    admission.together = [{"there", "back"}]
+    admission.ask("there", "A", "C", 20, priority=1)
+    admission.ask("back", "C", "A", 15, priority=1)
+    grant = admission.ask("high", "B", "D", 45, priority=5)
     assert isinstance(grant, Grant)
     moved = {move.id: "".join(move.ways[0].path.nodes) for move in grant.moves}
     assert moved == {"there": "ApyqC", "back": "CqypA"}
@@ -241,10 +241,10 @@ def test_transits_of_one_pair_move_together_in_both_directions() -> None:
 
 def test_one_part_of_a_split_transit_moves() -> None:
     links = {**TWO_WAYS, "p-z": 40, "z-q": 40}
-    found = Desk(network(links, {"p-y": 0.01, "p-z": 0.1}), template(paths=2))
-    assert nodes_of(found.ask("low", "A", "C", 60, priority=1)) == [X, Y]
-    found.template = template()
-    grant = found.ask("high", "B", "D", 45, priority=5)
+    admission = Desk(network(links, {"p-y": 0.01, "p-z": 0.1}), template(paths=2))
+    assert nodes_of(admission.ask("low", "A", "C", 60, priority=1)) == [X, Y]
+    admission.template = template()
+    grant = admission.ask("high", "B", "D", 45, priority=5)
     assert isinstance(grant, Grant) and nodes_of(grant) == ["BpxqD"]
     assert [str(move) for move in grant.moves] == ["low moves from p>x to A-p-z-q-C and A-p-y-q-C"]
 
@@ -260,11 +260,11 @@ asks = st.tuples(sites, rates, st.integers(0, 3), starts, st.integers(1, 9))
 worlds = st.tuples(st.lists(asks, max_size=12), st.integers(1, 3))
 
 
-def fill(found: list[Any], paths: int) -> Desk:
-    made = Desk(network(MESH, {"p-y": 0.002, "p-q": 0.003}), template(paths=paths))
-    for number, ask in enumerate(found):
-        request(made, f"h{number}", ask)
-    return made
+def fill(requests: list[Any], paths: int) -> Desk:
+    admission = Desk(network(MESH, {"p-y": 0.002, "p-q": 0.003}), template(paths=paths))
+    for number, ask in enumerate(requests):
+        request(admission, f"h{number}", ask)
+    return admission
 
 
 def request(made: Desk, name: str, ask: Any) -> Any:

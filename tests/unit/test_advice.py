@@ -56,7 +56,7 @@ def tried(setting: tuple[int, int], share: float, times: int = 3) -> tuple[Tried
 
 @given(paths, st.none() | st.integers(1, 10**15), st.text(max_size=9))
 def test_advice_stays_within_bounds(path: PathFigures, size: int | None, name: str) -> None:
-    for advice in (found := advise(path, size), varied(found, path, name)):
+    for advice in (first := advise(path, size), varied(first, path, name)):
         assert 1 <= advice.streams <= 100 and advice.buffer_bytes >= 0
         assert 0 <= advice.expected_bps <= path.rate_bps * (1 + 1e-9)
         assert advice.bottleneck in ("disk", "host", "window", "path")
@@ -121,13 +121,13 @@ def test_limits_in_the_way_come_with_their_remedy() -> None:
 
 def test_what_transfers_reached_goes_before_the_model() -> None:
     usual, other = advise(WAN).setting, (16, 1 << 20)
-    seen = replace(WAN, tried=tried(usual, 0.7) + tried(other, 0.9))
-    assert advise(seen).setting == other
-    assert advise(seen).why.startswith("transfers so tuned reached 90%, with ")
-    assert advise(seen).expected_bps == pytest.approx(0.9 * WAN.rate_bps)
+    tuned_path = replace(WAN, tried=tried(usual, 0.7) + tried(other, 0.9))
+    assert advise(tuned_path).setting == other
+    assert advise(tuned_path).why.startswith("transfers so tuned reached 90%, with ")
+    assert advise(tuned_path).expected_bps == pytest.approx(0.9 * WAN.rate_bps)
     few = replace(WAN, tried=tried(usual, 0.7) + tried(other, 0.9, 2))
     assert advise(few).setting == usual
-    elsewhere = tuple(replace(one, given_bps=1e6) for one in seen.tried)
+    elsewhere = tuple(replace(trial, given_bps=1e6) for trial in tuned_path.tried)
     assert advise(replace(WAN, tried=elsewhere)).setting == usual
 
 

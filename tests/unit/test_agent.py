@@ -134,10 +134,10 @@ def test_it_goes_by_the_brokers_clock(
             (result,) = ahead.wait("mu", "a")
             ahead.wait_asked("mu", 2)
         assert at <= result["measurements"][0]["at"] < at + DAY_S / 2
-        told = ahead.desks["mu"].asked[1]
-        error_s = float(told["error_s"])
+        request = ahead.desks["mu"].asked[1]
+        error_s = float(request["error_s"])
         assert error_s >= 0
-        assert float(told["offset_s"]) == pytest.approx(DAY_S, abs=error_s + 0.01)
+        assert float(request["offset_s"]) == pytest.approx(DAY_S, abs=error_s + 0.01)
     finally:
         ahead.stop()
 
@@ -187,13 +187,13 @@ def test_what_is_too_late_or_strange_or_against_its_limits_is_not_done(
     broker: FakeBroker, doer: Doer, tmp_path: Path
 ) -> None:
     now = broker.clock()
-    one = {"tool": "ping", "subject": "mu>tacc", "peer": "198.51.100.1", "options": {}}
+    fields = {"tool": "ping", "subject": "mu>tacc", "peer": "198.51.100.1", "options": {}}
     broker.tell(
         "mu",
         job("late", now - 100.0, 200.0),
         job("strange", now, options={"colour": "blue"}),
         job("command", now, tool="command", options={"command": "rm"}),
-        job("peer", now, **one),
+        job("peer", now, **fields),
         job("good", now),
     )
     limits = AgentLimits(peers=(ip_network("192.0.2.0/24"),))
@@ -236,9 +236,9 @@ def test_what_was_measured_in_an_earlier_life_is_sent_and_not_measured_again(
     try:
         with working(settings(again.url, tmp_path), doer):
             again.wait("mu", "a", "b")
-            asked = len(again.desks["mu"].asked)
+            before = len(again.desks["mu"].asked)
             again.tell("mu")  # so that it asks again, and could begin what it is told
-            again.wait_asked("mu", asked + 1)
+            again.wait_asked("mu", before + 1)
     finally:
         again.stop()
     assert len(doer.done) == 2
@@ -412,18 +412,18 @@ def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
     planned = Submitted(tmp_path / "run")
     planned.out.write_text(starting() + table(START, queued=1, ready=1))
     with Archive(tmp_path / "archive.sqlite") as archive:
-        asked: list[tuple[str, str | None, Tls]] = []
+        calls: list[tuple[str, str | None, Tls]] = []
 
         def sink(url: str, token: str | None, tls: Tls) -> Archive:
-            asked.append((url, token, tls))
+            calls.append((url, token, tls))
             return archive
 
         monkeypatch.setattr("monitors.measurements.agent.agent.BrokerSink", sink)
         plain = settings("https://b:1", tmp_path, workflows=(str(planned.path),))
-        shown = replace(plain, tls=Tls("ca", "certificate", "key"))
-        for of in (plain, shown):
+        with_certificate = replace(plain, tls=Tls("ca", "certificate", "key"))
+        for of in (plain, with_certificate):
             with following(of):
                 until(lambda: archive.query("status", planned.uuid), "a status")
-        assert asked == [("https://b:1", TOKEN, Tls()), ("https://b:1", None, shown.tls)]
+        assert calls == [("https://b:1", TOKEN, Tls()), ("https://b:1", None, with_certificate.tls)]
     with following(settings("https://b:1", tmp_path)):
         pass

@@ -222,9 +222,9 @@ def test_the_brokers_time_is_within_the_error_that_is_named(
 ) -> None:
     clock, steady = BrokerClock(), 1000.0
     for there, stay, back, pause in trips:
-        asked = steady
-        received, answered = asked + there, asked + there + stay + back
-        clock.learn(asked, received + true_s, received + stay + true_s, answered)
+        asked_at = steady
+        received, answered = asked_at + there, asked_at + there + stay + back
+        clock.learn(asked_at, received + true_s, received + stay + true_s, answered)
         steady = answered + pause
         off = abs(clock.now(steady) - (steady + true_s))
         assert off <= clock.error_s(steady) + 1e-5
@@ -273,17 +273,17 @@ JOBS = st.lists(
 def test_everything_has_its_turn_once_and_never_before_its_time(
     steps: list[tuple[list[Assignment], float]],
 ) -> None:
-    pending, now, had = PendingAssignments(), 0.0, set()
+    pending, now, ids = PendingAssignments(), 0.0, set()
     for listed, pause in steps:
         pending.replace(listed)
         now += pause
         due, late = pending.take(now)
-        for one in (*due, *late):
-            assert one.id not in had
-            had.add(one.id)
-            assert one.at <= now
-        for one in due:
-            assert now - one.at <= max(1.0, 0.1 * one.duration_s)
+        for task in (*due, *late):
+            assert task.id not in ids
+            ids.add(task.id)
+            assert task.at <= now
+        for task in due:
+            assert now - task.at <= max(1.0, 0.1 * task.duration_s)
         assert pending.next_at() > now
 
 
@@ -335,8 +335,8 @@ ECHO = {"tool": "echo", "role": "server", "peer": "192.0.2.7", "port": 5201}
 def test_limits(job: dict[str, Any], limits: AgentLimits, why: str) -> None:
     job = dict(job)
     job["options"] = TOOLS[job.get("tool", "host")].checked(job.get("options", {}))
-    found = refusal(assignment(**job), limits, ABLE, running=2)
-    assert found.startswith(why) if why else not found
+    reason = refusal(assignment(**job), limits, ABLE, running=2)
+    assert reason.startswith(why) if why else not reason
 
 
 def test_a_tool_that_is_not_there_is_named() -> None:
@@ -375,11 +375,11 @@ def test_an_assignment_with_anything_in_it_is_whole_or_refused(key: str, value: 
     except BrokerError:
         assert key == "id"
         return
-    for one in orders.assignments:
-        tool = TOOLS[one.tool]
-        assert (one.role == "alone") == (tool.ends < 2)
-        assert one.duration_s > 0
-        assert tool.checked(one.options) == one.options
+    for order in orders.assignments:
+        tool = TOOLS[order.tool]
+        assert (order.role == "alone") == (tool.ends < 2)
+        assert order.duration_s > 0
+        assert tool.checked(order.options) == order.options
     assert len(orders.assignments) + len(orders.strange) == 1
 
 

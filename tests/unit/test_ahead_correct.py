@@ -32,8 +32,8 @@ def changes(windows: list[Window], has: list[AdvanceReservation], *begun: str) -
 
 
 def test_what_is_not_reserved_is_asked_for_with_a_margin() -> None:
-    found = changes([window("b", 20, 40), window("a", 10, 30)], [])
-    assert found == Corrections(
+    result = changes([window("b", 20, 40), window("a", 10, 30)], [])
+    assert result == Corrections(
         ask=[
             NewReservation("a", PAIR, T0 + 10, T0 + 35, 10**6),
             NewReservation("b", PAIR, T0 + 20, T0 + 45, 10**6),
@@ -72,11 +72,11 @@ def test_what_frees_room_comes_first() -> None:
         held("d", 60, 85),
         held("x", 1, 2),
     ]
-    found = changes(windows, has)
-    assert [back.job for back in found.back] == ["x"]
-    assert [shift.held.job for shift in found.later] == ["a", "b"]
-    assert [shift.held.job for shift in found.sooner] == ["c", "d"]
-    assert [ask.job for ask in found.ask] == ["e"]
+    result = changes(windows, has)
+    assert [back.job for back in result.back] == ["x"]
+    assert [shift.held.job for shift in result.later] == ["a", "b"]
+    assert [shift.held.job for shift in result.sooner] == ["c", "d"]
+    assert [ask.job for ask in result.ask] == ["e"]
 
 
 def test_one_whose_time_has_come_without_its_job_is_put_off() -> None:
@@ -111,17 +111,17 @@ def test_once_corrected_nothing_is_left_to_correct(
 ) -> None:
     windows = [window(job, at, at + length) for job, (at, length) in wanted.items()]
     before = [held(job, at, at + length) for job, (at, length) in has.items()]
-    found = changes(windows, before, *begun)
-    after = {one.job: one for one in before}
-    for back in found.back:
+    result = changes(windows, before, *begun)
+    after = {reservation.job: reservation for reservation in before}
+    for back in result.back:
         del after[back.job]
-    for shift in (*found.later, *found.sooner):
+    for shift in (*result.later, *result.sooner):
         after[shift.held.job] = held(shift.held.job, shift.start - T0, shift.end - T0)
-    for ask in found.ask:
+    for ask in result.ask:
         assert ask.job not in after
         after[ask.job] = held(ask.job, ask.start - T0, ask.end - T0)
-    assert {job: one for job, one in after.items() if job in begun} == {
-        one.job: one for one in before if one.job in begun
+    assert {job: reservation for job, reservation in after.items() if job in begun} == {
+        reservation.job: reservation for reservation in before if reservation.job in begun
     }
     assert changes(windows, list(after.values()), *begun) == Corrections()
     for job in after.keys() - begun:

@@ -54,8 +54,8 @@ eof
 def planned(tmp_path: Path) -> Path:
     """The small workflow of the planner's tests."""
     case = make_case(tmp_path / "case")
-    found = plan(case.inputs(), case.sources, MAPPING, tmp_path / "runs", "local", options=FIXED)
-    return found.submit_dir
+    result = plan(case.inputs(), case.sources, MAPPING, tmp_path / "runs", "local", options=FIXED)
+    return result.submit_dir
 
 
 # -- the DAG ---------------------------------------------------------------------------------------
@@ -102,11 +102,11 @@ def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_mapping_was_made_from_is_believed(planned: Path) -> None:
-    found = EstimateReader(read_dag(planned))(None, T0)
-    assert found.note == ""
-    assert found.sizes["raw.txt"] == len(RAW) and found.sizes["a.txt"] > 0
-    assert found.workers["mu"] == 4 and found.rate(("mu", "tacc")) > 0
-    assert {found.run_s[name] for name in found.run_s if name.startswith("split")} != {0.0}
+    estimates = EstimateReader(read_dag(planned))(None, T0)
+    assert estimates.note == ""
+    assert estimates.sizes["raw.txt"] == len(RAW) and estimates.sizes["a.txt"] > 0
+    assert estimates.workers["mu"] == 4 and estimates.rate(("mu", "tacc")) > 0
+    assert {estimates.run_s[name] for name in estimates.run_s if name.startswith("split")} != {0.0}
 
 
 def test_where_the_catalogs_are_gone_the_archive_is_asked(planned: Path, tmp_path: Path) -> None:
@@ -118,12 +118,12 @@ def test_where_the_catalogs_are_gone_the_archive_is_asked(planned: Path, tmp_pat
         archive.record(
             Measurement("1", "runtime", "t::split:1.0@mu", 7.5, "s", T0 - 60, "event log")
         )
-        found = EstimateReader(dag)(archive, T0)
-    assert "by the archive alone" in found.note and "by default" in found.note
-    assert found.run_s[split.name] == 7.5
+        estimates = EstimateReader(dag)(archive, T0)
+    assert "by the archive alone" in estimates.note and "by default" in estimates.note
+    assert estimates.run_s[split.name] == 7.5
     others = [n for n in dag.nodes.values() if n.takes_worker and n is not split]
-    assert {found.run_s[node.name] for node in others} == {DEFAULT_RUN_S}
-    assert predict(dag, found, {}, T0).windows != ()
+    assert {estimates.run_s[node.name] for node in others} == {DEFAULT_RUN_S}
+    assert predict(dag, estimates, {}, T0).windows != ()
 
 
 # -- where a run stands ----------------------------------------------------------------------------
@@ -198,14 +198,14 @@ def test_what_is_reserved_is_what_the_jobs_hook_asks_for(rig: Rig, tmp_path: Pat
     where = submit_dir(tmp_path)
     booked = booking(rig, where)
     fit(booked, rig, window(100, 200))
-    (held,) = booked.held.values()
-    assert (held.id, held.start, held.end) == (
+    (reservation,) = booked.held.values()
+    assert (reservation.id, reservation.start, reservation.end) == (
         f"{WF_UUID}:stage_in_a:0:mu-tacc", T0 + 100, T0 + 200,
     )  # fmt: skip
-    (asked,) = requests_of(where, CONFIG, "stage_in_a").values()
-    (answer,) = rig.broker.ask([asked])
+    (request,) = requests_of(where, CONFIG, "stage_in_a").values()
+    (answer,) = rig.broker.ask([request])
     assert answer.transit is not None
-    assert (answer.transit.id, answer.transit.state) == (held.id, TransitState.INSTALLED)
+    assert (answer.transit.id, answer.transit.state) == (reservation.id, TransitState.INSTALLED)
     booked.observe()
     assert booked.held == {}
 
@@ -313,7 +313,7 @@ def test_the_command_shows_the_demand(planned: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "expected"),
     [
         ([], "planned without hooks, expected --hooks FILE, or"),
         (["--dry-run", "--start", "soon"], "--start"),
@@ -322,12 +322,12 @@ def test_the_command_shows_the_demand(planned: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_what_cannot_be_reserved_is_refused_in_one_line(
-    planned: Path, capsys: pytest.CaptureFixture[str], words: list[str], found: str
+    planned: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         raise SystemExit(main(["workflow", "reserve", str(planned), *words]))
-    shown = capsys.readouterr().err
-    assert caught.value.code == 2 and found in shown and shown.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert caught.value.code == 2 and expected in stderr and stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("script", [False, True])

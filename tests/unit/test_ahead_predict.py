@@ -38,12 +38,12 @@ def estimated(run_s: Mapping[str, float], **more: int) -> JobEstimates:
     return JobEstimates(dict(run_s), more or {"mu": 1}, {}, EVERYWHERE)
 
 
-def shown(found: Prediction) -> dict[str, tuple[float, float]]:
-    return {w.job: (w.start - T0, w.end - T0) for w in found.windows}
+def shown(prediction: Prediction) -> dict[str, tuple[float, float]]:
+    return {w.job: (w.start - T0, w.end - T0) for w in prediction.windows}
 
 
-def jobs(found: Prediction) -> dict[str, tuple[float, float]]:
-    return {name: (start - T0, end - T0) for name, (start, end) in found.jobs.items()}
+def jobs(prediction: Prediction) -> dict[str, tuple[float, float]]:
+    return {name: (start - T0, end - T0) for name, (start, end) in prediction.jobs.items()}
 
 
 CHAIN = dag_of(
@@ -52,22 +52,22 @@ CHAIN = dag_of(
 
 
 def test_a_chain_moves_computes_and_moves() -> None:
-    found = predict(CHAIN, estimated({"run": 10}), {}, T0)
-    assert shown(found) == {"in": (0, 4), "out": (14, 15)}
-    assert jobs(found) == {"in": (0, 4), "run": (4, 14), "out": (14, 15)}
-    assert found.end == T0 + 15
+    prediction = predict(CHAIN, estimated({"run": 10}), {}, T0)
+    assert shown(prediction) == {"in": (0, 4), "out": (14, 15)}
+    assert jobs(prediction) == {"in": (0, 4), "run": (4, 14), "out": (14, 15)}
+    assert prediction.end == T0 + 15
 
 
 def test_what_dagman_and_the_tool_take_comes_before_the_bytes() -> None:
     estimates = replace(estimated({"run": 10}), setup_s={("local", "mu"): 3.0})
-    found = predict(CHAIN, estimates, {}, T0, lag_s=1.0)
-    assert shown(found) == {"in": (1, 8), "out": (20, 21)}
+    prediction = predict(CHAIN, estimates, {}, T0, lag_s=1.0)
+    assert shown(prediction) == {"in": (1, 8), "out": (20, 21)}
 
 
 def test_transfers_of_one_path_share_it() -> None:
     dag = dag_of(moves("a", size=1000), moves("b", size=3000), moves("c", dst="tacc"))
-    found = predict(dag, estimated({}), {}, T0)
-    assert shown(found) == {"a": (0, 2), "b": (0, 4), "c": (0, 1)}
+    prediction = predict(dag, estimated({}), {}, T0)
+    assert shown(prediction) == {"a": (0, 2), "b": (0, 4), "c": (0, 1)}
 
 
 def test_jobs_take_turns_at_workers_by_priority_and_wait_in_the_queue() -> None:
@@ -82,20 +82,20 @@ def test_what_runs_takes_as_long_as_is_left_and_keeps_its_worker() -> None:
     dag = dag_of(computes("a"), computes("b"), moves("c", "a"))
     estimates = replace(estimated({"a": 30, "b": 10}), queue_s={"mu": 5.0})
     running = {"a": JobProgress(JobPhase.RUNNING, T0 - 10)}
-    found = predict(dag, estimates, running, T0)
-    assert jobs(found) == {"a": (0, 20), "b": (0, 30), "c": (20, 21)}
+    prediction = predict(dag, estimates, running, T0)
+    assert jobs(prediction) == {"a": (0, 20), "b": (0, 30), "c": (20, 21)}
 
 
 def test_one_that_runs_longer_than_believed_is_not_believed_to_end_at_once() -> None:
-    found = predict(CHAIN, estimated({"run": 10}), {"in": JobProgress(JobPhase.DONE, 0),
+    prediction = predict(CHAIN, estimated({"run": 10}), {"in": JobProgress(JobPhase.DONE, 0),
                     "run": JobProgress(JobPhase.RUNNING, T0 - 40)}, T0)  # fmt: skip
-    assert shown(found) == {"out": (10, 11)}
+    assert shown(prediction) == {"out": (10, 11)}
 
 
 def test_what_has_begun_has_no_window_and_what_is_done_is_over() -> None:
     moving = {"in": JobProgress(JobPhase.ASKED, T0 - 3)}
-    found = predict(CHAIN, estimated({"run": 10}), moving, T0)
-    assert shown(found) == {"out": (11, 12)}
+    prediction = predict(CHAIN, estimated({"run": 10}), moving, T0)
+    assert shown(prediction) == {"out": (11, 12)}
     done = {name: JobProgress(JobPhase.DONE, T0) for name in ("in", "run")}
     assert shown(predict(CHAIN, estimated({}), done, T0)) == {"out": (0, 1)}
     assert (
@@ -119,8 +119,8 @@ def test_a_size_that_nobody_knows_gives_no_window() -> None:
 def test_a_job_that_brings_its_own_files_asks_before_it_waits_for_a_worker() -> None:
     lite = replace(computes("b"), first=(Moving("tacc", "mu", 3000),))
     dag = dag_of(replace(computes("a"), priority=1), lite)
-    found = predict(dag, estimated({"a": 10, "b": 20}), {}, T0)
-    assert shown(found) == {"b": (0, 13)} and jobs(found)["b"] == (0, 33)
+    prediction = predict(dag, estimated({"a": 10, "b": 20}), {}, T0)
+    assert shown(prediction) == {"b": (0, 13)} and jobs(prediction)["b"] == (0, 33)
 
 
 def test_a_site_without_workers_is_never() -> None:
@@ -141,8 +141,8 @@ def test_demand_is_a_step_function_of_each_pair() -> None:
         Window("b", ("local", "mu"), T0 + 2, T0 + 6, 8000),
         Window("c", ("mu", "tacc"), T0, T0, 10),
     ]
-    found = [(s.start - T0, s.end - T0, s.transfers, s.size_bytes) for s in demand(windows)]
-    assert found == [(0, 2, 1, 2000), (2, 4, 2, 6000), (4, 6, 1, 4000)]
+    steps = [(s.start - T0, s.end - T0, s.transfers, s.size_bytes) for s in demand(windows)]
+    assert steps == [(0, 2, 1, 2000), (2, 4, 2, 6000), (4, 6, 1, 4000)]
     assert demand(windows)[1].rate_bps == 24_000
 
 
@@ -198,33 +198,35 @@ def test_predictions_keep_to_the_dag_its_workers_and_its_paths(
     world: tuple[PlannedDag, JobEstimates, dict[str, JobProgress], float],
 ) -> None:
     dag, estimates, stands, lag = world
-    found = predict(dag, estimates, stands, T0, lag)
+    prediction = predict(dag, estimates, stands, T0, lag)
     done = {name for name, stand in stands.items() if stand.phase is JobPhase.DONE}
-    assert found.jobs.keys() == dag.nodes.keys() - done
-    for name, (begin, end) in found.jobs.items():
+    assert prediction.jobs.keys() == dag.nodes.keys() - done
+    for name, (begin, end) in prediction.jobs.items():
         assert T0 <= begin <= end
         for parent in dag.nodes[name].parents:
-            assert parent in done or found.jobs[parent][1] <= begin + 1e-6
-    waiting = {n for n in found.jobs if stands.get(n, JobProgress()).phase is JobPhase.WAITING}
-    assert {w.job for w in found.windows} == {n for n in waiting if dag.nodes[n].first}
-    for window in found.windows:
-        begin, end = found.jobs[window.job]
+            assert parent in done or prediction.jobs[parent][1] <= begin + 1e-6
+    waiting = {n for n in prediction.jobs if stands.get(n, JobProgress()).phase is JobPhase.WAITING}
+    assert {w.job for w in prediction.windows} == {n for n in waiting if dag.nodes[n].first}
+    for window in prediction.windows:
+        begin, end = prediction.jobs[window.job]
         alone = window.size_bytes / 1000 + window.setup_s
         assert begin <= window.start <= begin + lag + 1e-6 and window.end <= end + 1e-6
         assert window.end - window.start >= alone - 1e-3
-    no_more_jobs_than_workers(dag, estimates, found)
-    no_more_bytes_than_a_path_carries(dag, found)
-    assert predict(dag, estimates, stands, T0, lag) == found
+    no_more_jobs_than_workers(dag, estimates, prediction)
+    no_more_bytes_than_a_path_carries(dag, prediction)
+    assert predict(dag, estimates, stands, T0, lag) == prediction
 
 
-def no_more_jobs_than_workers(dag: PlannedDag, estimates: JobEstimates, found: Prediction) -> None:
+def no_more_jobs_than_workers(
+    dag: PlannedDag, estimates: JobEstimates, prediction: Prediction
+) -> None:
     """By how much work must be done: what ends by then fits into the workers' time until then."""
     for site, workers in estimates.workers.items():
         ends = sorted(
-            (found.jobs[name][1], estimates.run_s[name])
+            (prediction.jobs[name][1], estimates.run_s[name])
             for name, node in dag.nodes.items()
-            if node.takes_worker and node.site == site and name in found.jobs
-            and found.jobs[name][1] - found.jobs[name][0] >= estimates.run_s[name]
+            if node.takes_worker and node.site == site and name in prediction.jobs
+            and prediction.jobs[name][1] - prediction.jobs[name][0] >= estimates.run_s[name]
         )  # fmt: skip
         total = 0.0
         for end, seconds in ends:
@@ -232,8 +234,8 @@ def no_more_jobs_than_workers(dag: PlannedDag, estimates: JobEstimates, found: P
             assert total <= workers * (end - T0) + 1e-6
 
 
-def no_more_bytes_than_a_path_carries(dag: PlannedDag, found: Prediction) -> None:
-    staged = [w for w in found.windows if not dag.nodes[w.job].takes_worker]
+def no_more_bytes_than_a_path_carries(dag: PlannedDag, prediction: Prediction) -> None:
+    staged = [w for w in prediction.windows if not dag.nodes[w.job].takes_worker]
     for pair in EVERYWHERE:
         of = sorted((w.end, w.start, w.size_bytes) for w in staged if w.pair == pair)
         for end, _, _ in of:

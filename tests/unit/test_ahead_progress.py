@@ -93,10 +93,10 @@ def test_it_does_not_depend_on_when_the_logs_are_read(
         looks += [event for by_dagman, event in portion if not by_dagman]
         looks += [event for by_dagman, event in portion if by_dagman]
         begin = max(begin, cut)
-    found = stand_after(looks, retries)
-    assert (found.phase, found.failures) == (in_turn.phase, in_turn.failures)
-    if found.phase not in (JobPhase.WAITING, JobPhase.NEVER):
-        assert found.since == in_turn.since
+    progress = stand_after(looks, retries)
+    assert (progress.phase, progress.failures) == (in_turn.phase, in_turn.failures)
+    if progress.phase not in (JobPhase.WAITING, JobPhase.NEVER):
+        assert progress.since == in_turn.since
 
 
 # -- a run -----------------------------------------------------------------------------------------

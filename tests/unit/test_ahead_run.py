@@ -95,8 +95,8 @@ def test_what_a_lost_job_would_have_let_run_is_given_back(rig: Rig) -> None:
     truth = replace(truth_of(dag, {"run": 60.0}), lost=frozenset({"run"}))
     run = run_of(rig, dag, {"run": 60.0}, truth)
     run.run()
-    found = {t.request.job: t.state for t in rig.broker.list()}
-    assert found == {"in": TransitState.RELEASED, "out": TransitState.RELEASED}
+    states = {t.request.job: t.state for t in rig.broker.list()}
+    assert states == {"in": TransitState.RELEASED, "out": TransitState.RELEASED}
     assert run.left() == []
 
 

@@ -20,10 +20,10 @@ seconds = st.floats(0, 1e6, allow_nan=False)
 
 @st.composite
 def a_workflow(draw: st.DrawFn) -> list[Measurement]:
-    found = []
+    measurements = []
     for n in range(draw(st.integers(0, 8))):
         name = draw(st.sampled_from(["a_ID1", "b_ID2", "stage_in_0"]))
-        found.append(
+        measurements.append(
             job(
                 name,
                 n,
@@ -36,7 +36,7 @@ def a_workflow(draw: st.DrawFn) -> list[Measurement]:
             )
         )
     for n in range(draw(st.integers(0, 5))):
-        found.append(
+        measurements.append(
             transfer(
                 f"stage_in_{n}",
                 pair=draw(st.sampled_from(["a>b", "b>a"])),
@@ -48,36 +48,42 @@ def a_workflow(draw: st.DrawFn) -> list[Measurement]:
                 retries=draw(st.integers(0, 3)),
             )
         )
-    return [*found, status()]
+    return [*measurements, status()]
 
 
 @settings(max_examples=25)
 @given(a_workflow(), st.randoms(use_true_random=False))
-def test_the_order_of_measurements_says_nothing(found: list[Measurement], random: Random) -> None:
-    shuffled = list(found)
+def test_the_order_of_measurements_says_nothing(
+    measurements: list[Measurement], random: Random
+) -> None:
+    shuffled = list(measurements)
     random.shuffle(shuffled)
-    assert analyse(shuffled) == analyse(found)
-    json.dumps(asdict(analyse(found)), allow_nan=False)
+    assert analyse(shuffled) == analyse(measurements)
+    json.dumps(asdict(analyse(measurements)), allow_nan=False)
 
 
 @settings(max_examples=25)
 @given(a_workflow())
-def test_every_attempt_and_transfer_is_counted_once(found: list[Measurement]) -> None:
-    made = analyse(found)
-    jobs = [m for m in found if m.metric == "job"]
-    moved = [m for m in found if m.metric == "job_transfer"]
-    assert made.attempts == len(jobs) == sum(made.outcomes.values())
-    assert made.attempts == sum(r.count + r.failed for r in made.runtimes)
-    assert made.retries == len(jobs) - len({m.details["job"] for m in jobs})
+def test_every_attempt_and_transfer_is_counted_once(measurements: list[Measurement]) -> None:
+    analysis = analyse(measurements)
+    jobs = [m for m in measurements if m.metric == "job"]
+    moved = [m for m in measurements if m.metric == "job_transfer"]
+    assert analysis.attempts == len(jobs) == sum(analysis.outcomes.values())
+    assert analysis.attempts == sum(r.count + r.failed for r in analysis.runtimes)
+    assert analysis.retries == len(jobs) - len({m.details["job"] for m in jobs})
     own = [m for m in jobs if m.details["kind"] in ("compute", "other")]
-    assert math.isclose(made.cumulative_s + made.lost_s, sum(m.value for m in own), abs_tol=1e-6)
-    assert sum(w.count for w in made.waits) == len(own)
-    assert sum(t.count for t in made.transfers) == len(moved)
-    assert sum(t.bytes for t in made.transfers) == sum(m.details["bytes"] or 0 for m in moved)
-    assert sum(t.unsized for t in made.transfers) == sum(m.details["bytes"] is None for m in moved)
+    assert math.isclose(
+        analysis.cumulative_s + analysis.lost_s, sum(m.value for m in own), abs_tol=1e-6
+    )
+    assert sum(w.count for w in analysis.waits) == len(own)
+    assert sum(t.count for t in analysis.transfers) == len(moved)
+    assert sum(t.bytes for t in analysis.transfers) == sum(m.details["bytes"] or 0 for m in moved)
+    assert sum(t.unsized for t in analysis.transfers) == sum(
+        m.details["bytes"] is None for m in moved
+    )
     bad = {m.details["job"] for m in jobs if m.details["outcome"] != "done"}
-    assert {f.job for f in made.failures} == bad
-    for failed in made.failures:
+    assert {f.job for f in analysis.failures} == bad
+    for failed in analysis.failures:
         last = max((m for m in jobs if m.details["job"] == failed.job), key=lambda m: (m.at, m.id))
         assert failed.retried is (last.details["outcome"] == "done")
 

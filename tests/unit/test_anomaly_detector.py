@@ -33,10 +33,10 @@ def samples(shape: Shape, days: float, noise: float = 0.02, seed: int = 1) -> Sa
     return [(at, shape((at - T0) / DAY_S) * math.exp(draw.gauss(0, noise))) for at in times]
 
 
-def told(found: Samples, metric: str = "tcp_throughput", **changes: float) -> list[Anomaly]:
+def told(series: Samples, metric: str = "tcp_throughput", **changes: float) -> list[Anomaly]:
     """Everything a detector says."""
     detector = Detector(metric, "mu>tacc", Sensitivity(**changes))  # type: ignore[arg-type]
-    return [anomaly for at, value in found for anomaly in detector.add(at, value)]
+    return [anomaly for at, value in series for anomaly in detector.add(at, value)]
 
 
 def step(day: float, before: float, after: float) -> Shape:
@@ -48,16 +48,18 @@ def step(day: float, before: float, after: float) -> Shape:
     [("tcp_throughput", 9e8, 6e8), ("tcp_throughput", 9e8, 1.2e9), ("rtt", 0.05, 0.08)],
 )
 def test_a_change_of_level_is_told_once(metric: str, before: float, after: float) -> None:
-    (found,) = told(samples(step(7.5, before, after), 15), metric)
-    assert (found.kind, found.until) == ("level", None)
-    assert found.since == T0 + 7.5 * DAY_S
-    assert found.noticed == found.since + 3 * PERIOD_S  # the last five, of which four are beyond
-    assert found.before == pytest.approx(before, rel=0.03)
-    assert found.after == pytest.approx(after, rel=0.05)
-    assert found.change == pytest.approx(after / before - 1, abs=0.05)
-    assert found.confidence > 0.95
-    assert found.id == f"anomaly:{metric}:mu>tacc:{int(found.since)}"
-    assert "median of 4 measurements" in found.why
+    (anomaly,) = told(samples(step(7.5, before, after), 15), metric)
+    assert (anomaly.kind, anomaly.until) == ("level", None)
+    assert anomaly.since == T0 + 7.5 * DAY_S
+    assert (
+        anomaly.noticed == anomaly.since + 3 * PERIOD_S
+    )  # the last five, of which four are beyond
+    assert anomaly.before == pytest.approx(before, rel=0.03)
+    assert anomaly.after == pytest.approx(after, rel=0.05)
+    assert anomaly.change == pytest.approx(after / before - 1, abs=0.05)
+    assert anomaly.confidence > 0.95
+    assert anomaly.id == f"anomaly:{metric}:mu>tacc:{int(anomaly.since)}"
+    assert "median of 4 measurements" in anomaly.why
 
 
 def test_what_comes_back_soon_was_a_dip() -> None:
@@ -104,8 +106,8 @@ def test_transfers_that_come_when_they_come_are_never_missing() -> None:
 def test_measurements_that_say_that_nothing_gets_through(metric: str, dead: float) -> None:
     alive = 1e9 if metric == "tcp_throughput" else 0.0
     times = [T0 + n * PERIOD_S for n in range(60)]
-    found = [(at, dead if 20 <= n < 40 else alive) for n, at in enumerate(times)]
-    begun, ended = told(found, metric)
+    values = [(at, dead if 20 <= n < 40 else alive) for n, at in enumerate(times)]
+    begun, ended = told(values, metric)
     assert (begun.kind, begun.since, begun.noticed) == ("outage", times[20], times[24])
     assert ended.until == times[40]
 
@@ -117,10 +119,10 @@ def test_loss_is_compared_by_difference() -> None:
         return (0.02 if day >= 8 else 0.0) + (0.001 if draw.random() < 0.1 else 0.0)
 
     times = [T0 + n * PERIOD_S for n in range(int(12 * DAY_S / PERIOD_S))]
-    (found,) = told([(at, lossy((at - T0) / DAY_S)) for at in times], "loss", min_change=0.01)
-    assert (found.kind, found.before) == ("level", pytest.approx(0, abs=1e-9))
-    assert found.change == pytest.approx(0.02, abs=0.002)
-    assert "2 points higher" in found.why
+    (anomaly,) = told([(at, lossy((at - T0) / DAY_S)) for at in times], "loss", min_change=0.01)
+    assert (anomaly.kind, anomaly.before) == ("level", pytest.approx(0, abs=1e-9))
+    assert anomaly.change == pytest.approx(0.02, abs=0.002)
+    assert "2 points higher" in anomaly.why
 
 
 def cycle(depth: float) -> Shape:
@@ -154,10 +156,10 @@ def test_single_values_far_off_are_no_anomaly() -> None:
 
 def test_changes_show_through_a_cycle() -> None:
     shape = cycle(0.4)
-    (found,) = told(samples(lambda day: shape(day) * (0.7 if day >= 20.3 else 1), 24))
-    assert found.since == pytest.approx(T0 + 20.3 * DAY_S, abs=2 * PERIOD_S)
-    assert found.change == pytest.approx(-0.3, abs=0.05)
-    assert "cycle" in found.why
+    (anomaly,) = told(samples(lambda day: shape(day) * (0.7 if day >= 20.3 else 1), 24))
+    assert anomaly.since == pytest.approx(T0 + 20.3 * DAY_S, abs=2 * PERIOD_S)
+    assert anomaly.change == pytest.approx(-0.3, abs=0.05)
+    assert "cycle" in anomaly.why
 
 
 def test_nothing_is_said_of_levels_before_anything_was_learnt() -> None:
@@ -175,16 +177,16 @@ def test_the_more_noise_the_larger_a_change_must_be() -> None:
 
 def test_the_scale_of_values_does_not_matter() -> None:
     for seed in (1, 2):
-        one = path(seed)
-        values = list(zip(one.at, one.values, strict=True))
+        series = path(seed)
+        values = list(zip(series.at, series.values, strict=True))
         plain = told(values, "rtt")
         thousand = told([(at, 1000 * value) for at, value in values], "rtt")
         assert [a.id for a in plain] == [a.id for a in thousand]
 
 
 def test_seeing_a_measurement_again_or_an_older_one_changes_nothing() -> None:
-    one = path(2)
-    values = list(zip(one.at, one.values, strict=True))
+    series = path(2)
+    values = list(zip(series.at, series.values, strict=True))
     again = [sample for pair in pairwise(values) for sample in (*pair, pair[0])]
     assert told([*again], "rtt") == told(values, "rtt")
 
@@ -224,13 +226,13 @@ def test_memory_is_bounded() -> None:
 
 
 def test_of_known_events_nearly_all_are_told_and_little_else() -> None:
-    got = Score()
+    tally = Score()
     for seed in range(1000, 1012):  # of those that were tuned on
-        one = path(seed)
-        got.count(one, [first.noticed for first, _ in notice(one)])
-    assert got.events >= 10
-    assert got.recall >= 0.95
-    assert got.false_per_month < 1
+        series = path(seed)
+        tally.count(series, [first.noticed for first, _ in notice(series)])
+    assert tally.events >= 10
+    assert tally.recall >= 0.95
+    assert tally.false_per_month < 1
 
 
 def test_the_cycle_that_there_is_is_found() -> None:

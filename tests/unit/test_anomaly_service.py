@@ -64,33 +64,33 @@ DROP = {0.0: 9e8, 5.0: 5e8}
 
 
 def run(
-    archive: Archive, clock: Clock, told: Told, watch: WatchedMetrics | None = None
+    archive: Archive, clock: Clock, notices: Told, watch: WatchedMetrics | None = None
 ) -> AnomalyService:
     """A service that has read all there is; not in a thread."""
-    service = AnomalyService(archive, watch or WatchedMetrics(), told, clock)
+    service = AnomalyService(archive, watch or WatchedMetrics(), notices, clock)
     service.catch_up()
     return service
 
 
 def test_what_is_recorded_is_watched_and_told_once(archive: Archive) -> None:
-    clock, told = Clock(T0), Told()
-    service = run(archive, clock, told)
+    clock, notices = Clock(T0), Told()
+    service = run(archive, clock, notices)
     for measurement in series(T0, 6, DROP):
         archive.record(measurement)
         clock.now = measurement.at
         if (measurement.at - T0) % (100 * PERIOD_S) == 0:
             service.read_new()
     service.read_new()
-    ((kind, key, text),) = told.all
+    ((kind, key, text),) = notices.all
     assert (kind, key) == ("anomaly", f"anomaly:tcp_throughput:mu>tacc:{int(T0 + 5 * DAY_S)}")
     assert text.startswith("tcp_throughput of mu>tacc fell from ")
     assert "Mb/s" in text
-    details = told.details[0]
+    details = notices.details[0]
     assert (details["kind"], details["subject"]) == ("level", "mu>tacc")
-    (found,) = archive.query(METRIC)
-    assert (found.id, found.subject, found.unit) == (key, "mu>tacc", "1")
-    assert found.value == pytest.approx(-4 / 9, abs=0.03)
-    assert found.details["why"]
+    (anomaly,) = archive.query(METRIC)
+    assert (anomaly.id, anomaly.subject, anomaly.unit) == (key, "mu>tacc", "1")
+    assert anomaly.value == pytest.approx(-4 / 9, abs=0.03)
+    assert anomaly.details["why"]
 
 
 def test_an_archive_that_takes_nothing_for_a_while_loses_none(
@@ -99,8 +99,8 @@ def test_an_archive_that_takes_nothing_for_a_while_loses_none(
     def away(_: Measurement) -> bool:
         raise ArchiveError("away")
 
-    clock, told = Clock(T0 + 5.9 * DAY_S), Told()
-    service = run(archive, clock, told)
+    clock, notices = Clock(T0 + 5.9 * DAY_S), Told()
+    service = run(archive, clock, notices)
     archive.record_many(series(T0, 6, DROP))
     with monkeypatch.context() as patched:
         patched.setattr(archive, "record", away)
@@ -109,7 +109,7 @@ def test_an_archive_that_takes_nothing_for_a_while_loses_none(
                 while not service.read_new():
                     pass
     service.read_new()
-    assert len(told.all) == 1 and len(archive.query(METRIC)) == 1
+    assert len(notices.all) == 1 and len(archive.query(METRIC)) == 1
 
 
 def test_a_restart_finds_the_same_under_the_same_key(archive: Archive) -> None:
@@ -133,59 +133,59 @@ def test_a_restart_that_knows_less_of_the_past_takes_it_for_the_same(
     clock = Clock(T0 + 12 * DAY_S)
     run(archive, clock, Told())
     before = archive.query(METRIC)
-    assert [one.kind for one in together(before)] == ["dip", "level"]
+    assert [anomaly.kind for anomaly in together(before)] == ["dip", "level"]
     monkeypatch.setattr("monitors.alerts.anomalies.service.MEMORY_S", (12 - forgotten_days) * DAY_S)
     again = Told()
     run(archive, clock, again)
-    assert {key for _, key, _ in again.all} <= {found.id for found in before}
+    assert {key for _, key, _ in again.all} <= {measurement.id for measurement in before}
     assert archive.query(METRIC) == before
 
 
 def test_what_is_old_is_recorded_and_nobody_is_told(archive: Archive) -> None:
     archive.record_many(series(T0, 9, DROP))
-    told = Told()
-    run(archive, Clock(T0 + 9 * DAY_S), told)
-    assert told.all == []
+    notices = Told()
+    run(archive, Clock(T0 + 9 * DAY_S), notices)
+    assert notices.all == []
     assert len(archive.query(METRIC)) == 1
 
 
 def test_an_outage_is_told_while_it_lasts_and_its_end_is_recorded(archive: Archive) -> None:
     archive.record_many(series(T0, 2, {0.0: 9e8}))
-    told, clock = Told(), Clock(T0 + 2 * DAY_S)
-    service = run(archive, clock, told)
+    notices, clock = Told(), Clock(T0 + 2 * DAY_S)
+    service = run(archive, clock, notices)
     clock.now += 5 * PERIOD_S
     service.tick(clock.now)
-    assert told.all == []
+    assert notices.all == []
     clock.now += 2 * PERIOD_S
     service.tick(clock.now)
     service.tick(clock.now + 1)
-    ((_, key, text),) = told.all
+    ((_, key, text),) = notices.all
     assert "outage since" in text
     clock.now = T0 + 3.1 * DAY_S
     archive.record_many(series(T0 + 3 * DAY_S, 0.1, {0.0: 9e8}))
     service.read_new()
-    (one,) = together(archive.query(METRIC))
-    assert (one.id, one.kind, one.until) == (key, "outage", T0 + 3 * DAY_S)
-    assert len(told.all) == 1
+    (anomaly,) = together(archive.query(METRIC))
+    assert (anomaly.id, anomaly.kind, anomaly.until) == (key, "outage", T0 + 3 * DAY_S)
+    assert len(notices.all) == 1
 
 
 def test_after_a_pause_of_ours_nothing_is_missing_at_once(archive: Archive) -> None:
     archive.record_many(series(T0, 2, {0.0: 9e8}))
-    told, clock = Told(), Clock(T0 + 4 * DAY_S)
-    service = run(archive, clock, told)
+    notices, clock = Told(), Clock(T0 + 4 * DAY_S)
+    service = run(archive, clock, notices)
     service.tick(clock.now)
     assert archive.query(METRIC) == []
     clock.now += 7 * PERIOD_S
     service.tick(clock.now)
-    assert len(told.all) == 1
+    assert len(notices.all) == 1
 
 
 def test_what_was_missing_while_others_were_measured_is_told_at_once(archive: Archive) -> None:
     archive.record_many(series(T0, 2, {0.0: 9e8}))
     archive.record_many(series(T0, 2.2, {0.0: 9e8}, "mu>iplant"))
-    told = Told()
-    run(archive, Clock(T0 + 2.2 * DAY_S), told)
-    ((_, key, text),) = told.all
+    notices = Told()
+    run(archive, Clock(T0 + 2.2 * DAY_S), notices)
+    ((_, key, text),) = notices.all
     assert key.startswith("anomaly:tcp_throughput:mu>tacc:")
     assert "outage since" in text
 
@@ -193,12 +193,12 @@ def test_what_was_missing_while_others_were_measured_is_told_at_once(archive: Ar
 def test_a_measurement_from_the_future_does_not_end_a_series(archive: Archive) -> None:
     wrong = Measurement("w", "tcp_throughput", "mu>tacc", 9e8, "bit/s", T0 + 9e8, "iperf3")
     archive.record(wrong)
-    told, clock = Told(), Clock(T0 + 5.5 * DAY_S)
-    service = run(archive, clock, told)
+    notices, clock = Told(), Clock(T0 + 5.5 * DAY_S)
+    service = run(archive, clock, notices)
     archive.record(replace(wrong, id="w2"))
     archive.record_many(series(T0, 5.5, DROP))
     service.read_new()
-    assert len(told.all) == 1
+    assert len(notices.all) == 1
 
 
 @pytest.mark.parametrize("value", [1.7e308, -1.7e308])
@@ -219,9 +219,9 @@ def test_paths_and_tools_are_told_apart(archive: Archive) -> None:
         for m in good
     ]
     archive.record_many([*series(T0, 6, DROP), *good, *slow_tool])
-    told = Told()
-    service = run(archive, Clock(T0 + 5.5 * DAY_S), told)
-    assert [key.split(":")[2] for _, key, _ in told.all] == ["mu>tacc"]
+    notices = Told()
+    service = run(archive, Clock(T0 + 5.5 * DAY_S), notices)
+    assert [key.split(":")[2] for _, key, _ in notices.all] == ["mu>tacc"]
     assert set(service.limits("tcp_throughput", "mu>tacc")) == {"iperf3", "other"}
     assert set(service.limits("tcp_throughput", "mu>iplant")) == {"iperf3"}
     assert service.limits("rtt", "mu>tacc") == {}
@@ -274,8 +274,8 @@ Anomalies = st.builds(
 def test_an_anomaly_comes_back_from_the_archive_as_it_was(anomaly: Anomaly) -> None:
     with Archive(":memory:") as archive:
         assert archive.record(to_measurement(anomaly))
-        (found,) = archive.query(METRIC)
-    assert from_measurement(found) == anomaly
+        (measurement,) = archive.query(METRIC)
+    assert from_measurement(measurement) == anomaly
 
 
 def test_what_is_no_anomaly_of_ours_is_passed_over() -> None:

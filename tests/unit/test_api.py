@@ -98,9 +98,9 @@ def test_topology_and_health(web: TestClient) -> None:
 
 def test_what_is_on_the_switches(web: TestClient, rig: Rig) -> None:
     web.post("/v1/transits", json=ASK)
-    found = web.get("/v1/counters").json()
-    assert found["installed"] == [ASK["id"]]
-    assert found["counters"][0] == {"a": "s1", "b": "s2", "bytes": 7, "at": rig.clock.now}
+    counters = web.get("/v1/counters").json()
+    assert counters["installed"] == [ASK["id"]]
+    assert counters["counters"][0] == {"a": "s1", "b": "s2", "bytes": 7, "at": rig.clock.now}
     rig.controller.broken = refusing()
     assert error(web.get("/v1/counters"))[:2] == (503, "controller_unavailable")
 
@@ -136,8 +136,8 @@ def test_what_is_on_the_switches(web: TestClient, rig: Rig) -> None:
 )
 def test_bad_requests(unchanged: World, change: dict[str, Any], code: str, words: str) -> None:
     web, rig = unchanged
-    status, found, message = error(web.post("/v1/transits", json={**ASK, **change}))
-    assert (status, found) == (STATUS[code], code)
+    status, error_code, message = error(web.post("/v1/transits", json={**ASK, **change}))
+    assert (status, error_code) == (STATUS[code], code)
     assert words in message
     assert rig.broker.list() == []
 

@@ -81,22 +81,24 @@ def test_every_example_is_as_it_is_shown(web: tuple[TestClient, Archive], sectio
         assert _like(json.loads(shown), answer.json()), (path, answer.text)
 
 
-def _like(shown: Any, found: Any) -> bool:
+def _like(shown: Any, actual: Any) -> bool:
     """As the example, with measured numbers near it."""
     if isinstance(shown, dict):
-        return all(key in found and _like(value, found[key]) for key, value in shown.items())
+        return all(key in actual and _like(value, actual[key]) for key, value in shown.items())
     if isinstance(shown, list):
-        return len(shown) == len(found) and all(map(_like, shown, found))
+        return len(shown) == len(actual) and all(map(_like, shown, actual))
     if isinstance(shown, float):
-        return found == pytest.approx(shown, rel=0.05)
-    return "expected" in shown if "expected" in str(found) else part_of(shown, found)
+        return actual == pytest.approx(shown, rel=0.05)
+    return "expected" in shown if "expected" in str(actual) else part_of(shown, actual)
 
 
 def test_anomalies_are_chosen(web: tuple[TestClient, Archive]) -> None:
     client, _ = web
 
     def ids(query: str) -> list[str]:
-        return [one["id"] for one in client.get(f"/v1/anomalies{query}").json()["anomalies"]]
+        return [
+            anomaly["id"] for anomaly in client.get(f"/v1/anomalies{query}").json()["anomalies"]
+        ]
 
     assert ids("") == ids("?kind=level") == ids("?metric=tcp_throughput&subject=mu>tacc") == [FOUND]
     assert ids("?kind=outage") == ids("?metric=rtt") == ids("?subject=a>b") == []

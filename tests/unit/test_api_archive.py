@@ -85,8 +85,8 @@ def test_details_have_a_bound_of_their_own(here: Here) -> None:
     assert f"'b': found details of {MOST_DETAILS + 9} characters" in words
     assert here.archive.get("a") is None
     for field, most in LONGEST.items():
-        found = error(here.post(body("a") | {field: "x" * (most + 1)}))
-        assert found[:2] == (400, "bad_request") and f"at most {most} characters" in found[2]
+        refusal = error(here.post(body("a") | {field: "x" * (most + 1)}))
+        assert refusal[:2] == (400, "bad_request") and f"at most {most} characters" in refusal[2]
 
 
 def described(workflow: str, user: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def described(workflow: str, user: str) -> dict[str, Any]:
 
 def ids(answer: Any) -> list[str]:
     assert answer.status_code == 200, answer.text
-    return [one["id"] for one in answer.json()["measurements"]]
+    return [m["id"] for m in answer.json()["measurements"]]
 
 
 # ------------------------------------------------------------------ recording
@@ -107,8 +107,8 @@ def ids(answer: Any) -> list[str]:
 def test_each_is_recorded_once(here: Here) -> None:
     assert here.post(body("a"), body("b"), body("a")).json() == {"recorded": 2, "known": 1}
     assert here.post(body("a", value=1.0)).json() == {"recorded": 0, "known": 1}
-    found = here.get("/v1/measurements/by-id/a").json()
-    assert found == {**body("a"), "workflow": "", "details": {}}
+    measurement = here.get("/v1/measurements/by-id/a").json()
+    assert measurement == {**body("a"), "workflow": "", "details": {}}
 
 
 def test_all_or_none(here: Here) -> None:
@@ -214,16 +214,16 @@ def test_an_agent_records_what_it_is_an_end_of(here: Here) -> None:
 def test_pages_follow_one_another(here: Here) -> None:
     here.post(*[body(str(n), at=float(n % 5)) for n in range(12)])
     for order in ("oldest", "newest"):
-        found, cursor = [], None
+        all_ids, cursor = [], None
         while True:
             more = {} if cursor is None else {"cursor": cursor}
             answer = here.get("/v1/measurements", metric="rtt", limit=5, order=order, **more)
-            found += ids(answer)
+            all_ids += ids(answer)
             cursor = answer.json()["next"]
             if cursor is None:
                 break
-        expected = [one.id for one in here.archive.query("rtt", newest=order == "newest")]
-        assert found == expected and len(found) == 12
+        expected = [m.id for m in here.archive.query("rtt", newest=order == "newest")]
+        assert all_ids == expected and len(all_ids) == 12
     for wrong in ("soon", "nan:1", "inf:1", "1:-1", f"1:{2**63}"):
         assert error(here.get("/v1/measurements", metric="rtt", cursor=wrong))[1] == "bad_request"
 
@@ -231,15 +231,15 @@ def test_pages_follow_one_another(here: Here) -> None:
 def test_a_page_goes_on_behind_what_was_taken_and_not_what_was_looked_at(rig: Rig) -> None:
     here = Here(rig, Rules((), {"w": "researcher-1", "v": "bob"}.get))
     owned = ["w" if n in (0, 3, 4, 5, 8) else "v" for n in range(10)]
-    sent = [body(str(n), at=float(n), workflow=whose) for n, whose in enumerate(owned)]
-    here.post(*sent)
-    found, more = [], {}
+    bodies = [body(str(n), at=float(n), workflow=whose) for n, whose in enumerate(owned)]
+    here.post(*bodies)
+    all_ids, more = [], {}
     while more is not None:
         answer = here.get("/v1/measurements", "researcher", metric="rtt", limit=3, **more)
-        found += ids(answer)
+        all_ids += ids(answer)
         cursor = answer.json()["next"]
         more = None if cursor is None else {"cursor": cursor}
-    assert found == ["0", "3", "4", "5", "8"]
+    assert all_ids == ["0", "3", "4", "5", "8"]
 
 
 def test_what_is_asked_for(here: Here) -> None:
@@ -247,11 +247,11 @@ def test_what_is_asked_for(here: Here) -> None:
         body("a"), body("b", subject="mu>iplant", at=200.0), body("c", metric="loss", unit="1"),
         body("d", source="owamp", at=300.0),
     )  # fmt: skip
-    asked = "/v1/measurements"
-    assert ids(here.get(asked, metric=["rtt", "loss"])) == ["a", "c", "b", "d"]
-    assert ids(here.get(asked, metric="rtt", subject="mu>tacc")) == ["a", "d"]
-    assert ids(here.get(asked, metric="rtt", source="owamp")) == ["d"]
-    assert ids(here.get(asked, metric="rtt", since=150, until=250)) == ["b"]
+    path = "/v1/measurements"
+    assert ids(here.get(path, metric=["rtt", "loss"])) == ["a", "c", "b", "d"]
+    assert ids(here.get(path, metric="rtt", subject="mu>tacc")) == ["a", "d"]
+    assert ids(here.get(path, metric="rtt", source="owamp")) == ["d"]
+    assert ids(here.get(path, metric="rtt", since=150, until=250)) == ["b"]
     assert ids(here.get("/v1/measurements/latest", metric="rtt")) == ["b", "d"]
     assert ids(here.get("/v1/measurements/latest", metric="rtt", subject="mu>iplant")) == ["b"]
     assert here.get("/v1/measurements/series").json() == {
@@ -260,7 +260,7 @@ def test_what_is_asked_for(here: Here) -> None:
             {"metric": "rtt", "subjects": ["mu>iplant", "mu>tacc"]},
         ]
     }
-    assert error(here.get(asked))[1] == "bad_request"
+    assert error(here.get(path))[1] == "bad_request"
     assert error(here.get("/v1/measurements/by-id/none"))[1] == "unknown_measurement"
 
 
@@ -303,11 +303,16 @@ def test_estimates(here: Here) -> None:
         body("r", metric="runtime", subject="t@mu", at=NOW - 30),
         body("q", metric="queue_wait", subject="mu", value=5.0, at=NOW - 40),
     )  # fmt: skip
-    asked = {"metric": "rtt", "subject": "mu>tacc"}
-    found = here.get("/v1/estimates", **asked).json()
-    assert (found["value"], found["age_s"], found["count"], found["unit"]) == (1.0, 10.0, 1, "s")
-    assert here.get("/v1/estimates", **asked, now=NOW + 10).json()["count"] == 2
-    assert error(here.get("/v1/estimates", **asked, max_age_s=5))[1] == "unknown_measurement"
+    query = {"metric": "rtt", "subject": "mu>tacc"}
+    estimate = here.get("/v1/estimates", **query).json()
+    assert (estimate["value"], estimate["age_s"], estimate["count"], estimate["unit"]) == (
+        1.0,
+        10.0,
+        1,
+        "s",
+    )
+    assert here.get("/v1/estimates", **query, now=NOW + 10).json()["count"] == 2
+    assert error(here.get("/v1/estimates", **query, max_age_s=5))[1] == "unknown_measurement"
     probed = here.get("/v1/estimates/gamma_a", src="mu", dst="tacc").json()
     assert (probed["metric"], probed["subject"]) == ("tcp_throughput", "mu/a>tacc/b")
     ran = here.get("/v1/estimates/gamma_c", transformation="t", site="mu").json()
@@ -318,17 +323,17 @@ def test_estimates(here: Here) -> None:
 
 def test_roll_ups_are_the_same_before_and_after_retention(here: Here) -> None:
     here.post(*[body(str(n), value=float(n), at=NOW - n * 3600.0) for n in range(60)])
-    asked = {"metric": "rtt", "subject": "mu>tacc", "by": "day", "until": NOW + 1}
-    before = here.get("/v1/measurements/rollups", **asked).json()
+    query = {"metric": "rtt", "subject": "mu>tacc", "by": "day", "until": NOW + 1}
+    before = here.get("/v1/measurements/rollups", **query).json()
     retain(here.archive, Retention(Keep(DAY_S)), NOW)
-    assert here.get("/v1/measurements/rollups", **asked).json() == before
+    assert here.get("/v1/measurements/rollups", **query).json() == before
     days = before["rollups"]
     assert [day["count"] for day in days] == [11, 24, 24, 1]
     assert (days[0]["min"], days[0]["max"], days[0]["mean"]) == (49.0, 59.0, 54.0)
     assert days[0]["median"] == pytest.approx(54.0, rel=0.01)
-    far = here.get("/v1/measurements/rollups", **(asked | {"by": "hour", "since": 0.0}))
+    far = here.get("/v1/measurements/rollups", **(query | {"by": "hour", "since": 0.0}))
     assert far.status_code == 200
-    wide = {**asked, "by": "hour", "since": 0.0, "until": 1e9}
+    wide = {**query, "by": "hour", "since": 0.0, "until": 1e9}
     assert error(here.get("/v1/measurements/rollups", **wide))[1] == "bad_request"
 
 
@@ -427,8 +432,8 @@ class Stream:
             line = self._answer.readline()
             assert line, "the feed has ended"
             if line.startswith(b"data: "):
-                found: dict[str, Any] = json.loads(line[6:])
-                return found
+                event: dict[str, Any] = json.loads(line[6:])
+                return event
 
     def reached(self, number: int) -> None:
         """Wait until it says that it got so far."""
@@ -462,8 +467,8 @@ def test_the_feed_tells_what_is_recorded_from_now_on(rig: Rig) -> None:
         ])  # fmt: skip
         assert [everything.next()["id"] for _ in range(3)] == ["a", "b", "c"]
         assert [own.next()["id"] for _ in range(2)] == ["b", "c"]
-        found = losses.next()
-        assert (found["id"], found["seq"], found["metric"]) == ("c", 4, "loss")
+        loss = losses.next()
+        assert (loss["id"], loss["seq"], loss["metric"]) == ("c", 4, "loss")
         for stream in (everything, own, losses):
             stream.close()
 
@@ -478,7 +483,7 @@ def test_who_comes_back_misses_nothing(rig: Rig) -> None:
         again = Stream(port, "/v1/feed?after=0", **{"Last-Event-ID": str(first[-1]["seq"])})
         rest = [again.next() for _ in range(500)]
         again.close()
-    assert [one["id"] for one in first + rest] == [str(n) for n in range(1200)]
+    assert [m["id"] for m in first + rest] == [str(n) for n in range(1200)]
 
 
 def test_a_feed_does_not_keep_the_service_from_stopping(rig: Rig) -> None:

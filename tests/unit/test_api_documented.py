@@ -34,15 +34,15 @@ def web(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-def part_of(shown: Any, found: Any) -> bool:
+def part_of(shown: Any, actual: Any) -> bool:
     """Whether an answer has what the example shows of it."""
     if isinstance(shown, dict):
-        return isinstance(found, dict) and all(
-            key in found and part_of(value, found[key]) for key, value in shown.items()
+        return isinstance(actual, dict) and all(
+            key in actual and part_of(value, actual[key]) for key, value in shown.items()
         )
     if isinstance(shown, list) and shown and isinstance(shown[0], dict):
-        return all(any(part_of(one, other) for other in found) for one in shown)
-    return bool(shown == found)
+        return all(any(part_of(item, other) for other in actual) for item in shown)
+    return bool(shown == actual)
 
 
 def test_every_example_is_as_it_is_shown(web: TestClient) -> None:
@@ -58,12 +58,12 @@ def test_every_operation_has_an_example() -> None:
     def pattern(path: str) -> re.Pattern[str]:
         return re.compile(re.sub(r"\\\{.*?\\\}", "[^/]+", re.escape(path)) + r"(\?.*)?\Z")
 
-    shown = {(verb.lower(), path) for verb, path, _, _ in EXAMPLE.findall(TEXT)}
+    examples = {(verb.lower(), path) for verb, path, _, _ in EXAMPLE.findall(TEXT)}
     for path, verbs in description()["paths"].items():
         for verb in verbs:
             if (verb, path) in ELSEWHERE:
                 continue
             if verb == "post" and path.endswith("/flows"):
                 continue  # the same as PUT
-            found = any(v == verb and pattern(path).match(p) for v, p in shown)
-            assert found, f"no example of {verb} {path} in docs/api.md"
+            has_example = any(v == verb and pattern(path).match(p) for v, p in examples)
+            assert has_example, f"no example of {verb} {path} in docs/api.md"

@@ -28,31 +28,31 @@ def web(rig: Rig) -> Iterator[TestClient]:
 
 
 def ask(web: TestClient, who: dict[str, str], name: str, **more: Any) -> dict[str, Any]:
-    sent = {"requests": [{**ASK, "id": name, **more}]}
-    answer = web.post("/v1/transits/ask", json=sent, headers=who).json()["answers"][0]
-    found: dict[str, Any] = answer["transit"] or answer["error"]
-    return found
+    payload = {"requests": [{**ASK, "id": name, **more}]}
+    answer = web.post("/v1/transits/ask", json=payload, headers=who).json()["answers"][0]
+    result: dict[str, Any] = answer["transit"] or answer["error"]
+    return result
 
 
 def test_nobody_sees_anothers_id(web: TestClient, rig: Rig) -> None:
     full = {"template": "soykb", "min_bps": 150e6, "lease_s": 1000.0, "workflow": UUID}
     assert ask(web, ADA, VICTIM, **full)["state"] == "installed"
     late = {"start": rig.clock.now + 500, "end": rig.clock.now + 600}
-    asked = {**ASK, "id": f"{UUID}:later", **full, **late}
-    assert web.post("/v1/transits", json=asked, headers=ADA).json()["state"] == "queued"
+    request = {**ASK, "id": f"{UUID}:later", **full, **late}
+    assert web.post("/v1/transits", json=request, headers=ADA).json()["state"] == "queued"
     waits = ask(web, EVE, "mine", template="soykb", min_bps=100e6, dst="iplant")
     until = rig.clock.now + 2000
-    asked = {**ASK, "id": "ahead", "dst": "iplant", "min_bps": 180e6, "template": "montage"}
-    seen = [
+    request = {**ASK, "id": "ahead", "dst": "iplant", "min_bps": 180e6, "template": "montage"}
+    texts = [
         str(waits),
         web.get("/v1/topology", headers=EVE).text,
         web.get(f"/v1/topology?until={until}", headers=EVE).text,
         web.get("/v1/transits", headers=EVE).text,
         web.get("/v1/transits/mine", headers=EVE).text,
-        web.post("/v1/transits", json=asked, headers=EVE).text,
+        web.post("/v1/transits", json=request, headers=EVE).text,
     ]
     assert waits["state"] == "queued" and "held by another's" in waits["reason"]
-    assert not [text for text in seen if UUID in text]
+    assert not [text for text in texts if UUID in text]
     for who in (ADA, bearer("operator")):
         assert VICTIM in web.get("/v1/topology", headers=who).text
     rig.broker.release(VICTIM)

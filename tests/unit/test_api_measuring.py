@@ -100,9 +100,9 @@ def test_results_come_back_accepted_or_refused(
     assert coordinator.measured("tcp_throughput") == [f"tcp_throughput:{run.id}"]
     assert error(post(web, "mu", [right] * 51))[:2] == (400, "bad_request")
     assert error(post(web, "mu", [3]))[:2] == (400, "bad_request")
-    found = web.get(f"/v1/runs/{run.id}", headers=bearer("operator")).json()
-    assert (found["state"], found["measured"]) == ("done", ["tcp_throughput"])
-    assert "options" not in json.dumps(found), "what only both ends are to know"
+    result = web.get(f"/v1/runs/{run.id}", headers=bearer("operator")).json()
+    assert (result["state"], result["measured"]) == ("done", ["tcp_throughput"])
+    assert "options" not in json.dumps(result), "what only both ends are to know"
 
 
 def test_what_an_agent_says_of_itself_is_shown(web: TestClient) -> None:
@@ -121,10 +121,10 @@ def test_what_an_agent_says_of_itself_is_shown(web: TestClient) -> None:
 def test_an_agent_reports_connections(web: TestClient) -> None:
     path = "/v1/agents/mu/connections"
     ends = {"local": "10.10.0.1", "local_port": 50_000, "remote": "::ffff:10.10.0.2"}
-    one = {"client_port": 20_001, **ends, "remote_port": 9}
-    posted = web.post(path, json={"connections": [one]}, headers=bearer("mu"))
+    connection = {"client_port": 20_001, **ends, "remote_port": 9}
+    posted = web.post(path, json={"connections": [connection]}, headers=bearer("mu"))
     assert (posted.status_code, posted.json()) == (200, {"agent": "mu"})
-    for wrong in ({**one, "local": "mu"}, {**one, "client_port": 0}, ends):
+    for wrong in ({**connection, "local": "mu"}, {**connection, "client_port": 0}, ends):
         assert error(web.post(path, json={"connections": [wrong]}, headers=bearer("mu")))[:2] == (
             400, "bad_request",
         )  # fmt: skip
@@ -134,10 +134,10 @@ def test_an_agent_reports_connections(web: TestClient) -> None:
 def test_an_agent_reports_what_its_connections_send(web: TestClient) -> None:
     path = "/v1/agents/mu/sockets"
     ends = ["10.10.0.1", 50_000, "::ffff:10.10.0.2", 5001]
-    one = [*ends, 1.0, 12_500, 1.0, 0.25, 0.0, True, 0]
-    posted = web.post(path, json={"sockets": [one]}, headers=bearer("mu"))
+    sample = [*ends, 1.0, 12_500, 1.0, 0.25, 0.0, True, 0]
+    posted = web.post(path, json={"sockets": [sample]}, headers=bearer("mu"))
     assert (posted.status_code, posted.json()) == (200, {"agent": "mu"})
-    for wrong in (one[:-1], [*ends, 1.0, -1, *one[6:]], [*ends, 1.0, 9, 1.5, *one[7:]]):
+    for wrong in (sample[:-1], [*ends, 1.0, -1, *sample[6:]], [*ends, 1.0, 9, 1.5, *sample[7:]]):
         assert error(web.post(path, json={"sockets": [wrong]}, headers=bearer("mu")))[:2] == (
             400, "bad_request",
         )  # fmt: skip
@@ -232,8 +232,8 @@ def test_runs_on_demand_answer_with_their_instant(
 
 def test_the_two_questions(web: TestClient) -> None:
     query = "/v1/access?from=mu&to=tacc&metric=rtt"
-    found = web.get(query, headers=bearer("engineer")).json()
-    keys = {key["name"]: key for key in found["keys"]}
+    body = web.get(query, headers=bearer("engineer")).json()
+    keys = {key["name"]: key for key in body["keys"]}
     assert {name for name, key in keys.items() if key["start"]} == {"engineer", "measurement"}
     assert keys["measurement"]["start_why"] == "rule 1 of monitoring.access"
     assert keys["ada"]["see"] and not keys["mu"]["see"]
@@ -296,8 +296,8 @@ def test_a_newer_question_of_an_agent_ends_the_older_one(
         answered: list[tuple[str, int, int]] = []
 
         def wait(name: str, number: int) -> None:
-            found = poll(name, 50, versions[name])
-            answered.append((name, number, found["version"]))
+            answer = poll(name, 50, versions[name])
+            answered.append((name, number, answer["version"]))
 
         # That of another agent began first: it would end first, were it for the time.
         threads = [threading.Thread(target=wait, args=("mu", 0))]

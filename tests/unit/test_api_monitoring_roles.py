@@ -112,10 +112,10 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         )
         with TestClient(app, raise_server_exceptions=False) as client:
             for agent in ("mu", "tacc"):
-                asked = client.get(f"/v1/agents/{agent}/assignments", headers=bearer(agent))
-                assert asked.status_code == 200, asked.text
-            made = client.put("/v1/tasks/added", json=TASK, headers=bearer(E))
-            assert made.status_code == 201, made.text
+                answer = client.get(f"/v1/agents/{agent}/assignments", headers=bearer(agent))
+                assert answer.status_code == 200, answer.text
+            answer = client.put("/v1/tasks/added", json=TASK, headers=bearer(E))
+            assert answer.status_code == 201, answer.text
             yield client
 
 
@@ -140,17 +140,17 @@ def test_roles(web: TestClient, operation: tuple[str, str]) -> None:
 
 
 def test_a_researcher_sees_its_own_workflows_and_no_others(web: TestClient) -> None:
-    def seen(role: str) -> set[str]:
-        found = web.get("/v1/workflows", headers=bearer(role)).json()
-        return {one["id"] for one in found}
+    def visible(role: str) -> set[str]:
+        workflows = web.get("/v1/workflows", headers=bearer(role)).json()
+        return {row["id"] for row in workflows}
 
-    assert seen(R) == {FOLLOWED}
-    assert seen(OP) == {FOLLOWED, OTHERS}
+    assert visible(R) == {FOLLOWED}
+    assert visible(OP) == {FOLLOWED, OTHERS}
     for path in ("", "/analysis", "/jobs", "/transfers"):
         answer = web.get(f"/v1/workflows/{OTHERS}{path}", headers=bearer(R))
         assert error(answer)[:2] == (404, "unknown_workflow")
-    asked = web.post(f"/v1/workflows/{OTHERS}/refresh?wait_s=0", headers=bearer(R))
-    assert error(asked)[:2] == (404, "unknown_workflow")
+    refusal = web.post(f"/v1/workflows/{OTHERS}/refresh?wait_s=0", headers=bearer(R))
+    assert error(refusal)[:2] == (404, "unknown_workflow")
     metrics = web.get("/v1/measurements?metric=status", headers=bearer(R)).json()["measurements"]
     assert [m["subject"] for m in metrics] == [FOLLOWED]
 

@@ -99,8 +99,8 @@ def test_the_life_of_a_template(web: TestClient) -> None:
     assert web.post("/v1/templates/blast/restore", json={"version": 1}).json()["version"] == 3
     names = [t["name"] for t in web.get("/v1/templates").json()]
     assert names == sorted({*names, "blast", "default", "montage", "soykb"})
-    found = web.post("/v1/templates/match", json={"application": "blastn"}).json()
-    assert (found["entry"]["name"], found["how"]) == ("blast", "pattern")
+    match = web.post("/v1/templates/match", json={"application": "blastn"}).json()
+    assert (match["entry"]["name"], match["how"]) == ("blast", "pattern")
     assert web.delete("/v1/templates/blast").json() is None
     assert error(web.get("/v1/templates/blast"))[:2] == (404, "unknown_template")
     assert error(web.delete("/v1/templates/soykb"))[:2] == (409, "conflict")
@@ -109,11 +109,11 @@ def test_the_life_of_a_template(web: TestClient) -> None:
 
 def test_a_template_of_a_success(web: TestClient) -> None:
     web.post("/v1/transits", json={**ASK, "id": "a", "application": "mine", "size_bytes": 10**9})
-    asked = {"transit": "a"}
-    assert error(web.post("/v1/templates/mine/from", json=asked))[:2] == (409, "conflict")
+    body = {"transit": "a"}
+    assert error(web.post("/v1/templates/mine/from", json=body))[:2] == (409, "conflict")
     web.post("/v1/transits/a/release", json={"bytes": 10**9, "seconds": 80.0})
-    made = web.post("/v1/templates/mine/from", json=asked).json()
-    assert made["template"]["peak"] == 1e8 and made["source"]["transit"] == "a"
+    entry = web.post("/v1/templates/mine/from", json=body).json()
+    assert entry["template"]["peak"] == 1e8 and entry["source"]["transit"] == "a"
     assert error(web.post("/v1/templates/x/from", json={"transit": "b"}))[1] == "unknown_transit"
 
 
@@ -174,12 +174,12 @@ def test_lists_by_whose_and_when(web: TestClient, rig: Rig) -> None:
     st.integers(1, 5),
 )
 def test_the_newest_are_those_that_a_look_at_all_finds(
-    made: list[tuple[str, str, int]], only: Only, limit: int
+    rows: list[tuple[str, str, int]], only: Only, limit: int
 ) -> None:
-    made.sort(key=lambda one: one[2])  # the store keeps the order in which they were asked for
+    rows.sort(key=lambda row: row[2])  # the store keeps the order in which they were asked for
     everything = [
         made_transit(str(n), "x", "y", TransitState.RELEASED, user=u, project=p, requested_at=at)
-        for n, (u, p, at) in enumerate(made)
+        for n, (u, p, at) in enumerate(rows)
     ]
 
     expected = [t for t in everything if only.takes(t)][-limit:]
@@ -212,30 +212,30 @@ def test_metrics_say_what_the_broker_knows(web: TestClient, rig: Rig) -> None:
     web.post("/v1/transits", json=ASK)
     web.post("/v1/transits", json={**ASK, "id": "same", "dst": "mu"})
     web.post("/v1/transits", json={**ASK, "id": "far", "dst": "mars"})
-    found = scraped(web)
-    assert found["adon_decisions_total", (("outcome", "installed"),)] == 1
-    assert found["adon_decisions_total", (("outcome", "best_effort"),)] == 1
-    assert found["adon_decisions_total", (("outcome", "unknown_site"),)] == 1
-    assert found["adon_decision_seconds_count", ()] == 2
-    assert found["adon_transits", (("state", "installed"),)] == 1
-    assert found["adon_transits", (("state", "best_effort"),)] == 1
+    values = scraped(web)
+    assert values["adon_decisions_total", (("outcome", "installed"),)] == 1
+    assert values["adon_decisions_total", (("outcome", "best_effort"),)] == 1
+    assert values["adon_decisions_total", (("outcome", "unknown_site"),)] == 1
+    assert values["adon_decision_seconds_count", ()] == 2
+    assert values["adon_transits", (("state", "installed"),)] == 1
+    assert values["adon_transits", (("state", "best_effort"),)] == 1
     hop = (("dst", "s2"), ("src", "s1"))
-    assert found["adon_link_capacity_bps", hop] == 200e6
-    assert found["adon_link_reserved_bps", hop] == 5e6
-    assert found["adon_link_sent_bytes_total", hop] == 7
-    assert found["adon_link_up", hop] == 1
-    assert found["adon_queue_length", ()] == 0
-    assert found["adon_circuits", ()] == 1
+    assert values["adon_link_capacity_bps", hop] == 200e6
+    assert values["adon_link_reserved_bps", hop] == 5e6
+    assert values["adon_link_sent_bytes_total", hop] == 7
+    assert values["adon_link_up", hop] == 1
+    assert values["adon_queue_length", ()] == 0
+    assert values["adon_circuits", ()] == 1
     whole = (("controller", "fake"), ("switch", ""))
-    assert found["adon_controller_up", whole] == 1 == found["adon_store_up", ()]
+    assert values["adon_controller_up", whole] == 1 == values["adon_store_up", ()]
     rig.controller.unheard = {("s1", "s2")}
     rig.controller.statuses = [
         SwitchStatus("s1", "switch s1 (dpid 0x1)", True, 0.0, "", {}),
         SwitchStatus("s2", "switch s2 (dpid 0x2)", False, 1.0, "is not connected", {}),
     ]
-    found = scraped(web)
-    assert math.isnan(found["adon_link_up", hop])
-    up = {s: found["adon_controller_up", (whole[0], ("switch", s))] for s in ("s1", "s2")}
+    values = scraped(web)
+    assert math.isnan(values["adon_link_up", hop])
+    up = {s: values["adon_controller_up", (whole[0], ("switch", s))] for s in ("s1", "s2")}
     assert up == {"s1": 1, "s2": 0}
 
 
@@ -249,7 +249,7 @@ def test_metrics_of_what_does_not_answer(
     rig.controller.broken = refusing()
     monkeypatch.setattr(rig.store, harm, broken)
     rig.let_pass(1)  # a scrape writes nothing
-    found = scraped(web)
-    assert found["adon_controller_up", (("controller", "fake"), ("switch", ""))] == 0
-    assert found["adon_store_up", ()] == 0
-    assert not any(name == "adon_circuits" for name, _ in found)
+    values = scraped(web)
+    assert values["adon_controller_up", (("controller", "fake"), ("switch", ""))] == 0
+    assert values["adon_store_up", ()] == 0
+    assert not any(name == "adon_circuits" for name, _ in values)

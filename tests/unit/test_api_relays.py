@@ -31,8 +31,8 @@ def rig(tmp_path: Path) -> RelayRig:
 def poll(web: TestClient, name: str = "ra", **status: Any) -> dict[str, Any]:
     answer = web.post(f"/v1/relays/{name}", json=STATUS | status)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def test_an_agent_is_told_what_it_is_to_carry(rig: RelayRig, web: TestClient) -> None:
@@ -40,9 +40,9 @@ def test_an_agent_is_told_what_it_is_to_carry(rig: RelayRig, web: TestClient) ->
     assert first["sessions"] == [] and first["revision"] > 0
     assert poll(web, revision=first["revision"]) == first  # after a moment
     assert web.post("/v1/transits", json=RELAYED).json()["relay"]["port"] == 27_001
-    told = poll(web, revision=first["revision"])
-    (session,) = map(session_from_dict, told["sessions"])
-    assert [session] == rig.agents.told("ra")[1] and told["revision"] == first["revision"] + 1
+    answer = poll(web, revision=first["revision"])
+    (session,) = map(session_from_dict, answer["sessions"])
+    assert [session] == rig.agents.told("ra")[1] and answer["revision"] == first["revision"] + 1
 
 
 def test_an_agent_says_how_it_is(rig: RelayRig, web: TestClient) -> None:
@@ -78,11 +78,11 @@ def test_each_agent_asks_for_itself(rig: RelayRig) -> None:
     own = Key(Principal("ra", Role.AGENT), hash_of(token_of("ra")))
     with TestClient(application(rig, keyring(rig, own))) as web:
 
-        def asked(name: str, token: str) -> int:
+        def status(name: str, token: str) -> int:
             path = f"/v1/relays/{name}"
             return web.post(path, json=STATUS, headers=bearer(token)).status_code
 
-        assert [asked("ra", "ra"), asked("rb", "ra"), asked("ra", "operator")] == [200, 403, 403]
+        assert [status("ra", "ra"), status("rb", "ra"), status("ra", "operator")] == [200, 403, 403]
         assert web.get("/v1/relays", headers=bearer("ra")).status_code == 403
 
 
@@ -90,11 +90,11 @@ def test_whose_packets_it_has_is_told_to_who_may_know(rig: RelayRig) -> None:
     own = Key(Principal("ada", Role.RESEARCHER, frozenset({"ada"})), hash_of(token_of("ada")))
     rig.ask("secret-1", "mu", "tacc", template="always", user="bob")
     with TestClient(application(rig, keyring(rig, own))) as web:
-        made = web.post("/v1/transits", json=RELAYED, headers=bearer("ada")).json()
-        assert made["relay"] == {"why": "its packets are those of transit another's too"}
+        answer = web.post("/v1/transits", json=RELAYED, headers=bearer("ada")).json()
+        assert answer["relay"] == {"why": "its packets are those of transit another's too"}
         path = f"/v1/transits/{ASK['id']}"
-        found = web.get(path, headers=bearer("engineer")).json()
-        assert found["relay"] == {"why": "its packets are those of transit secret-1 too"}
+        transit = web.get(path, headers=bearer("engineer")).json()
+        assert transit["relay"] == {"why": "its packets are those of transit secret-1 too"}
 
 
 def test_an_agent_that_dies_while_it_waits_is_lost_at_once(
@@ -117,11 +117,11 @@ def test_an_agent_is_answered_as_soon_as_there_is_news(
     first = poll(web)["revision"]
     monkeypatch.setattr(relays, "POLL_S", FOR_EVER_S)
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(poll, web, revision=first, unready="asked")
+        future = pool.submit(poll, web, revision=first, unready="asked")
         until(lambda: "asked" in rig.agents.unready("ra"))
         rig.poll("ra")
         rig.ask("a", "mu", "tacc", template="always")
-        assert [session["id"] for session in told.result()["sessions"]] == ["a"]
+        assert [session["id"] for session in future.result()["sessions"]] == ["a"]
 
 
 def test_people_see_the_list(rig: RelayRig) -> None:

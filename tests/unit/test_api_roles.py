@@ -127,8 +127,8 @@ def world(request: pytest.FixtureRequest, operation: tuple[str, str], role: Role
 
 def test_the_table_has_every_operation() -> None:
     described = description()["paths"]
-    found = {(verb, path) for path in described for verb in described[path]}
-    assert {*TABLE, *AGENTS} == found
+    operations = {(verb, path) for path in described for verb in described[path]}
+    assert {*TABLE, *AGENTS} == operations
 
 
 @pytest.mark.parametrize("role", Role)
@@ -236,8 +236,8 @@ def test_the_owner_is_the_tokens_name_where_none_is_given(web: TestClient) -> No
 
 def test_an_id_of_somebody_elses_tells_nothing_of_it(web: TestClient) -> None:
     for body in ({**ASK, "size_bytes": 10**9}, {"src": "iplant", "dst": "mu"}):
-        asked = {**body, "id": "others"}
-        answer = web.post("/v1/transits", json=asked, headers=bearer("researcher"))
+        request = {**body, "id": "others"}
+        answer = web.post("/v1/transits", json=request, headers=bearer("researcher"))
         status, code, message = error(answer)
         assert (status, code) == (409, "conflict")
         assert message == "id 'another's' is taken, expected one of your own"
@@ -245,14 +245,14 @@ def test_an_id_of_somebody_elses_tells_nothing_of_it(web: TestClient) -> None:
 
 def test_of_several_requests_each_is_its_callers_own_or_refused(web: TestClient, rig: Rig) -> None:
     before = rig.broker.get("others").request.size_bytes
-    asked = [
+    requests = [
         {**ASK, "id": "others", "size_bytes": 5},
         {**ASK, "id": "x", "user": OTHERS},
         {**ASK, "id": "y", "flows": [{"protocol": "tcp"}]},
         {**ASK, "id": "z"},
     ]
-    sent = {"requests": asked}
-    answers = web.post("/v1/transits/ask", json=sent, headers=bearer("researcher")).json()[
+    payload = {"requests": requests}
+    answers = web.post("/v1/transits/ask", json=payload, headers=bearer("researcher")).json()[
         "answers"
     ]
     codes = [a["error"]["code"] if a["error"] else a["transit"]["user"] for a in answers]

@@ -109,8 +109,8 @@ def test_workflows_are_chosen_and_the_last_to_change_comes_first(
         status("told-by-nobody", T0 + 1),
     ])  # fmt: skip
 
-    def ids(**asked: Any) -> list[str]:
-        return [one["id"] for one in client.get("/v1/workflows", params=asked).json()]
+    def ids(**query: Any) -> list[str]:
+        return [row["id"] for row in client.get("/v1/workflows", params=query).json()]
 
     assert ids() == ["w3", "w2", "w1", "told-by-nobody", "w4"]
     assert ids(user="ada") == ["w3", "w1", "w4"]
@@ -125,7 +125,7 @@ def test_workflows_are_chosen_and_the_last_to_change_comes_first(
         last = {"cursor": f"{page[0]['at']}:{page[0]['id']}"}
     assert pages == ids()
     assert error(client.get("/v1/workflows?cursor=x"))[1] == "bad_request"
-    (outer,) = [one for one in client.get("/v1/workflows").json() if one["id"] == "w2"]
+    (outer,) = [worker for worker in client.get("/v1/workflows").json() if worker["id"] == "w2"]
     assert outer["totals"] == {"done": 4, "fail": 0, "total": 9, "percent_done": 44.44}
     assert client.get("/v1/workflows/w2").json()["children"] == ["w3"]
     assert error(client.get("/v1/workflows?state=lost"))[1] == "bad_request"
@@ -138,9 +138,9 @@ def test_what_is_new_is_seen_at_the_next_look(web: tuple[TestClient, Archive]) -
     assert client.get(f"/v1/workflows/{UUID}").json()["status"]["done"] == 1
     archive.record(status(at=T0 + 150, done=3))
     archive.record(status(at=T0 + 120, done=2))  # late, and about before
-    found = client.get(f"/v1/workflows/{UUID}").json()
-    assert (found["status"]["done"], found["percent_done"]) == (3, 60.0)
-    assert [change["done"] for change in found["history"]] == [1, 2, 3]
+    body = client.get(f"/v1/workflows/{UUID}").json()
+    assert (body["status"]["done"], body["percent_done"]) == (3, 60.0)
+    assert [change["done"] for change in body["history"]] == [1, 2, 3]
 
 
 def test_a_workflow_may_be_known_by_its_folder(web: tuple[TestClient, Archive]) -> None:
@@ -155,12 +155,12 @@ def test_a_workflow_may_be_known_by_its_folder(web: tuple[TestClient, Archive]) 
 def test_stuck_is_said_with_its_reason(web: tuple[TestClient, Archive]) -> None:
     client, archive = web
     archive.record_many([workflow(), status(at=T0 + 300 - STUCK_AFTER_S)])
-    (found,) = client.get("/v1/workflows?state=stuck").json()
-    assert found["stuck"] == "nothing changed for 30 min"
+    (row,) = client.get("/v1/workflows?state=stuck").json()
+    assert row["stuck"] == "nothing changed for 30 min"
     archive.record(status(at=T0 + 200))
     archive.record(Measurement("h", "held", UUID, 2.0, "1", T0 + 210, "event log", UUID))
-    (found,) = client.get("/v1/workflows?state=stuck").json()
-    assert found["stuck"] == "all 2 jobs in the queue held for 90 s"
+    (row,) = client.get("/v1/workflows?state=stuck").json()
+    assert row["stuck"] == "all 2 jobs in the queue held for 90 s"
     archive.record(Measurement("r", "held", UUID, 1.0, "1", T0 + 290, "event log", UUID))
     assert client.get("/v1/workflows?state=stuck").json() == []
 
@@ -173,10 +173,10 @@ def test_the_analysis_of_all_that_is_inside(web: tuple[TestClient, Archive]) -> 
     ])  # fmt: skip
     path = f"/v1/workflows/{UUID}/analysis"
     assert client.get(path).json()["attempts"] == 1
-    found = client.get(path, params={"whole": True}).json()
-    assert (found["attempts"], found["workflows"]) == (3, [UUID, "w2", "w3"])
-    assert found["cumulative_s"] == 90.0
-    assert len(found["transfers"]) == 1
+    analysis = client.get(path, params={"whole": True}).json()
+    assert (analysis["attempts"], analysis["workflows"]) == (3, [UUID, "w2", "w3"])
+    assert analysis["cumulative_s"] == 90.0
+    assert len(analysis["transfers"]) == 1
 
 
 def test_jobs_by_kind_outcome_and_page(web: tuple[TestClient, Archive]) -> None:
@@ -185,9 +185,9 @@ def test_jobs_by_kind_outcome_and_page(web: tuple[TestClient, Archive]) -> None:
     archive.record_many(job(f"j{n}", at=T0 + n, kind="stage_in" if n % 2 else "compute",
                             outcome="failed" if n == 4 else "done") for n in range(6))  # fmt: skip
 
-    def names(**asked: Any) -> list[str]:
-        found = client.get(f"/v1/workflows/{UUID}/jobs", params=asked).json()
-        return [one["job"] for one in found]
+    def names(**query: Any) -> list[str]:
+        jobs = client.get(f"/v1/workflows/{UUID}/jobs", params=query).json()
+        return [row["job"] for row in jobs]
 
     assert names() == ["j0", "j1", "j2", "j3", "j4", "j5"]
     assert names(kind="stage_in") == ["j1", "j3", "j5"]
@@ -208,20 +208,20 @@ def test_a_page_is_read_without_all_the_others(
     read = []
     rows = archive.engine.rows
 
-    def counted(*asked: Any) -> list[Any]:
-        found = rows(*asked)
-        read.append(len(found))
-        return found
+    def counted(*arguments: Any) -> list[Any]:
+        result = rows(*arguments)
+        read.append(len(result))
+        return result
 
     client.get(f"/v1/workflows/{UUID}")  # what is known of workflows is read once for all
     monkeypatch.setattr(archive.engine, "rows", counted)
     for what, name in {"jobs": "j", "transfers": "t"}.items():
-        for asked, first in (({}, 0), ({"offset": 3}, 3), ({"newest": True}, 49)):
+        for options, first in (({}, 0), ({"offset": 3}, 3), ({"newest": True}, 49)):
             read.clear()
-            page = {"limit": 2, **asked}
-            found = client.get(f"/v1/workflows/{UUID}/{what}", params=page).json()
-            assert found[0]["job"] == f"{name}{first}" and len(found) == 2
-            assert sum(read) <= 8, (what, asked)
+            page = {"limit": 2, **options}
+            items = client.get(f"/v1/workflows/{UUID}/{what}", params=page).json()
+            assert items[0]["job"] == f"{name}{first}" and len(items) == 2
+            assert sum(read) <= 8, (what, options)
 
 
 @settings(max_examples=40)
@@ -244,8 +244,8 @@ def test_a_page_is_a_part_of_the_whole(
 def test_a_placement_by_task_is_found(web: tuple[TestClient, Archive]) -> None:
     client, archive = web
     archive.record_many([workflow(), job("bwa_ID7"), placement("ID7", site="tacc")])
-    (found,) = client.get(f"/v1/workflows/{UUID}/jobs").json()
-    assert found["placement"]["site"] == "tacc"
+    (row,) = client.get(f"/v1/workflows/{UUID}/jobs").json()
+    assert row["placement"]["site"] == "tacc"
 
 
 def test_what_has_a_placements_id_and_is_none_is_no_placement(
@@ -256,28 +256,28 @@ def test_what_has_a_placements_id_and_is_none_is_no_placement(
     other = replace(job("x"), id=f"placement:{UUID}:a")
     archive.record_many([workflow(), job("a"), job("b:c"), other])
     archive.record_many([workflow(f"{UUID}:b"), placement("c", key=f"{UUID}:b")])
-    found = client.get(f"/v1/workflows/{UUID}/jobs").json()
-    assert {row["job"]: row["placement"] for row in found} == {"a": None, "b:c": None, "x": None}
+    rows = client.get(f"/v1/workflows/{UUID}/jobs").json()
+    assert {row["job"]: row["placement"] for row in rows} == {"a": None, "b:c": None, "x": None}
 
 
 def test_who_may_answer_is_told_what_was_asked(tmp_path: Path) -> None:
-    made = Web(tmp_path, keys=True)
-    made.archive.record_many([
+    service = Web(tmp_path, keys=True)
+    service.archive.record_many([
         workflow("mine", user="researcher-1"), workflow("followed", user="bob", by="agent-1"),
         workflow("other", user="bob"),
     ])  # fmt: skip
-    with TestClient(made.app) as client:
+    with TestClient(service.app) as client:
         for key in ("mine", "followed", "other"):
             client.post(f"/v1/workflows/{key}/refresh?wait_s=0", headers=bearer("engineer"))
 
-        def told(role: str, after: int = 0) -> list[str]:
+        def refreshes(role: str, after: int = 0) -> list[str]:
             answer = client.get(f"/v1/refreshes?after={after}", headers=bearer(role))
-            return [one["workflow"] for one in answer.json()]
+            return [row["workflow"] for row in answer.json()]
 
-        assert told("engineer") == ["mine", "followed", "other"]
-        assert told("engineer", 2) == ["other"]
-        assert told("researcher") == ["mine"]
-        assert told("agent") == ["followed"]
+        assert refreshes("engineer") == ["mine", "followed", "other"]
+        assert refreshes("engineer", 2) == ["other"]
+        assert refreshes("researcher") == ["mine"]
+        assert refreshes("agent") == ["followed"]
         assert error(client.get("/v1/refreshes", headers=bearer("measurement")))[1] == "forbidden"
 
 
@@ -286,7 +286,7 @@ def test_htcondors_own_transfers_have_the_paths_that_the_broker_gave(tmp_path: P
         return made_transit(name, src, "mu", TransitState.RELEASED, workflow=UUID, job="bwa_ID1",
                        path=path, requested_at=at)  # fmt: skip
 
-    asked = [
+    transits = [
         transit("condor:a#1:in:1", T0 + 10, ["local", "s1", "mu"]),
         transit("condor:a#1:in:2", T0 + 30, []),
         transit("condor:a#1:in:3", T0 + 90, ["later"]),
@@ -302,9 +302,9 @@ def test_htcondors_own_transfers_have_the_paths_that_the_broker_gave(tmp_path: P
             transfer("w", pair="local>mu", at=T0 + 50, **(more | {"tool": "pegasus-transfer"})),
         ])  # fmt: skip
         known = KnownWorkflows(archive, lambda: T0, STUCK_AFTER_S)
-        seen = Visible(archive, Rules(), known, {UUID: asked}.__getitem__)
-        found = seen.transfers(ANYBODY, [UUID])
-    assert [(m.details["path"], m.details["transit"]) for m in found] == [
+        visible = Visible(archive, Rules(), known, {UUID: transits}.__getitem__)
+        transfers = visible.transfers(ANYBODY, [UUID])
+    assert [(m.details["path"], m.details["transit"]) for m in transfers] == [
         (None, ""), (["local", "s1", "mu"], "condor:a#1:in:1"), ([], "condor:a#1:in:2"), (None, ""),
     ]  # fmt: skip
 
@@ -358,10 +358,10 @@ def test_who_asks_while_it_is_measured_gets_that_answer(
         waits = [pool.submit(ask) for _ in range(5)]
         other = client.post("/v1/workflows/w3/refresh?wait_s=0")
         assert other.status_code == 202
-        while len(asked := archive.asked(KIND)) < 2:
+        while len(pending := archive.asked(KIND)) < 2:
             threading.Event().wait(0.01)
         late = client.post("/v1/workflows/w2/refresh?wait_s=0").json()
-        requests = {workflow: (number, at) for number, workflow, at in asked}
+        requests = {workflow: (number, at) for number, workflow, at in pending}
         number, at = requests["w2"]
         assert (late["refreshed"], late["request"]) == (False, number)
         archive.record(replace(status("w2"), id=answer_id("w2", number, at)))
@@ -423,7 +423,7 @@ def test_who_follows_it_elsewhere_is_asked(web: tuple[TestClient, Archive], tmp_
 # ------------------------------------------------------------------ whatever was recorded
 
 anything = any_json(max_leaves=6)
-KEYS = sorted({key for one in example() for key in one.details})
+KEYS = sorted({key for m in example() for key in m.details})
 
 
 @settings(shared_fixtures, max_examples=20)
@@ -462,33 +462,33 @@ def test_who_waits_for_a_measurement_takes_no_thread(web: tuple[TestClient, Arch
     client.portal.call(one_thread)
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(client.post, "/v1/workflows/w2/refresh?wait_s=10")
-        while not (asked := archive.asked(KIND)):
+        while not (pending := archive.asked(KIND)):
             threading.Event().wait(0.01)
         assert client.get("/v1/workflows").status_code == 200
         assert not waits.done()
-        number, _, at = asked[0]
+        number, _, at = pending[0]
         archive.record(replace(status("w2"), id=answer_id("w2", number, at)))
         assert waits.result().json()["refreshed"]
 
 
 def test_who_follows_and_does_not_ask_again_is_silent(tmp_path: Path) -> None:
-    made = Web(tmp_path, keys=True)
-    with TestClient(made.app) as client:
+    service = Web(tmp_path, keys=True)
+    with TestClient(service.app) as client:
 
         def ask(**query: object) -> None:
-            asked = {"follower": "host, process 7", **query}
-            path = f"/v1/refreshes?{urlencode(asked)}"
+            params = {"follower": "host, process 7", **query}
+            path = f"/v1/refreshes?{urlencode(params)}"
             assert client.get(path, headers=bearer("agent")).status_code == 200
 
-        for made.now in (0.0, 5.0):
+        for service.now in (0.0, 5.0):
             ask()
-        made.now = 14.0
-        assert made.followers.silent() == {}
-        made.now = 16.0
-        (silent,) = made.followers.silent().items()
+        service.now = 14.0
+        assert service.followers.silent() == {}
+        service.now = 16.0
+        (silent,) = service.followers.silent().items()
         assert "host, process 7" in silent[0] and silent[1][0] == 5.0
         ask()
-        assert made.followers.silent() == {}
+        assert service.followers.silent() == {}
         ask(ends="true")
-        made.now = 100.0
-        assert made.followers.silent() == {}
+        service.now = 100.0
+        assert service.followers.silent() == {}

@@ -200,5 +200,5 @@ def test_one_outlier_does_not_move_an_estimate_and_a_change_does() -> None:
 
 @given(values)
 def test_weighted_median_with_equal_weights_is_the_median(series: list[float]) -> None:
-    found = weighted_median(series, [1.0] * len(series))
-    assert found == pytest.approx(statistics.median(series), rel=1e-9, abs=1e-9)
+    median = weighted_median(series, [1.0] * len(series))
+    assert median == pytest.approx(statistics.median(series), rel=1e-9, abs=1e-9)

@@ -40,11 +40,11 @@ def test_nothing_is_lost_whatever_retention_has_done(
             """Retention comes to its end as soon as anybody has asked for roll-ups or horizons."""
 
             def rows(self, statement: str, values: Sequence[object] = ()) -> Any:
-                found = engine.rows(statement, values)
+                result = engine.rows(statement, values)
                 if "rollup" in statement or "horizon" in statement:
                     for _ in work:
                         pass
-                return found
+                return result
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(engine, name)

@@ -86,14 +86,14 @@ def test_a_reader_brings_an_older_file_up_to_date(tmp_path: Path, version: int) 
     db.close()
 
 
-def _asked_as_anybody(path: Path, asked: Connection) -> None:
+def _asked_as_anybody(path: Path, connection: Connection) -> None:
     if os.getuid() == 0:
         os.setgid(65534)
         os.setuid(65534)
     with Archive(path, read_only=True) as archive:
         before = archive.changed()
-        while asked.recv():
-            asked.send((archive.changed() != before, [one.id for one in archive.query("rtt")]))
+        while connection.recv():
+            connection.send((archive.changed() != before, [m.id for m in archive.query("rtt")]))
 
 
 def test_who_may_not_write_reads_what_nobody_writes_and_what_somebody_does() -> None:
@@ -152,9 +152,9 @@ def test_a_file_that_is_written_while_it_is_read_as_one_at_rest_is_read_again(
     monkeypatch.setattr(os, "access", lambda *_: False)  # as for who may not write beside it
     with Archive(path, read_only=True) as reader:
         reader.engine._reader.set_progress_handler(in_between, 500)  # type: ignore[attr-defined]
-        found = [key for (key,) in reader.engine.rows("SELECT id FROM measurement ORDER BY id")]
+        ids = [key for (key,) in reader.engine.rows("SELECT id FROM measurement ORDER BY id")]
     assert len(steps) > 15
-    assert found == [f"{n:04d}-{last}" for n in range(5000) for last in "ab"]
+    assert ids == [f"{n:04d}-{last}" for n in range(5000) for last in "ab"]
 
 
 @older_layouts
@@ -185,8 +185,8 @@ def test_pages_that_follow_one_another_have_each_measurement_once(
         for count in range(1, 8):  # whole pages, and some more
             archive.record(measured(str(count)))
             ids = [str(number) for number in range(1, count + 1)]
-            assert [one.id for one in archive.query("rtt")] == ids
-            assert [one.id for one in archive.each(Selection())] == ids
+            assert [m.id for m in archive.query("rtt")] == ids
+            assert [m.id for m in archive.each(Selection())] == ids
             assert archive.those([*ids, "none"]).keys() == set(ids)
             rows = list(csv.reader("".join(csv_parts(archive.each(Selection()))).splitlines()))
             assert [row[0] for row in rows] == ["id", *ids]
@@ -201,8 +201,8 @@ def test_what_is_new_is_found_without_looking_at_what_is_old(
         archive.record_many(measured(str(n), metric=names[n % 5]) for n in range(100))
         read, seq = [], 0
         while seq < archive.latest_seq():
-            found, seq = archive.read_on(seq, ("rtt", "status"), 3)
-            read += [number for number, _ in found]
+            batch, seq = archive.read_on(seq, ("rtt", "status"), 3)
+            read += [number for number, _ in batch]
         assert read == [n + 1 for n in range(0, 100, 5)]
         assert archive.read_on(0, ("status",), 3) == ([], 100)
     db = sqlite3.connect(tmp_path / "archive.sqlite")

@@ -32,13 +32,13 @@ ENDED = made_transit(
 
 
 def test_a_transfer_over_a_path_tells_of_both() -> None:
-    found = {fact.metric: fact for fact in transfer_facts(ENDED)}
-    assert sorted(found) == ["path_throughput", "throughput"]
-    throughput = found["throughput"]
+    facts = {fact.metric: fact for fact in transfer_facts(ENDED)}
+    assert sorted(facts) == ["path_throughput", "throughput"]
+    throughput = facts["throughput"]
     assert (throughput.subject, throughput.value, throughput.unit) == ("iplant>mu", 1e8, "bit/s")
     assert (throughput.at, throughput.workflow) == (1010.0, "uuid")
     assert throughput.details["bytes"] == 100_000_000
-    assert found["path_throughput"].subject == "iplant>mu/s2-s1"
+    assert facts["path_throughput"].subject == "iplant>mu/s2-s1"
 
 
 def test_a_transfer_over_several_paths_tells_of_none_of_them() -> None:
@@ -60,8 +60,8 @@ UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": "", "insta
     ],
 )
 def test_what_says_something_of_best_effort(changes: dict[str, Any], more: dict[str, str]) -> None:
-    found = transfer_facts(changed(ENDED, **UNRESERVED | changes))  # type: ignore[arg-type]
-    assert {fact.metric: fact.subject for fact in found} == {"throughput": "iplant>mu"} | more
+    facts = transfer_facts(changed(ENDED, **UNRESERVED | changes))  # type: ignore[arg-type]
+    assert {fact.metric: fact.subject for fact in facts} == {"throughput": "iplant>mu"} | more
 
 
 def test_a_small_transfer_tells_of_latency() -> None:

@@ -97,14 +97,14 @@ def test_the_broker_the_archive_and_single_questions_tell_the_same(
     monkeypatch.setattr(BrokerClient, "call", counted)
     with serving(here.app) as port:
         broker = BrokerClient(f"http://127.0.0.1:{port}", 60.0, token_of("researcher"))
-        told = estimate_sources.ask(broker, None, *subjects(inputs), NOW)
-    assert (told.note, calls) == ("", [("POST", "/v1/estimates")])
+        answer = estimate_sources.ask(broker, None, *subjects(inputs), NOW)
+    assert (answer.note, calls) == ("", [("POST", "/v1/estimates")])
     with Archive(tmp_path / "a.sqlite") as archive:
         fill(archive)
         read = estimate_sources.ask(None, tmp_path / "a.sqlite", *subjects(inputs), NOW)
         world = estimate_world(inputs, Knowledge(archive), now=NOW)
-    assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
-    assert estimate_world(inputs, told, now=NOW) == estimate_world(inputs, read, now=NOW) == world
+    assert {key[0] for key in answer.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
+    assert estimate_world(inputs, answer, now=NOW) == estimate_world(inputs, read, now=NOW) == world
     assert world.waits["t::a:1", "mu"].value == 9.0
     assert world.errors == {"runtime": {"archive": 0.4}}
 
@@ -116,8 +116,8 @@ def test_what_was_rolled_up_is_known(tmp_path: Path) -> None:
         later = NOW + 9 * DAY_S
         retain(archive, Retention(Keep(DAY_S)), later)
         assert archive.query("runtime") == []
-    told = estimate_sources.ask(None, file, ["mu", "tacc"], ["t::a:1"], later)
-    assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
+    answer = estimate_sources.ask(None, file, ["mu", "tacc"], ["t::a:1"], later)
+    assert {key[0] for key in answer.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
 
 
 def test_a_caller_is_told_what_it_may_see(tmp_path: Path) -> None:
@@ -126,13 +126,13 @@ def test_a_caller_is_told_what_it_may_see(tmp_path: Path) -> None:
     fill(here.archive)
     with serving(here.app) as port:
 
-        def told(role: str) -> estimate_sources.AskedEstimates:
+        def estimates(role: str) -> estimate_sources.AskedEstimates:
             broker = BrokerClient(f"http://127.0.0.1:{port}", 60.0, token_of(role))
             return estimate_sources.ask(broker, None, ["mu", "tacc"], ["t::a:1"], NOW)
 
-        assert {metric for metric, _ in told("researcher").known} == {"queue_wait", "rtt"}
-        assert len(told("engineer").known) == len({*FACTS}) - 2
-        agents = told("agent")
+        assert {metric for metric, _ in estimates("researcher").known} == {"queue_wait", "rtt"}
+        assert len(estimates("engineer").known) == len({*FACTS}) - 2
+        agents = estimates("agent")
     assert agents.known == {} and "see measurements" in agents.note and LEFT_OUT in agents.note
 
 
@@ -172,10 +172,10 @@ def test_an_archive_that_cannot_be_read_leaves_the_mapping_to_the_catalogs(
     monkeypatch.setattr(base, "BUSY_S", 0.0)
     file = at(tmp_path, NOBODY)
     with spoilt(tmp_path / "a.sqlite"):
-        found, notes = planned(file)
+        mapped, notes = planned(file)
     (note,) = notes
     assert str(tmp_path / "a.sqlite") in note and note.endswith(LEFT_OUT) and "\n" not in note
-    assert found.tell().beliefs["note"] == note.removeprefix("warning: ")
+    assert mapped.tell().beliefs["note"] == note.removeprefix("warning: ")
 
 
 def test_the_command_and_its_explanation_say_that_measurements_are_left_out(
@@ -195,16 +195,16 @@ def test_a_broker_whose_archive_is_broken_leaves_the_mapping_to_the_catalogs(
     monkeypatch.setenv("ADON_TOKEN", token_of("researcher"))
     here.archive.close()
     with serving(here.app) as port:
-        found, notes = planned(at(tmp_path, f"127.0.0.1:{port}"))
+        mapped, notes = planned(at(tmp_path, f"127.0.0.1:{port}"))
     (note,) = notes
-    assert "closed" in note and found.tell().beliefs["note"] == note.removeprefix("warning: ")
+    assert "closed" in note and mapped.tell().beliefs["note"] == note.removeprefix("warning: ")
 
 
 def test_a_broker_that_answers_500_is_one_line_and_its_archive_is_read(tmp_path: Path) -> None:
     with Archive(tmp_path / "a.sqlite") as archive:
         fill(archive)
     with listening(respond(http("500 No", b"oops"))) as url:
-        found, notes = planned(at(tmp_path, url.removeprefix("http://")))
+        mapped, notes = planned(at(tmp_path, url.removeprefix("http://")))
     assert len(notes) == 1 and "answered 500" in notes[0]
-    paths = found.tell().beliefs["paths"]
+    paths = mapped.tell().beliefs["paths"]
     assert paths["tacc>mu"]["gamma_a"]["source"] == "archive"

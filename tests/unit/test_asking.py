@@ -46,12 +46,12 @@ def got(answer: RequestAnswer) -> Transit:
 
 def test_all_are_answered_in_their_order_and_told_in_one_go(rig: Rig) -> None:
     pairs = [("mu", "tacc"), ("mu", "iplant"), ("local", "tacc")]
-    asked = [TransitRequest(f"w:{s}-{d}", s, d, size_bytes=BIG) for s, d in pairs]
-    told = len(rig.controller.applied)
-    answers = rig.broker.ask(asked)
-    assert [got(a).id for a in answers] == [request.id for request in asked]
+    batch = [TransitRequest(f"w:{s}-{d}", s, d, size_bytes=BIG) for s, d in pairs]
+    before = len(rig.controller.applied)
+    answers = rig.broker.ask(batch)
+    assert [got(a).id for a in answers] == [request.id for request in batch]
     assert {got(a).state for a in answers} == {TransitState.INSTALLED}
-    assert len(rig.controller.applied) == told + 1
+    assert len(rig.controller.applied) == before + 1
     assert [rig.broker.get(got(a).id) for a in answers] == [a.transit for a in answers]
 
 
@@ -106,11 +106,11 @@ def test_asking_again_gives_the_same_with_a_size_known_better(rig: Rig) -> None:
 
 def test_who_waits_is_answered_as_it_waits(rig: Rig) -> None:
     fill(rig)
-    asked: dict[str, Any] = {"src": "local", "min_bps": 100e6, "template": "soykb"}
-    first = got(one(rig, **asked))
+    fields: dict[str, Any] = {"src": "local", "min_bps": 100e6, "template": "soykb"}
+    first = got(one(rig, **fields))
     rig.clock.now += 5
     assert first.state is TransitState.QUEUED
-    assert got(one(rig, **asked)) == first
+    assert got(one(rig, **fields)) == first
 
 
 def test_a_workflow_that_is_run_again_has_transits_of_its_own(rig: Rig) -> None:
@@ -143,12 +143,14 @@ def test_what_has_begun_by_itself_is_found(rig: Rig) -> None:
 
 
 def test_why_a_caller_goes_without_is_kept(rig: Rig) -> None:
-    told = one(rig, best_effort="the submit directory\ncannot be written", template="gone")
-    assert got(told).state is TransitState.BEST_EFFORT and told.new
-    assert got(told).reason.startswith("the submit directory") and got(told).reason.isprintable()
+    answer = one(rig, best_effort="the submit directory\ncannot be written", template="gone")
+    assert got(answer).state is TransitState.BEST_EFFORT and answer.new
+    assert (
+        got(answer).reason.startswith("the submit directory") and got(answer).reason.isprintable()
+    )
     assert rig.reserved() == {} and rig.controller.circuits == {}
     again = one(rig, best_effort="the submit directory\ncannot be written", template="gone")
-    assert (got(again), again.new) == (got(told), False)
+    assert (got(again), again.new) == (got(answer), False)
     other = got(one(rig, best_effort="another reason"))
     assert other.id == "a.2"
     assert [t.reason for t in rig.broker.list("best_effort")][1] == "another reason"
@@ -265,17 +267,19 @@ def test_the_first_that_has_not_ended(over: list[TransitState], last: TransitSta
     if len(over) >= 100:
         assert code_of(latest, "a", find) == "conflict"
         return
-    number, found = latest("a", find)
+    number, transit = latest("a", find)
     assert number == len(over) + 1
-    assert (found.state if found else None) == last
+    assert (transit.state if transit else None) == last
     assert len(looked) <= 15
 
 
 @given(st.dictionaries(st.integers(1, 40), ended | going_on))
 def test_whatever_ids_others_chose(taken: dict[int, TransitState]) -> None:
     known = {numbered("a", n): made_transit("x", "mu", "tacc", s) for n, s in taken.items()}
-    number, found = latest("a", known.get)
-    assert known.get(numbered("a", number)) is found and (found is None or found.state not in ENDED)
+    number, transit = latest("a", known.get)
+    assert known.get(numbered("a", number)) is transit and (
+        transit is None or transit.state not in ENDED
+    )
 
 
 # -- whatever is asked -----------------------------------------------------------------------

@@ -12,16 +12,16 @@ from tests.storm import Storm
 
 
 def test_a_storm_fills_the_link_and_delays_nobody(tmp_path: Path) -> None:
-    found = Storm(tmp_path / "s", 40, warm_s=10.0, measured_s=30.0, most_bytes=10**9).run()
-    assert found.reserved > 0.9
-    assert found.waits and found.late == []
+    storm = Storm(tmp_path / "s", 40, warm_s=10.0, measured_s=30.0, most_bytes=10**9).run()
+    assert storm.reserved > 0.9
+    assert storm.waits and storm.late == []
 
 
 def test_who_is_placed_anew_began_before_nobody() -> None:
     active = ActiveTransits()
-    one = made_transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
-    active.enter(one)
-    assert active.overrun(10.0) == [one]
-    one.grant.expected_end = 0.0
-    active.enter(one)
+    transit = made_transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
+    active.enter(transit)
+    assert active.overrun(10.0) == [transit]
+    transit.grant.expected_end = 0.0
+    active.enter(transit)
     assert active.overrun(10.0) == []

@@ -53,8 +53,8 @@ def test_a_circuit_pays_where_it_is_sooner(
 def test_setting_up_takes_what_the_latest_took(seconds: list[float]) -> None:
     times = SetupTimes()
     assert times.setup_s() == HOOK_S
-    for one in seconds:
-        times.note(one)
+    for duration_s in seconds:
+        times.note(duration_s)
     latest = sorted(max(0.0, s) for s in seconds[-REMEMBERED:])
     if latest:
         assert HOOK_S + latest[0] <= times.setup_s() <= HOOK_S + latest[-1]

@@ -45,9 +45,9 @@ class Switches:
 def test_what_costs_rules_or_packets_is_named(
     bridge: list[Any], table: list[Any], buffer: int, words: list[str]
 ) -> None:
-    found = bridge_warnings(Switches(bridge, table, buffer), {0xA1})
-    assert len(found) == len(words)
-    assert all(part in said for part, said in zip(words, found, strict=True))
+    warnings = bridge_warnings(Switches(bridge, table, buffer), {0xA1})
+    assert len(warnings) == len(words)
+    assert all(part in warning for part, warning in zip(words, warnings, strict=True))
 
 
 def test_where_there_is_no_open_vswitch_nothing_is_said() -> None:

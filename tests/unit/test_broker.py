@@ -68,10 +68,10 @@ def test_asking_or_releasing_twice_is_the_same_as_once(rig: Rig) -> None:
     ],
 )
 def test_an_id_belongs_to_one_request(rig: Rig, terms: dict[str, Any]) -> None:
-    asked: dict[str, Any] = {"src": "mu", "dst": "tacc", "min_bps": 5e6}
-    first = rig.ask("a", **asked, size_bytes=BIG)
-    assert rig.ask("a", **asked, size_bytes=None) == first  # a size is an estimate
-    assert code_of(rig.ask, "a", **asked | terms) == "conflict"
+    fields: dict[str, Any] = {"src": "mu", "dst": "tacc", "min_bps": 5e6}
+    first = rig.ask("a", **fields, size_bytes=BIG)
+    assert rig.ask("a", **fields, size_bytes=None) == first  # a size is an estimate
+    assert code_of(rig.ask, "a", **fields | terms) == "conflict"
     assert rig.broker.get("a") == first
 
 
@@ -82,9 +82,9 @@ def test_what_is_handed_out_is_a_copy(rig: Rig) -> None:
 
 def granted(rig: Rig) -> dict[str, float]:
     """Mb/s of every transit now, as people and switches are told."""
-    told = {i: c.min_bps / MBPS for i, c in rig.controller.circuits.items()}
-    assert told == {i: rig.broker.get(i).grant.granted_bps / MBPS for i in told}
-    return told
+    rates = {i: c.min_bps / MBPS for i, c in rig.controller.circuits.items()}
+    assert rates == {i: rig.broker.get(i).grant.granted_bps / MBPS for i in rates}
+    return rates
 
 
 def test_what_is_left_is_shared_fairly_and_anew_as_others_come_and_go(rig: Rig) -> None:
@@ -268,9 +268,9 @@ def test_what_progress_tells_on_the_simulated_network_is_kept(tmp_path: Path) ->
     rig = Rig(tmp_path / "s", clock=clock, controller=SimulatedController(demo_network(), clock))
     rig.ask("a", "mu", "tacc")
     for moved in (0, 10**6, 10**7):
-        told = rig.broker.report_progress("a", moved)
-        assert rig.broker.get("a").as_dict() == told.as_dict()  # as it is kept
-    assert told.state is TransitState.ACTIVE
+        transit = rig.broker.report_progress("a", moved)
+        assert rig.broker.get("a").as_dict() == transit.as_dict()  # as it is kept
+    assert transit.state is TransitState.ACTIVE
 
 
 def test_sites_that_are_not_joined_and_templates_no_path_can_meet(tmp_path: Path) -> None:
@@ -326,6 +326,6 @@ def test_the_topology_shows_who_holds_what(rig: Rig) -> None:
 def test_health_counts(rig: Rig) -> None:
     fill(rig)
     rig.ask("q", "local", "tacc")
-    found = rig.broker.health()
-    assert (found["status"], found["live"], found["queued"]) == ("ok", 3, 1)
-    assert found["controller"]["name"] == "fake"
+    health = rig.broker.health()
+    assert (health["status"], health["live"], health["queued"]) == ("ok", 3, 1)
+    assert health["controller"]["name"] == "fake"

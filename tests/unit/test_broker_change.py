@@ -31,10 +31,10 @@ def test_the_newest_changes_are_kept(rig: Rig) -> None:
 def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> None:
     before = rig.ask("a", "mu", "tacc", template="soykb")
     rig.clock.now += 5
-    told = len(rig.controller.applied)
-    got = rig.broker.change("a", 100e6, 120e6)
-    assert (got.state, got.grant.path) == (TransitState.INSTALLED, before.grant.path)
-    assert (got.request.min_bps, got.request.max_bps, got.grant.granted_bps) == (
+    count = len(rig.controller.applied)
+    transit = rig.broker.change("a", 100e6, 120e6)
+    assert (transit.state, transit.grant.path) == (TransitState.INSTALLED, before.grant.path)
+    assert (transit.request.min_bps, transit.request.max_bps, transit.grant.granted_bps) == (
         100e6,
         120e6,
         120e6,
@@ -43,9 +43,9 @@ def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> Non
     circuit = rig.controller.circuits["a"]
     assert (circuit.min_bps, circuit.max_bps) == (120e6, 120e6)
     # One word to the switches, and at no time did they not carry it.
-    assert rig.controller.applied[told:] == [["a"]]
-    assert got.grant.changes == [RateChange(rig.clock.now, 100e6, 120e6, 25e6, 150e6)]
-    assert rig.broker.change("a", 100e6) == got == rig.broker.get("a")  # nothing to change
+    assert rig.controller.applied[count:] == [["a"]]
+    assert transit.grant.changes == [RateChange(rig.clock.now, 100e6, 120e6, 25e6, 150e6)]
+    assert rig.broker.change("a", 100e6) == transit == rig.broker.get("a")  # nothing to change
     assert rig.broker.change("a", min_bps=10e6).grant.granted_bps == 120e6
     assert rig.reserved()["s1>s2"] == 10e6
     # Asked again as at first, it is still the same transit.

@@ -195,13 +195,13 @@ def test_what_began_before_another_goes_on_only_where_that_one_has_gone(
     if gone:
         early.broker.release("waits")
     early.let_pass(99)
-    one = early.broker.get("a")
+    transit = early.broker.get("a")
     if gone:
-        assert (one.state, one.grant.lease_until) == (TransitState.INSTALLED, start + 120)
+        assert (transit.state, transit.grant.lease_until) == (TransitState.INSTALLED, start + 120)
         early.let_pass(21)
         assert early.broker.get("a").state is TransitState.EXPIRED  # as any whose lease is over
     else:
-        assert one.state is TransitState.BEST_EFFORT
+        assert transit.state is TransitState.BEST_EFFORT
         assert early.broker.get("waits").grant.installed_at == start + 99
 
 
@@ -248,13 +248,13 @@ def test_patience_ends_in_best_effort(rig: Rig) -> None:
 def test_who_waits_may_give_up_and_report_later(rig: Rig) -> None:
     fill(rig)
     rig.ask("q", "local", "tacc")
-    left = rig.broker.release("q", outcome="gave_up")
-    assert (left.state, left.grant.installed_at) == (TransitState.RELEASED, 0)
-    assert left.reason.endswith("the transfer ended with 'gave_up'")
+    ended = rig.broker.release("q", outcome="gave_up")
+    assert (ended.state, ended.grant.installed_at) == (TransitState.RELEASED, 0)
+    assert ended.reason.endswith("the transfer ended with 'gave_up'")
     assert rig.recorder.transits == []
-    told = rig.broker.release("q", 1000, 8.0)
-    assert (told.usage.goodput_bps, told.grant.released_at) == (1000, left.grant.released_at)
-    assert rig.recorder.transits == [told]
+    later = rig.broker.release("q", 1000, 8.0)
+    assert (later.usage.goodput_bps, later.grant.released_at) == (1000, ended.grant.released_at)
+    assert rig.recorder.transits == [later]
 
 
 def test_who_has_no_patience_goes_best_effort_at_once(tmp_path: Path) -> None:

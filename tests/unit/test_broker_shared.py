@@ -57,8 +57,8 @@ def test_nothing_is_answered_that_the_store_has_not(
     assert code_of(leader.ask, "t", **request) == "store_unavailable"
     assert "t" not in brokers.rows
     brokers.store.mend()
-    asked = leader.ask("t", **request)
-    assert brokers.take_over().ask("t", **request).state is asked.state
+    transit = leader.ask("t", **request)
+    assert brokers.take_over().ask("t", **request).state is transit.state
 
 
 @pytest.mark.parametrize("secretly", [False, True])

@@ -54,10 +54,10 @@ def test_who_is_awaited_is_told_and_changes_wait(slow: Slow, broker: Broker) -> 
         assert broker.problem() == "the broker is starting; switch s2 is not connected"
         assert broker.health()["status"] == "degraded" and broker.list() == []
         assert code_of(broker.check_started) == "busy"
-        asked = pool.submit(broker.request, TransitRequest("a", "mu", "tacc"))
+        future = pool.submit(broker.request, TransitRequest("a", "mu", "tacc"))
         assert not slow.circuits
         slow.came.set()
-        assert asked.result().state is TransitState.INSTALLED and slow.laid
+        assert future.result().state is TransitState.INSTALLED and slow.laid
         start.result()
     assert broker.health()["status"] == "ok"
     broker.check_started()
@@ -68,9 +68,9 @@ def test_a_start_that_fails_answers_who_waits(slow: Slow, broker: Broker) -> Non
     with ThreadPoolExecutor(2) as pool:
         start = pool.submit(broker.start)
         slow.waits.wait()
-        asked = pool.submit(broker.request, TransitRequest("a", "mu", "tacc"))
+        future = pool.submit(broker.request, TransitRequest("a", "mu", "tacc"))
         slow.came.set()
         with pytest.raises(ControllerError, match="the port is in use"):
             start.result()
         with pytest.raises(BrokerError, match="could not start: the port is in use; ask again"):
-            asked.result()
+            future.result()

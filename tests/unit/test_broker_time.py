@@ -125,10 +125,10 @@ def test_times_that_cannot_be_kept(rig: Rig, times: dict[str, float]) -> None:
 
 
 def test_the_same_request_may_come_again_when_its_time_is_past(rig: Rig) -> None:
-    asked: dict[str, Any] = {"src": "mu", "dst": "tacc", "start": T0 + 5, "end": T0 + 10}
-    rig.ask("a", **asked)
+    fields: dict[str, Any] = {"src": "mu", "dst": "tacc", "start": T0 + 5, "end": T0 + 10}
+    rig.ask("a", **fields)
     rig.let_pass(100)
-    assert rig.ask("a", **asked).state is TransitState.EXPIRED
+    assert rig.ask("a", **fields).state is TransitState.EXPIRED
 
 
 def test_who_is_held_may_give_up(rig: Rig) -> None:

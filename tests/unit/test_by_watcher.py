@@ -90,11 +90,11 @@ def test_the_watchers_work_is_the_hooks_own(where: Path, broker: FakeBroker) -> 
     os.chdir("/")
     run = str(where / "run")
     assert hookrun.run_for_watcher(["pre", run, *call(where, *CALL)]) == 0
-    (asked,) = broker.asked
-    assert (asked.job, asked.retry) == (JOB, 1)
+    (request,) = broker.asked
+    assert (request.job, request.retry) == (JOB, 1)
     post = call(where, "--retry", "1", "--", "-r", "3", "-M", "x.meta", f".//00/00/{JOB}.out")
     assert hookrun.run_for_watcher(["post", run, *post]) == 0
-    assert [(r[0], r[3]) for r in broker.released] == [(asked.id, "exit 3")]
+    assert [(r[0], r[3]) for r in broker.released] == [(request.id, "exit 3")]
     assert [line["event"] for line in journal(where / "run")] == ["decision", "transfer"]
 
 

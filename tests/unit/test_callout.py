@@ -55,8 +55,8 @@ def test_command_lines_of_a_planner(
 ) -> None:  # fmt: skip
     (tmp_path / "wf.yml").touch()
     monkeypatch.chdir(tmp_path)
-    found = planned([*JAVA, *words], {})
-    assert found[:2] == (workflow, [option.format(here=tmp_path) for option in options])
+    result = planned([*JAVA, *words], {})
+    assert result[:2] == (workflow, [option.format(here=tmp_path) for option in options])
 
 
 def test_another_program_is_no_planner() -> None:

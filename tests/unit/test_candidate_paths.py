@@ -66,11 +66,11 @@ def test_pairs_that_were_used_within_a_week(archive: Archive) -> None:
 def test_their_candidate_paths_are_tasks() -> None:
     network = demo_network()
     members = members_of(network)
-    found = wanted_tasks([("mu", "tacc"), ("mu", "local")], members, network, {"every": "1 min"})
-    assert {name: body["via"] for name, body in found.items()} == {
+    tasks = wanted_tasks([("mu", "tacc"), ("mu", "local")], members, network, {"every": "1 min"})
+    assert {name: body["via"] for name, body in tasks.items()} == {
         "path:mu-tacc:1": L2, "path:mu-tacc:2": L3,
     }  # fmt: skip
-    definition = definition_of("p", found["path:mu-tacc:1"], network, members)
+    definition = definition_of("p", tasks["path:mu-tacc:1"], network, members)
     assert definition.nodes == tuple(PATH) and definition.subject == "mu>tacc via s1-s2"
     assert ("s1", "s2") in definition.task.links and definition.task.period_ms == 60_000
     elsewhere = {**members, "mu": RegisteredAgent("mu", "192.0.2.7", (5201, 5204))}

@@ -75,11 +75,11 @@ def test_sites_with_servers_and_hints() -> None:
 )
 def test_bad_hints_name_file_line_and_site(profiles: dict[str, object], message: str) -> None:
     text = sites_text({"tacc": {}, "mu": profiles})
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         sites_of(parse_document(text, "sites.yml", "x"))
     line = next(i for i, row in enumerate(text.splitlines(), 1) if next(iter(profiles)) in row)
-    assert str(found.value).startswith(f"sites.yml:{line}: site 'mu': ")
-    assert message in str(found.value)
+    assert str(error.value).startswith(f"sites.yml:{line}: site 'mu': ")
+    assert message in str(error.value)
 
 
 def test_replicas_by_name_and_by_pattern() -> None:
@@ -89,14 +89,14 @@ def test_replicas_by_name_and_by_pattern() -> None:
         "- lfn: a.fits\n  pfns: [{site: tacc, pfn: /a}, {site: mu, pfn: /b}]\n"
         "  metadata: {size: 9}\n"
     )
-    found = replicas_of(parse_document(text, "r", "x"))
-    exact, matched = found.find("a.fits"), found.find("b.fits")
+    replicas = replicas_of(parse_document(text, "r", "x"))
+    exact, matched = replicas.find("a.fits"), replicas.find("b.fits")
     assert exact is not None
     assert exact.size_bytes == 9
     assert exact.places == (("tacc", "/a"), ("mu", "/b"), ("mu", "/d"))
     assert matched is not None
     assert matched.size_bytes == 7
-    assert found.find("b.txt") is None
+    assert replicas.find("b.txt") is None
 
 
 def test_a_stageable_program_runs_wherever_it_fits() -> None:
@@ -200,10 +200,10 @@ def _hint(site: str) -> str:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(texts: tuple[str, str, str, str], message: str) -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         inputs_from(*texts)
-    assert message in str(found.value)
-    assert "\n" not in str(found.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_catalogs_beside_the_workflow_inside_it_or_missing(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_what_pegasus_writes_is_read(tmp_path: Path) -> None:
     }.items():  # fmt: skip
         catalog.write(str(tmp_path / f"{name}.yml"))
     inputs = load_inputs(tmp_path / "workflow.yml")
-    found = inputs.workflow.jobs["ID1"]
-    assert (found.transformation, found.runtime_s, found.site_hint) == (
+    align_job = inputs.workflow.jobs["ID1"]
+    assert (align_job.transformation, align_job.runtime_s, align_job.site_hint) == (
         "soykb::align:1.0", 90, "mu",
     )  # fmt: skip
     assert inputs.raw_bytes == {"raw": 1234}

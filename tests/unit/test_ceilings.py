@@ -66,9 +66,11 @@ def test_no_request_is_given_less_than_without_adon(rate_bps: float) -> None:
 def test_what_others_leave_idle_is_everybodys(tmp_path: Path, keep: str) -> None:
     rig = Rig(tmp_path / "s", network("10 Gb/s"), bandwidth=keep, matches=True)
     for number in range(20):
-        got = rig.ask(f"t{number}", "oak", "elm", flows=flows(5000 + number))
+        transit = rig.ask(f"t{number}", "oak", "elm", flows=flows(5000 + number))
         assert (
-            got.request.uncapped and got.request.max_bps == 10e9 and got.grant.granted_bps >= 400e6
+            transit.request.uncapped
+            and transit.request.max_bps == 10e9
+            and transit.grant.granted_bps >= 400e6
         )
     circuits = list(rig.controller.circuits.values())
     assert len(circuits) == 20
@@ -76,7 +78,7 @@ def test_what_others_leave_idle_is_everybodys(tmp_path: Path, keep: str) -> None
     for circuit in circuits:
         assert allowed_bps(rig.topology, plan, circuit) == 10e9
     for shape in plan.shapes:
-        assert all(one.ceil_bps == 10e9 for one in shape.classes)
+        assert all(traffic_class.ceil_bps == 10e9 for traffic_class in shape.classes)
     # What is held free by dropping is idle for nobody: minima alone are.
     sure = {circuit.min_bps for circuit in circuits}
     assert sure == ({5e6} if keep == "meter" else {450e6})
@@ -126,10 +128,10 @@ def test_what_is_slower_than_it_could_be_is_said(
     rig = Rig(tmp_path / "s", network("10 Gb/s"), FAST, matches=True)
     small = "template 'bulk' allows at most 150 Mb/s of the 10 Gb/s that a path has"
     with caplog.at_level(logging.WARNING):
-        got = rig.ask("t", "oak", "elm", size_bytes=2 * 10**12, template="bulk", flows=flows(1))
-        assert got.grant.warnings[0].startswith(small)
+        transit = rig.ask("t", "oak", "elm", size_bytes=2 * 10**12, template="bulk", flows=flows(1))
+        assert transit.grant.warnings[0].startswith(small)
         late = "ends after 86400 s, before 2 TB can have moved: at 150 Mb/s they take 106667 s"
-        assert late in got.grant.warnings[1]
+        assert late in transit.grant.warnings[1]
         rig.ask("u", "oak", "elm", size_bytes=2 * 10**12, template="bulk", flows=flows(2))
     assert [caplog.text.count(words) for words in (small, late)] == [1, 1]  # not of each of many
     brief = rig.ask("v", "oak", "elm", size_bytes=2 * 10**12, lease_s=600, flows=flows(3))
@@ -149,8 +151,8 @@ def test_what_is_slower_than_it_could_be_is_said(
     with serving(application(rig)) as port:
         monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
         assert f"warning: {small}" in adon("transit", "explain", "t").out
-        asked = ("transit", "request", "oak", "elm", "--template", "bulk", "--flow", "9")
-        assert f"warning: {small}" in adon(*asked).out
+        command = ("transit", "request", "oak", "elm", "--template", "bulk", "--flow", "9")
+        assert f"warning: {small}" in adon(*command).out
         assert f"warning: {small}" in adon("doctor", "--config", "adon.yml").out
 
 

@@ -98,7 +98,7 @@ def test_an_option_name_has_one_meaning() -> None:
             for name in action.option_strings:
                 meanings.setdefault(name, {}).setdefault(meaning, []).append(leaf.prog)
     assert len(meanings) > 100
-    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+    assert {name: uses for name, uses in meanings.items() if len(uses) > 1} == {}
 
 
 def test_help_and_refusals_import_no_library() -> None:
@@ -160,9 +160,9 @@ def test_site_explain_and_show(workflow: Path) -> None:
     assert (
         ran.code == 0 and ran.out.startswith("ID2  call -> mu, sharedfs\n") and "ID1" not in ran.out
     )
-    found = json.loads(adon("site", "explain", workflow, "--job", "ID2", "--json").out)
-    assert [p["job"] for p in found] == ["ID2"]
-    assert {a["site"] for a in found[0]["alternatives"]} == {"mu", "tacc"}
+    placements = json.loads(adon("site", "explain", workflow, "--job", "ID2", "--json").out)
+    assert [p["job"] for p in placements] == ["ID2"]
+    assert {a["site"] for a in placements[0]["alternatives"]} == {"mu", "tacc"}
     ran = adon("site", "show", workflow)
     assert ran.code == 0 and ["mu", "N", "4", "catalog"] in map(str.split, ran.out.splitlines())
     assert (
@@ -193,12 +193,12 @@ def test_plan_follows_a_saved_mapping(workflow: Path, tmp_path: Path) -> None:
     saved.write_text(json.dumps(mapping))
     ran = adon("plan", workflow, "--mapping", saved, "--dir", tmp_path / "s", "--json")
     assert ran.code == 0
-    found = json.loads(ran.out)
-    assert found["planner"] == "embedded" and found["hooks"] is None
-    submit = (Path(found["submit_dir"]) / "00/00/call_ID2.sub").read_text()
+    report = json.loads(ran.out)
+    assert report["planner"] == "embedded" and report["hooks"] is None
+    submit = (Path(report["submit_dir"]) / "00/00/call_ID2.sub").read_text()
     assert '+pegasus_site = "tacc"' in submit
     # Results go where the mapping was made for.
-    assert list(Path(found["submit_dir"]).glob("00/00/stage_out_*_tacc_*.in"))
+    assert list(Path(report["submit_dir"]).glob("00/00/stage_out_*_tacc_*.in"))
 
 
 @pytest.mark.parametrize(("fast", "slow"), [("local", "tacc"), ("tacc", "local")])
@@ -275,9 +275,9 @@ def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "without  real network" in ran.out
     # What is said of an ordinary user comes first.
     assert "iproute2" in ran.out or "need root" in ran.out
-    found = json.loads(adon("doctor", "--json").out)
-    assert found["healthy"] is False
-    assert {f["what"] for f in found["findings"] if not f["ok"] and f["needed"]} == {
+    report = json.loads(adon("doctor", "--json").out)
+    assert report["healthy"] is False
+    assert {f["what"] for f in report["findings"] if not f["ok"] and f["needed"]} == {
         "apt-get (private copies of HTCondor, GridFTP and tools)",
         "setpriv",
     }

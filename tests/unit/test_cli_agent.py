@@ -48,8 +48,8 @@ def test_probes_that_cannot_be(
 
 def test_a_probe_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent", "probe", "host", "--for", "0.3 s", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [f["metric"] for f in found] == ["cpu_use", "memory_use", "io_wait"]
+    facts = json.loads(capsys.readouterr().out)
+    assert [f["metric"] for f in facts] == ["cpu_use", "memory_use", "io_wait"]
     assert main(["agent", "probe", "trace", "--peer", "127.0.0.1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["hops", "1"]
@@ -85,8 +85,8 @@ def measured_in_time(broker: FakeBroker) -> dict[str, Any]:
         at = broker.clock() + 2.0**number
         broker.tell("mu", Assignment(f"a{number}", "a", "host", "alone", "mu", at, 0.5))
         until(lambda key=f"a{number}", at=at: key in results or broker.clock() > at + 5.0)
-        if found := [result for result in results.values() if result["measurements"]]:
-            return found[0]
+        if complete := [result for result in results.values() if result["measurements"]]:
+            return complete[0]
     raise AssertionError(f"measured nothing: {results}")
 
 

@@ -27,13 +27,13 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_anomalies_are_listed(file: str) -> None:
-    shown = adon("monitor", "anomalies", "--archive", file)
-    (line,) = shown.out.splitlines()
-    assert shown.code == 0
+    listing = adon("monitor", "anomalies", "--archive", file)
+    (line,) = listing.out.splitlines()
+    assert listing.code == 0
     assert line.startswith("level   tcp_throughput of mu>tacc fell from 898 Mb/s to 505 Mb/s at ")
     listed = json.loads(adon("monitor", "anomalies", "--archive", file, "--json").out)
-    (one,) = listed["anomalies"]
-    assert (one["kind"], one["subject"]) == ("level", "mu>tacc")
+    (anomaly,) = listed["anomalies"]
+    assert (anomaly["kind"], anomaly["subject"]) == ("level", "mu>tacc")
     mistyped = adon("monitor", "anomalies", "--archive", file, "--metric", "tcp_troughput").out
     assert mistyped == (
         "no anomalies: no tcp_troughput was measured, did you mean 'tcp_throughput'?\n"
@@ -43,15 +43,17 @@ def test_anomalies_are_listed(file: str) -> None:
 
 
 def test_limits_are_explained(file: str) -> None:
-    shown = adon("monitor", "anomalies", "--archive", file, "--explain")
-    first, *rest = shown.out.splitlines()
+    listing = adon("monitor", "anomalies", "--archive", file, "--explain")
+    first, *rest = listing.out.splitlines()
     assert first == "tcp_throughput of mu>tacc (from iperf3)"
     text = "\n".join(rest)
     assert "864 measurements in 6 d, usually one every 10 min" in text
     assert "an anomaly is a median of 24 measurements below 43" in text
     assert "min_change = 15.0%" in text
-    told = json.loads(adon("monitor", "anomalies", "--archive", file, "--explain", "--json").out)
-    assert told["series"][0]["ready"] is True
+    explanation = json.loads(
+        adon("monitor", "anomalies", "--archive", file, "--explain", "--json").out
+    )
+    assert explanation["series"][0]["ready"] is True
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
@@ -61,8 +63,8 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         assert (refused.code, refused.err.count("\n")) == (2, 1)
         assert "none.sqlite: found no such file" in refused.err
     Archive(none).close()
-    found = adon("monitor", "anomalies", "--archive", none, "--since", "2 d").out
-    assert found == "no anomalies: no measurements of watched metrics\n"
+    output = adon("monitor", "anomalies", "--archive", none, "--since", "2 d").out
+    assert output == "no anomalies: no measurements of watched metrics\n"
     explained = adon("monitor", "anomalies", "--archive", none, "--explain")
     assert explained.out == "no measurements of watched metrics\n"
     bad = tmp_path / "bad.sqlite"

@@ -65,8 +65,8 @@ def test_show(run: Run) -> None:
     rows = [line.split() for line in out.splitlines()]
     assert rows[1][:5] == ["status", "1", "1", "2001-09-09", "01:46:40"]
     assert rows[2][:3] == ["throughput", "1", "100"]
-    found = json.loads(run("show", "--json")[1])["metrics"]
-    assert [(one["metric"], one["count"], one["whole_since"]) for one in found] == [
+    metrics = json.loads(run("show", "--json")[1])["metrics"]
+    assert [(metric["metric"], metric["count"], metric["whole_since"]) for metric in metrics] == [
         ("status", 1, None), ("throughput", 100, None)
     ]  # fmt: skip
 
@@ -89,9 +89,11 @@ def test_what_others_wrote_is_escaped(run: Run) -> None:
 
 
 def test_query(run: Run) -> None:
-    found = [json.loads(line) for line in run("query", "throughput", "--json")[1].splitlines()]
-    assert [one["id"] for one in found] == [f"t{n}" for n in range(100)]
-    assert found[3]["details"] == {"bytes": 3}
+    measurements = [
+        json.loads(line) for line in run("query", "throughput", "--json")[1].splitlines()
+    ]
+    assert [m["id"] for m in measurements] == [f"t{n}" for n in range(100)]
+    assert measurements[3]["details"] == {"bytes": 3}
     code, out, _ = run("query", "throughput,status", "--since", "90 min", "--limit", "5")
     assert code == 0 and [line.split()[-1] for line in out.splitlines()[1:]] == ["transfer"] * 2
     assert run("query", "rtt")[1] == "nothing was measured\n"
@@ -102,8 +104,8 @@ def test_estimate(run: Run) -> None:
     code, out, _ = run("estimate", "gamma_a", "mu>tacc")
     assert code == 0 and out.startswith("1.07e+08 bit/s ± ")
     assert "from 100 of throughput of mu>tacc" in out
-    found = json.loads(run("estimate", "throughput", "mu>tacc", "--at", "50 h", "--json")[1])
-    assert found["count"] == 50
+    estimate = json.loads(run("estimate", "throughput", "mu>tacc", "--at", "50 h", "--json")[1])
+    assert estimate["count"] == 50
     assert run("estimate", "gamma_c", "t@mu")[:2] == (1, "no estimate of gamma_c for t@mu\n")
     assert run("estimate", "t_q", "mu")[0] == 1
     assert run("estimate", "throughput", "mu>tacc", "--at", "0")[0] == 1  # a moment as any other
@@ -124,8 +126,10 @@ def test_rollups(run: Run) -> None:
 
 def test_what_is_printed_as_a_time_is_taken_as_one(run: Run) -> None:
     newest = json.loads(run("estimate", "throughput", "mu>tacc", "--json")[1])["at"]
-    found = json.loads(run("estimate", "throughput", "mu>tacc", "--at", str(newest), "--json")[1])
-    assert (found["at"], found["count"]) == (newest, 100)
+    estimate = json.loads(
+        run("estimate", "throughput", "mu>tacc", "--at", str(newest), "--json")[1]
+    )
+    assert (estimate["at"], estimate["count"]) == (newest, 100)
     since = run("query", "throughput", "--since", str(newest), "--json")[1]
     assert [json.loads(line)["at"] for line in since.splitlines()] == [newest]
 
@@ -145,11 +149,11 @@ def test_export(place: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 
 
 def test_no_cell_is_a_formula() -> None:
-    found = [
+    measurements = [
         Measurement(f"{sign}1+1", "rtt", "-2", -0.5, "s", 1.0, "@x", "plain", {"=": 1})
         for sign in ("=", "+", "-", "@", "\t", "\r")
     ]
-    rows = list(csv.DictReader(io.StringIO("".join(csv_parts(found)), newline="")))
+    rows = list(csv.DictReader(io.StringIO("".join(csv_parts(measurements)), newline="")))
     assert [row["id"][0] for row in rows] == ["'"] * 6
     assert {(row["subject"], row["source"], row["workflow"]) for row in rows} == {
         ("'-2", "'@x", "plain")
@@ -194,7 +198,7 @@ def test_retain(run: Run, place: Path) -> None:
     assert code == 0 and out.startswith("removed ")
     with Archive("adon-archive.sqlite", read_only=True) as archive:
         assert 48 <= len(archive.query("throughput")) <= 52
-        assert [one.id for one in archive.query("status")] == ["s"]
+        assert [m.id for m in archive.query("status")] == ["s"]
         assert not archive.query("throughput", until=time.time() - 3 * DAY_S)
     assert "WHOLE SINCE" in run("show")[1]
 

@@ -60,11 +60,14 @@ def test_without_a_demo_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_where_it_cannot_listen(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for listen, found in (("nowhere", "--listen: found 'nowhere'"), ("192.0.2.1:9", "192.0.2.1:9")):
+    for listen, message in (
+        ("nowhere", "--listen: found 'nowhere'"),
+        ("192.0.2.1:9", "192.0.2.1:9"),
+    ):
         assert main(["dashboard", "--demo", str(demo), "--listen", listen]) == 2
-        said = capsys.readouterr()
-        assert found in said.err and said.err.count("\n") == 1
-        assert said.out == ""
+        output = capsys.readouterr()
+        assert message in output.err and output.err.count("\n") == 1
+        assert output.out == ""
 
 
 def test_what_is_no_archive_is_refused(demo: Path, tmp_path: Path) -> None:

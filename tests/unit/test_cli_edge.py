@@ -32,14 +32,14 @@ def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_workflow_gets_its_resources_and_the_next_finds_less(
     workflow: Path, tmp_path: Path
 ) -> None:
-    asked = ("site", "edge", workflow, "--local", "mu", "--remote", "tacc", "--json")
-    first = adon(*asked, "--workers", 3, "--save", "held.yml")
+    command = ("site", "edge", workflow, "--local", "mu", "--remote", "tacc", "--json")
+    first = adon(*command, "--workers", 3, "--save", "held.yml")
     assert first.code == 0
-    taken = json.loads(first.out)["taken"]
-    assert (taken["site"], taken["local"], taken["workers"]) == ("mu", True, 3)
-    held = yaml.safe_load(Path("held.yml").read_text())
-    assert held["running"][0]["workers"] == {"mu": 3}
-    again = adon(*asked, "--workers", 3, "--holdings", "held.yml", "--application", "two")
+    resources = json.loads(first.out)["taken"]
+    assert (resources["site"], resources["local"], resources["workers"]) == ("mu", True, 3)
+    state = yaml.safe_load(Path("held.yml").read_text())
+    assert state["running"][0]["workers"] == {"mu": 3}
+    again = adon(*command, "--workers", 3, "--holdings", "held.yml", "--application", "two")
     assert json.loads(again.out)["taken"]["site"] == "tacc"
 
 
@@ -48,13 +48,13 @@ def test_where_nothing_fits_it_waits_with_the_reason(workflow: Path) -> None:
         "running:\n- {application: big, priority: 9, workers: {mu: 4, tacc: 8}}\n"
         "waiting:\n- {application: early, priority: 5}\n- {application: late, priority: 4}\n"
     )
-    asked = ("--holdings", "held.yml", "--save", "held.yml", "--priority", 5)
-    ran = adon("site", "edge", workflow, *asked)
+    options = ("--holdings", "held.yml", "--save", "held.yml", "--priority", 5)
+    ran = adon("site", "edge", workflow, *options)
     assert ran.code == 1
     assert "local at mu lacks workers at mu: 1 needed, 0 of 4 free, held by big" in ran.out
     assert "waits in the scheduler's queue (place 2): no application of lower priority" in ran.out
-    held = yaml.safe_load(Path("held.yml").read_text())
-    assert [w["application"] for w in held["waiting"]] == ["early", "small", "late"]
+    state = yaml.safe_load(Path("held.yml").read_text())
+    assert [w["application"] for w in state["waiting"]] == ["early", "small", "late"]
 
 
 def test_who_could_give_way_is_named(workflow: Path, tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ def test_who_could_give_way_is_named(workflow: Path, tmp_path: Path) -> None:
         "running:\n- {application: neuro, priority: 3, workers: {mu: 4}, layer: l2,\n"
         "   bandwidth: {'mu>tacc': 198 Mb/s}}\n"
     )
-    asked = ("site", "edge", workflow, "--local", "mu", "--remote", "tacc", "--output-site", "mu")
-    asked += ("--holdings", "held.yml", "--config", config_file(tmp_path))
-    ran = adon(*asked, "--priority", 5)
+    command = ("site", "edge", workflow, "--local", "mu", "--remote", "tacc", "--output-site", "mu")
+    command += ("--holdings", "held.yml", "--config", config_file(tmp_path))
+    ran = adon(*command, "--priority", 5)
     assert ran.code == 1
     assert "it would fit without neuro (priority 3) in layer 2" in ran.out
-    ran = adon(*asked, "--priority", 2)
+    ran = adon(*command, "--priority", 2)
     assert "no application of lower priority" in ran.out
 
 
@@ -76,21 +76,21 @@ def test_what_others_hold_is_taken_off_where_a_workflow_is_planned(
 ) -> None:
     def sites(*words: object) -> set[str]:
         mapped = adon("site", "map", workflow, "--json", *words)
-        return {one["site"] for one in json.loads(mapped.out)["placements"]}
+        return {placement["site"] for placement in json.loads(mapped.out)["placements"]}
 
     assert sites() == {"mu"}
-    held = "running:\n- {application: big, workers: {mu: 4}}\n"
-    Path("held.yml").write_text(held)
+    running = "running:\n- {application: big, workers: {mu: 4}}\n"
+    Path("held.yml").write_text(running)
     assert sites("--holdings", "held.yml") == {"tacc"}
     # So does a plan with an adon.yml that names the file; what is wrong with it is told.
     four = {"mu": SitePool("mu", 0.0, 4, 4, ahead=0.0), "tacc": SitePool("tacc", 0.0, 8, 8)}
     monkeypatch.setattr(holdings, "ask_pool", lambda _: four)
     config = config_file(tmp_path, pool={"holdings": "held.yml"})
     assert sites("--config", config) == {"tacc"}
-    Path("held.yml").write_text(held.replace("mu", "muu"))
+    Path("held.yml").write_text(running.replace("mu", "muu"))
     ran = adon("site", "map", workflow, "--config", config)
     assert (ran.code, "workers at 'muu', expected one of" in ran.err) == (0, True)
-    Path("held.yml").write_text(f"{held}- {{application: large, workers: {{tacc: 8}}}}\n")
+    Path("held.yml").write_text(f"{running}- {{application: large, workers: {{tacc: 8}}}}\n")
     planned = adon("site", "explain", workflow, "--holdings", "held.yml")
     why = "waits in the scheduler's queue: workers at tacc: 1 needed, 0 of 8 free, held by large"
     why_mu = why.replace("tacc", "mu").replace("8 free", "4 free").replace("large", "big")
@@ -100,7 +100,7 @@ def test_what_others_hold_is_taken_off_where_a_workflow_is_planned(
     submitted = adon("plan", workflow, "--holdings", "held.yml", "--dir", "submit")
     assert "2 jobs wait in the scheduler's queue: workers at " in submitted.out
     file = next(tmp_path.rglob("adon-placements.json"))
-    queued = {one["queued"] for one in json.loads(file.read_text())["placements"]}
+    queued = {placement["queued"] for placement in json.loads(file.read_text())["placements"]}
     assert len(queued) == 1 and queued.pop().startswith("workers at ")
 
 

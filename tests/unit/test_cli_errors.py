@@ -247,23 +247,23 @@ def test_what_is_no_workflow(tmp_path: Path) -> None:
 
 def test_options_of_site(tmp_path: Path) -> None:
     write_world(tmp_path)
-    asked = ("site", "map", "workflow.yml")
-    assert refusal(*asked, "--sites", "none.yml") == f"none.yml: {NO_FILE} site catalog"
-    assert refusal(*asked, "--output-site", "tac") == (
+    command = ("site", "map", "workflow.yml")
+    assert refusal(*command, "--sites", "none.yml") == f"none.yml: {NO_FILE} site catalog"
+    assert refusal(*command, "--output-site", "tac") == (
         "output site 'tac' is not in the site catalog, which lists local, mu, tacc,"
         " condorpool, did you mean 'tacc'?"
     )
     assert refusal("site", "explain", "workflow.yml", "--job", "ID3") == (
         "job 'ID3' is not in workflow 'small', did you mean 'ID2'?"
     )
-    assert refusal(*asked, "--archive", "none") == (
+    assert refusal(*command, "--archive", "none") == (
         "none: found no such file, expected an archive of measurements"
     )
-    assert refusal(*asked, "--archive", "sites.yml") == (
+    assert refusal(*command, "--archive", "sites.yml") == (
         "archive sites.yml: found a file that is not a whole SQLite database, expected an ADON "
         "archive or no file"
     )
-    assert refusal(*asked, "--archive", ".") == (
+    assert refusal(*command, "--archive", ".") == (
         "archive .: cannot be opened: found a directory, expected a file"
     )
 
@@ -273,10 +273,10 @@ def test_options_of_site(tmp_path: Path) -> None:
 )
 def test_files_that_cannot_be_written(tmp_path: Path, option: str, what: str) -> None:
     write_world(tmp_path)
-    asked = ("site", "map", "workflow.yml", option)
-    assert refusal(*asked, "no/m") == f"no/m: cannot write {what}: No such file or directory"
+    command = ("site", "map", "workflow.yml", option)
+    assert refusal(*command, "no/m") == f"no/m: cannot write {what}: No such file or directory"
     for place in ("/dev/full", ".", ""):
-        assert refusal(*asked, place) == (
+        assert refusal(*command, place) == (
             f"{place or '.'}: cannot write {what}: found no regular file, expected a file or a free"
             " name"
         )

@@ -44,15 +44,15 @@ def test_the_same_seed_gives_the_same_file_whatever_jobs_is(
     assert first.read_bytes() == second.read_bytes()
     assert evaluate(*options, "--seed", 1, "--jobs", 1, "--save", other) == 0
     assert first.read_bytes() != other.read_bytes()
-    found = json.loads(first.read_text())
-    assert len(found["cases"]) == 2
-    assert found["left_out"] == ["schema.json: not a trace, left out"]
+    result = json.loads(first.read_text())
+    assert len(result["cases"]) == 2
+    assert result["left_out"] == ["schema.json: not a trace, left out"]
     for regime in REGIMES:
         assert regime in out.out
-        summary = found["summary"][regime]
+        summary = result["summary"][regime]
         assert set(summary["best_known"]) == {"all", "small", "older"}
         assert set(summary["best_known"]["all"]) == set(POLICIES)
-    for case in found["cases"]:
+    for case in result["cases"]:
         for regime in case["regimes"].values():
             assert regime["lower_bound_s"] <= regime["best_known_s"] * (1 + 1e-9)
             assert regime["best_known_s"] <= min(regime["makespan_s"].values())
@@ -75,9 +75,9 @@ def test_the_adversary_writes_what_it_found(
     out = tmp_path / "a.json"
     assert evaluate("--adversary", 1, "--platforms", 1, "--jobs", 1, "--save", out) == 0
     assert "adon ÷ best built-in" in capsys.readouterr().out
-    found = json.loads(out.read_text())["found"]
-    assert len(found) == 1
-    assert set(found[0]["makespan_s"]) == set(POLICIES)
+    cases = json.loads(out.read_text())["found"]
+    assert len(cases) == 1
+    assert set(cases[0]["makespan_s"]) == set(POLICIES)
 
 
 def test_a_bad_trace_stops_it_before_anything_is_written(traces: Path, tmp_path: Path) -> None:

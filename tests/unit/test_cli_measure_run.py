@@ -43,8 +43,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Coo
 
 
 def measure(url: str, *words: str) -> tuple[int, str, str]:
-    found = adon("measure", *words, "--broker", url)
-    return found.code, found.out, found.err
+    ran = adon("measure", *words, "--broker", url)
+    return ran.code, ran.out, ran.err
 
 
 def test_what_is_measured(world: tuple[CoordinatorRig, str]) -> None:
@@ -80,21 +80,21 @@ def test_agents_and_schedule(world: tuple[CoordinatorRig, str]) -> None:
 
 
 def test_what_agents_say_is_text_and_when_is_said() -> None:
-    told = {
+    status = {
         "name": "mu", "address": "192.0.2.1", "present": False, "last_seen": None, "tools": ["tcp"],
         "offset_s": None, "error_s": None, "unsent": 0, "to_do": 0, "version": "\x1b[2J",
         "last_error": "no\x1b[31m\nmore", "last_error_at": 940.0,
     }  # fmt: skip
-    shown = with_errors([told], 1000.0, table(agents(1000.0), [told]))
-    assert "\x1b" not in shown and "mu, 60 s ago: no\\x1b[31m\\nmore" in shown
-    assert "mu: never seen; 'adon agent run --config agent.yml' starts an agent" in shown
+    text = with_errors([status], 1000.0, table(agents(1000.0), [status]))
+    assert "\x1b" not in text and "mu, 60 s ago: no\\x1b[31m\\nmore" in text
+    assert "mu: never seen; 'adon agent run --config agent.yml' starts an agent" in text
     for offset_s, error_s, words in (
         (0.0012, 0.004, "+1.2 ms ± 4  "),
         (1.18, 1.2, "+1.18 s ± 1.2  "),
         (-0.2, 3.0, "-0.2 s ± 3  "),
         (-7200.0, None, "-7200 s  "),
     ):
-        clock = told | {"offset_s": offset_s, "error_s": error_s}
+        clock = status | {"offset_s": offset_s, "error_s": error_s}
         assert words in table(agents(1000.0), [clock])
     run = {"id": "r", "tool": "tcp", "subject": "a>b", "at": 86_500.0, "until": 86_512.0}
     assert "at 00:01:40 UTC, " in planned(run, 86_410.0)
@@ -116,9 +116,9 @@ def test_a_run_on_demand_and_its_result(
     assert out.splitlines()[0].startswith("tcp:1000") and "tcp of mu>tacc at" in out
     assert out.splitlines()[1] == "tcp_throughput  mu>tacc  0.5 b/s"
     code, out, _ = measure(url, "run", "--tool", "echo", "--from", "mu", "--to", "tacc", "--json")
-    found = json.loads(out)
-    assert code == 0 and found["state"] == "done"
-    assert {m["metric"] for m in found["measurements"]} == {"rtt", "loss"}
+    result = json.loads(out)
+    assert code == 0 and result["state"] == "done"
+    assert {m["metric"] for m in result["measurements"]} == {"rtt", "loss"}
 
 
 def test_a_run_that_comes_to_nothing(
@@ -185,19 +185,19 @@ def test_who_may(world: tuple[CoordinatorRig, str], tmp_path: Path) -> None:
     file = tmp_path / "adon.yml"
     file.write_text(yaml.safe_dump(data))
 
-    def asked(*words: str) -> list[str]:
-        found = adon("measure", "who", "--config", str(file), *words)
-        assert found.code == 0, found.err
-        return found.out.splitlines()
+    def answer(*words: str) -> list[str]:
+        ran = adon("measure", "who", "--config", str(file), *words)
+        assert ran.code == 0, ran.err
+        return ran.out.splitlines()
 
-    assert asked("--from", "mu", "--to", "tacc") == [
+    assert answer("--from", "mu", "--to", "tacc") == [
         "Who may start measurements of rtt from mu to tacc?",
         "  ada: rule 1 of monitoring.access",
         "Who may see rtt from mu to tacc?",
         "  ada: role researcher",
         "  noc: role operator",
     ]
-    assert "  none of the tokens shown here" in asked("--from", "mu", "--metric", "cpu_use")
+    assert "  none of the tokens shown here" in answer("--from", "mu", "--metric", "cpu_use")
     bad = adon("measure", "who", "--config", str(file), "--from", "mars")
     assert bad.code == 2 and "--from is 'mars', expected a site or SITE/HOST; sites" in bad.err
     code, out, err = measure(world[1], "who", "--from", "mu", "--to", "tac")

@@ -39,9 +39,9 @@ def registered(path: Path, name: str) -> Submitted:
 
 
 def test_all_workflows_of_a_user(tmp_path: Path) -> None:
-    one, two = registered(tmp_path / "one", "uuid-1"), registered(tmp_path / "two", "uuid-2")
-    one.out.write_text(whole_run())
-    two.out.write_text(starting() + table(START, fail=2) + exiting(START + 1, 1))
+    first, second = registered(tmp_path / "one", "uuid-1"), registered(tmp_path / "two", "uuid-2")
+    first.out.write_text(whole_run())
+    second.out.write_text(starting() + table(START, fail=2) + exiting(START + 1, 1))
     ran = adon("monitor", "run", "--mine", "--json")
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert {line["id"]: line["state"] for line in lines} == {"uuid-1": "done", "uuid-2": "failed"}
@@ -124,9 +124,9 @@ def test_a_directory_with_several_dags(tmp_path: Path) -> None:
         ran = adon("monitor", "status", word, "--now", "--json")
         assert (ran.err, json.loads(ran.out)["source"]) == ("", "refresh")
         with Archive("adon-archive.sqlite") as archive:
-            found = archive.query("status")
-            assert len(found) == count + 1 + number
-            assert {m.details["root"] for m in found} == {ids[0]}
+            statuses = archive.query("status")
+            assert len(statuses) == count + 1 + number
+            assert {m.details["root"] for m in statuses} == {ids[0]}
 
 
 @pytest.mark.parametrize(

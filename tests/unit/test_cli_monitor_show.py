@@ -72,16 +72,16 @@ def lines(text: str) -> list[str]:
 
 
 def test_all_workflows(source: tuple[str, str]) -> None:
-    said = lines(adon("monitor", "list", *source).out)
-    assert said[0] == "state %done done failed user name changed id"
-    assert re.fullmatch(rf"(running|stuck) 40\.0 2/5 - ada soykb \S+ \S+ {UUID}", said[1])
-    assert re.fullmatch(r"done 100\.0 10/10 - bob outer \S+ \S+ w2", said[2])
+    rows = lines(adon("monitor", "list", *source).out)
+    assert rows[0] == "state %done done failed user name changed id"
+    assert re.fullmatch(rf"(running|stuck) 40\.0 2/5 - ada soykb \S+ \S+ {UUID}", rows[1])
+    assert re.fullmatch(r"done 100\.0 10/10 - bob outer \S+ \S+ w2", rows[2])
     assert "w3" not in adon("monitor", "list", *source).out
     assert "inner" in adon("monitor", "list", "--inside", *source).out
     assert "soykb" not in adon("monitor", "list", "--user", "bob", *source).out
     assert adon("monitor", "list", "--state", "failed", *source).out == "no workflows\n"
-    found = json.loads(adon("monitor", "list", "--json", "--limit", "1", *source).out)
-    assert [one["id"] for one in found] == [UUID]
+    workflows = json.loads(adon("monitor", "list", "--json", "--limit", "1", *source).out)
+    assert [row["id"] for row in workflows] == [UUID]
 
 
 def test_the_latest_status_is_figure_16s(source: tuple[str, str]) -> None:
@@ -165,26 +165,26 @@ def test_all_of_it_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.Monk
     where = ("--archive", tmp_path / "archive.sqlite")
     with Archive(where[1]) as opened:
         opened.record_many(long_ones())
-    shown: dict[int, list[str]] = {}
+    outputs: dict[int, list[str]] = {}
     for columns in (300, 80):
         monkeypatch.setenv("COLUMNS", str(columns))
-        shown[columns] = [
+        outputs[columns] = [
             adon("monitor", *words, *where).out
             for words in (("show", UUID), ("status", UUID, "--history", "3"), ("list",))
         ]
-    for wide, narrow in zip(shown[300], shown[80], strict=True):
+    for wide, narrow in zip(outputs[300], outputs[80], strict=True):
         assert max(map(len, wide.splitlines())) > 80 >= max(map(len, narrow.splitlines())), narrow
     # Nothing of it is lost: what the columns are called stands in words, or in the values.
-    for wide, narrow in zip(shown[300][:2], shown[80][:2], strict=True):
-        said = {word.strip(",") for word in narrow.split()}
+    for wide, narrow in zip(outputs[300][:2], outputs[80][:2], strict=True):
+        narrow_words = {word.strip(",") for word in narrow.split()}
         named = {"transformation", "site", "WORKFLOW"}
-        assert {word.strip(",") for word in wide.split()} - said <= named
-    assert "gatk::haplotype_caller_of_one_chromosome:4.1.2 at tacc-stampede2\n" in shown[80][0]
+        assert {word.strip(",") for word in wide.split()} - narrow_words <= named
+    assert "gatk::haplotype_caller_of_one_chromosome:4.1.2 at tacc-stampede2\n" in outputs[80][0]
     # Ids are as short as they may be typed.
-    ids = {line.split()[-1] for line in shown[80][2].splitlines()[1:4]}
+    ids = {line.split()[-1] for line in outputs[80][2].splitlines()[1:4]}
     assert ids == {"c3b1b6d2-000", UUID[:12], f"{UUID[:10]}0{UUID[11:12]}"}
-    for one in ids:
-        assert f"({one}" in adon("monitor", "status", one, *where).out
+    for workflow_id in ids:
+        assert f"({workflow_id}" in adon("monitor", "status", workflow_id, *where).out
 
 
 def test_which_workflow_is_meant(archive: Path, tmp_path: Path) -> None:
@@ -237,9 +237,9 @@ def test_a_list_fits_a_screen_and_says_what_it_leaves_out(archive: Path) -> None
     assert some.err == "adon: there are more than 1: see --limit\n"
     assert len(json.loads(adon("monitor", "list", "--archive", archive, "--json").out)) == 3
     (whole,) = [
-        one["name"]
-        for one in json.loads(adon("monitor", "list", "--archive", archive, "--json").out)
-        if one["id"] == "w5"
+        row["name"]
+        for row in json.loads(adon("monitor", "list", "--archive", archive, "--json").out)
+        if row["id"] == "w5"
     ]
     assert whole == "w" * 300
 
@@ -262,27 +262,27 @@ def test_measured_now_by_its_follower(tmp_path: Path) -> None:
     planned = Submitted(tmp_path / "run0001")
     append(planned.out, starting() + table(START, done=1, unready=2))
     key = SubmitDir(planned.path).workflow
-    made = Web(tmp_path)
-    made.archive.record_many(
+    web = Web(tmp_path)
+    web.archive.record_many(
         [workflow(key, host="elsewhere", user="", submit_dir=str(planned.path))]
     )
-    with serving(made.app) as port:
+    with serving(web.app) as port:
         url = f"http://127.0.0.1:{port}"
-        asked = Asking(url)
-        asked.start()
-        follower = Follower(planned.path, made.archive, requests=asked, keep=True)
+        requests = Asking(url)
+        requests.start()
+        follower = Follower(planned.path, web.archive, requests=requests, keep=True)
         stop = threading.Event()
         thread = threading.Thread(target=follower.run, args=(stop,))
         thread.start()
         try:
-            assert asked.heard.wait(60)
+            assert requests.heard.wait(60)
             ask = partial(adon, "monitor", "status", key, "--now", "--broker", url)
-            while (said := ask()).err == NOBODY_ANSWERED:
+            while (ran := ask()).err == NOBODY_ANSWERED:
                 pass  # a broker waits 2 s, which is little on a busy machine
-            assert said.err == "" and "by refresh" in said.out
+            assert ran.err == "" and "by refresh" in ran.out
         finally:
             stop.set()
-            asked.stop()
+            requests.stop()
             thread.join()
 
 
@@ -320,9 +320,13 @@ def test_no_name_breaks_a_table(name: str, user: str, words: str, n: int, when: 
             job("j", job=name, outcome="failed", stderr=words, exitcode=None),
         ])  # fmt: skip
         known = KnownWorkflows(archive, lambda: when, 1800.0)
-        (one,) = known.all(lambda _: True).values()
-        row = one.as_dict() | {"source": words, "children": [], "history": known.changes(UUID, 5)}
-        made = analyse(archive.query("job") + archive.query("job_transfer"))
-        analysis = {"workflows": [UUID]} | asdict(made)
-    for said in (list_text([row], when), status_text(row, [], when), analysis_text(row, analysis)):
-        assert all(c.isprintable() or c == "\n" for c in said)
+        (entry,) = known.all(lambda _: True).values()
+        row = entry.as_dict() | {"source": words, "children": [], "history": known.changes(UUID, 5)}
+        result = analyse(archive.query("job") + archive.query("job_transfer"))
+        analysis = {"workflows": [UUID]} | asdict(result)
+    for output in (
+        list_text([row], when),
+        status_text(row, [], when),
+        analysis_text(row, analysis),
+    ):
+        assert all(c.isprintable() or c == "\n" for c in output)

@@ -45,10 +45,10 @@ def lines(ran: Ran) -> list[str]:
 
 
 def test_show_needs_no_workflow(workflow: Path) -> None:
-    found = lines(adon("site", "show", "--sites", "sites.yml"))
-    assert "mu N 4 catalog" in found
-    assert "T_q 60 s catalog" in found
-    assert not any("align" in line for line in found)
+    rows = lines(adon("site", "show", "--sites", "sites.yml"))
+    assert "mu N 4 catalog" in rows
+    assert "T_q 60 s catalog" in rows
+    assert not any("align" in line for line in rows)
     as_json = json.loads(adon("site", "show", "--sites", "sites.yml", "--json").out)
     assert as_json["compute"] == {} and set(as_json["sites"]) == {"local", "mu", "tacc"}
     assert refusal("site", "show") == (
@@ -102,22 +102,22 @@ def test_who_does_not_answer_is_told_in_one_line_and_the_catalogs_are_used(
 def test_the_pool_is_asked_when_told_or_when_adon_yml_has_one(
     workflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    collectors = []
 
     def answer(collector: str) -> dict[str, SitePool]:
-        asked.append(collector)
+        collectors.append(collector)
         return {"mu": SitePool("mu", 0.0, 7, idle_slots=7, ahead=0.0)}
 
     monkeypatch.setattr(holdings, "ask_pool", answer)
-    shown = lines(adon("site", "show", "--sites", "sites.yml", "--pool"))
-    assert any(line.startswith("mu N 7 collector") for line in shown)
-    assert any(line.startswith("T_q never collector") for line in shown)  # tacc is not in it
+    rows = lines(adon("site", "show", "--sites", "sites.yml", "--pool"))
+    assert any(line.startswith("mu N 7 collector") for line in rows)
+    assert any(line.startswith("T_q never collector") for line in rows)  # tacc is not in it
     adon("site", "map", workflow, "--config", config_file(tmp_path))
     adon("site", "map", workflow, "--config", config_file(tmp_path, pool={}))
     adon("site", "map", workflow, "--config", config_file(tmp_path, pool={"collector": "cm:9618"}))
     file = config_file(tmp_path, pool={"collector": "cm:9618"})
     adon("site", "map", workflow, "--config", file, "--pool", "other")
-    assert asked == ["", "", "cm:9618", "other"]
+    assert collectors == ["", "", "cm:9618", "other"]
 
 
 def test_cores_that_wait_for_disks_are_told(
@@ -125,9 +125,9 @@ def test_cores_that_wait_for_disks_are_told(
 ) -> None:
     pool = {"mu": SitePool("mu", 0.0, 8, idle_slots=3, ahead=0.0, stalled=2.5)}
     monkeypatch.setattr(holdings, "ask_pool", lambda _collector: pool)
-    told = lines(adon("site", "explain", workflow, "--sites", "sites.yml", "--pool"))
-    assert "N 3 [collector " in " ".join(told)
-    assert "of 6, less 5 jobs that run; of 8 slots, 2 wait for disks (I/O wait)]" in " ".join(told)
+    rows = lines(adon("site", "explain", workflow, "--sites", "sites.yml", "--pool"))
+    assert "N 3 [collector " in " ".join(rows)
+    assert "of 6, less 5 jobs that run; of 8 slots, 2 wait for disks (I/O wait)]" in " ".join(rows)
 
 
 def test_a_real_process_that_cannot_reach_a_collector_is_one_line(
@@ -173,12 +173,12 @@ def test_adon_yml_tells_the_network_and_a_resting_broker_is_no_news(
 @pytest.mark.parametrize("section", [CONFIG["topology"], RELAYED.topology()])
 def test_the_broker_tells_the_network_and_what_is_reserved(section: dict[str, Any]) -> None:
     topology = topology_from_dict(section)
-    found, used = holdings.network_from_broker(describe_load(topology, Ledger.of(topology), 0.0))
-    assert [(n.name, n.kind) for n in found.nodes.values()] == [
+    network, used = holdings.network_from_broker(describe_load(topology, Ledger.of(topology), 0.0))
+    assert [(n.name, n.kind) for n in network.nodes.values()] == [
         (n.name, n.kind) for n in topology.nodes.values()
     ]
     for path in topology.candidate_paths("mu", "tacc"):
-        assert found.path(path.nodes) == path
+        assert network.path(path.nodes) == path
     assert set(used.values()) == {0.0} and used["s1", "s2"] == 0
 
 
@@ -192,8 +192,8 @@ def test_capacity_minus_what_is_reserved(monkeypatch: pytest.MonkeyPatch, workfl
     topology = topology_from_dict(CONFIG["topology"])
     used = {("s1", "s2"): 150e6}
     monkeypatch.setattr(holdings, "ask_network", lambda broker: (topology, used))
-    found = lines(adon("site", "show", "--sites", "sites.yml", "--broker"))
-    (line,) = [row for row in found if row.startswith("mu>tacc")]
+    rows = lines(adon("site", "show", "--sites", "sites.yml", "--broker"))
+    (line,) = [row for row in rows if row.startswith("mu>tacc")]
     assert line.startswith("mu>tacc Γ_a 50 Mb/s topology")
     assert line.endswith("mu-s1-s2-tacc minus what is reserved now (broker)")
 

@@ -52,16 +52,16 @@ def test_copy(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "words"),
     [
         ("nowhere.sqlite", "nowhere.sqlite: found no such file, expected a broker's state"),
         ("mysql://u:tops3cret@h/d", "found the URL of something else (mysql:)"),
         ("postgresql://u:tops3cret@127.0.0.1:9/d", "postgresql://u@127.0.0.1:9/d: "),
     ],
 )
-def test_what_is_no_state(place: str, said: str) -> None:
-    found = refusal("state", "show", place)
-    assert said in found and "tops3cret" not in found
+def test_what_is_no_state(place: str, words: str) -> None:
+    message = refusal("state", "show", place)
+    assert words in message and "tops3cret" not in message
 
 
 def test_a_broker_may_use_the_state_meanwhile(file: Path, tmp_path: Path) -> None:

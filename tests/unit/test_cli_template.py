@@ -76,18 +76,18 @@ def test_a_replaced_built_in_template_stands_there_again(service: Rig, tmp_path:
 
 
 def test_saved_from_a_transfer_that_succeeded(service: Rig) -> None:
-    asked = ("transit", "request", "mu", "tacc", "--id", "run", "--application", "blast")
-    lines(*asked, "--min", "40 Mb/s")
-    said = refusal("template", "save", "blast", "--transit", "run")
-    assert said.startswith("transit 'run' is installed, expected one that had a path")
+    command = ("transit", "request", "mu", "tacc", "--id", "run", "--application", "blast")
+    lines(*command, "--min", "40 Mb/s")
+    message = refusal("template", "save", "blast", "--transit", "run")
+    assert message.startswith("transit 'run' is installed, expected one that had a path")
     lines(
         "transit", "release", "run", "--moved", "100 MB", "--took", "10 s", "--outcome", "success"
     )
-    shown = "\n".join(lines("template", "save", "blast", "--transit", "run"))
-    assert "made of          transit run (default 1)" in shown
-    assert "for              blast" in shown
-    assert "needs at least   40 Mb/s" in shown
-    assert "peak             80 Mb/s (run, 4 streams" in shown
+    output = "\n".join(lines("template", "save", "blast", "--transit", "run"))
+    assert "made of          transit run (default 1)" in output
+    assert "for              blast" in output
+    assert "needs at least   40 Mb/s" in output
+    assert "peak             80 Mb/s (run, 4 streams" in output
     assert "unknown transit 'nope'" in refusal("template", "save", "x", "--transit", "nope")
 
 

@@ -71,8 +71,8 @@ def test_check_says_what_the_broker_would_say(
     accepted, warning = ran.out.splitlines()
     assert accepted.startswith("adon.yml: the broker accepts it: site 3, switch 2")
     assert warning == "topology: site 'far' has no link"
-    found = json.loads(adon("topology", "check", "adon.yml", "--json").out)
-    assert (found["counts"]["switch"], found["warnings"]) == (2, [warning])
+    report = json.loads(adon("topology", "check", "adon.yml", "--json").out)
+    assert (report["counts"]["switch"], report["warnings"]) == (2, [warning])
     file.write_text(yaml.safe_dump({"topology": network}))
     assert "site tacc is in a Science DMZ" in refusal("topology", "check", "adon.yml")
     (tmp_path / "net.json").write_text(adon("topology", "export", "--format", "json").out)
@@ -85,8 +85,10 @@ def test_check_says_what_the_broker_would_say(
         "controller": {"driver": "openflow", "bandwidth": "none"},
     }
     file.write_text(yaml.safe_dump(section))
-    said = refusal("topology", "check", "adon.yml")
-    assert said.startswith("adon.yml: topology: switches have the datapath ids 0x0, 0x2, expected")
+    message = refusal("topology", "check", "adon.yml")
+    assert message.startswith(
+        "adon.yml: topology: switches have the datapath ids 0x0, 0x2, expected"
+    )
     network["nodes"][2]["kind"] = "hub"
     file.write_text(yaml.safe_dump({"topology": network}))
     assert "has kind 'hub', expected one of" in refusal("topology", "check", "adon.yml")
@@ -123,11 +125,11 @@ def test_a_page_with_the_whole_answer(service: Rig, tmp_path: Path) -> None:
     start = round(service.clock.now)
     assert adon("topology", "show", "--end", str(start + 60), "--plot", file).code == 0
     (network,) = values_of(file)["network"]
-    told = network["topology"]
-    assert len(told["links"]) == len(service.topology.links)
+    topology = network["topology"]
+    assert len(topology["links"]) == len(service.topology.links)
     assert {n["name"] for n in network["layout"]["nodes"]} == set(service.topology.nodes)
-    held = [h["id"] for link in told["links"] for load in link["load"] for h in load["holders"]]
-    assert held == ["a"] * 3
+    ids = [h["id"] for link in topology["links"] for load in link["load"] for h in load["holders"]]
+    assert ids == ["a"] * 3
     assert "found 'a.svg', expected a name that ends in .html" in refusal(
         "topology", "show", "--plot", "a.svg"
     )
@@ -137,10 +139,13 @@ def test_a_page_with_the_whole_answer(service: Rig, tmp_path: Path) -> None:
 def test_every_node_has_a_place_of_its_own(nodes: int) -> None:
     names = [str(n) for n in range(nodes)]
     for graph in (nx.path_graph(nodes), nx.star_graph(nodes - 1), nx.empty_graph(nodes)):
-        found = places(names, [(str(a), str(b)) for a, b in graph.edges])
-        assert set(found) == set(names)
+        positions = places(names, [(str(a), str(b)) for a, b in graph.edges])
+        assert set(positions) == set(names)
         apart = [
-            abs(complex(*found[a]) - complex(*found[b])) for a in names for b in names if a < b
+            abs(complex(*positions[a]) - complex(*positions[b]))
+            for a in names
+            for b in names
+            if a < b
         ]
         assert min(apart, default=1) > 0.05
 
@@ -203,8 +208,8 @@ def test_bad_files_name_both_files(tmp_path: Path) -> None:
 
 def test_a_file_is_looked_for_beside_adon_yml(tmp_path: Path) -> None:
     (tmp_path / "net.graphml").write_text(graphml_of(topology_from_dict(demo())), encoding="utf-8")
-    found = parse_config({"topology": {"file": "net.graphml"}}, str(tmp_path / "adon.yml"))
-    assert same(topology_from_dict(found.topology), topology_from_dict(demo()))
+    config = parse_config({"topology": {"file": "net.graphml"}}, str(tmp_path / "adon.yml"))
+    assert same(topology_from_dict(config.topology), topology_from_dict(demo()))
     with pytest.raises(InputError, match=r"elsewhere/net\.graphml: cannot be read"):
         parse_config({"topology": {"file": "net.graphml"}}, "elsewhere/adon.yml")
 
@@ -214,15 +219,15 @@ def test_who_goes_where_and_why(service: Rig) -> None:
     rows = [
         line.split("  ") for line in adon("topology", "show", "--routes", "mu").out.splitlines()
     ]
-    found = {tuple(c.strip() for c in row if c)[:3]: [c.strip() for c in row if c] for row in rows}
-    assert found["from", "to", "who"][3:] == ["path", "rtt", "rate", "state", "why"]
-    routed = found["mu", "tacc", "best effort"]
+    by_key = {tuple(c.strip() for c in row if c)[:3]: [c.strip() for c in row if c] for row in rows}
+    assert by_key["from", "to", "who"][3:] == ["path", "rtt", "rate", "state", "why"]
+    routed = by_key["mu", "tacc", "best effort"]
     assert routed[3:7] == ["mu > s1:11 > r1 > s2:2 > tacc", "53 ms", "20 Mb/s", "up"]
     assert routed[7] == "layer l3 comes first, and costs little more"
-    own = found["mu", "tacc", "a"]
+    own = by_key["mu", "tacc", "a"]
     assert own[3] == "mu > s1:10 > s2:2 > tacc" and own[6] == "installed"
     assert "has the highest score" in own[7]
-    assert not any({"local", "tacc"} == {a, b} for a, b, _ in found)
+    assert not any({"local", "tacc"} == {a, b} for a, b, _ in by_key)
     every = json.loads(adon("topology", "show", "--routes", "--json").out)
     sites = {row["src"] for row in every}
     assert sum(row["who"] == "best effort" for row in every) == len(sites) * (len(sites) - 1)

@@ -38,16 +38,21 @@ class TestFigures:
         assert kinds == rounds(50)
 
     def test_spread(self) -> None:
-        found = spread_of([5.0, 1.0, 2.0, 3.0, 4.0])
-        assert (found.runs, found.mean, found.quartiles, found.iqr) == (5, 3, (1, 2, 3, 4, 5), 2)
-        assert found.sd == pytest.approx(2.5**0.5)
+        spread = spread_of([5.0, 1.0, 2.0, 3.0, 4.0])
+        assert (spread.runs, spread.mean, spread.quartiles, spread.iqr) == (
+            5,
+            3,
+            (1, 2, 3, 4, 5),
+            2,
+        )
+        assert spread.sd == pytest.approx(2.5**0.5)
         assert spread_of([7.0]).quartiles == (7, 7, 7, 7, 7)
 
     def test_what_is_alike_may_be_chance_and_what_is_apart_is_not(self) -> None:
         dice = random.Random(1)
-        one, other = ([dice.gauss(630, 30) for _ in range(30)] for _ in range(2))
-        assert by_chance(one, other) > 0.05
-        assert by_chance(one, [value + 33 for value in one]) < 0.01
+        sample, other = ([dice.gauss(630, 30) for _ in range(30)] for _ in range(2))
+        assert by_chance(sample, other) > 0.05
+        assert by_chance(sample, [value + 33 for value in sample]) < 0.01
         assert by_chance([1.0], [1.0]) == 1
         # Of the 20 ways to deal out three and three, two are as far apart.
         assert by_chance([1, 2, 3], [4, 5, 6]) == pytest.approx(0.1, abs=0.02)
@@ -57,10 +62,10 @@ class TestCompare:
     def test_both_kinds_are_run_and_every_path_is_given_back(self, service: Rig) -> None:
         ran = compare("--command", NOTHING, "--size", "1 GB", "--json", times=3)
         assert (ran.code, ran.err) == (0, "")
-        found = json.loads(ran.out)
-        assert found["unit"] == "b/s"
-        assert [len(found[kind]["values"]) for kind in (WITHOUT, WITH)] == [3, 3]
-        assert found["change"] == found[WITH]["mean"] / found[WITHOUT]["mean"] - 1
+        result = json.loads(ran.out)
+        assert result["unit"] == "b/s"
+        assert [len(result[kind]["values"]) for kind in (WITHOUT, WITH)] == [3, 3]
+        assert result["change"] == result[WITH]["mean"] / result[WITHOUT]["mean"] - 1
         assert [(t.state, t.usage.outcome, t.usage.bytes) for t in transits(service)] == [
             (TransitState.RELEASED, "success", 10**9)
         ] * 3

@@ -137,12 +137,12 @@ def test_a_transit_that_follows_a_disk_says_so(rig: Rig) -> None:
     knee = {"bps": 30e6, "low_bps": 29e6, "high_bps": 31e6, "cause": "I/O wait", "site": "tacc",
             "way": "write", "io_wait": 0.93, "at": 1.0, "asked_min_bps": 5e6,
             "asked_max_bps": 1e8}  # fmt: skip
-    asked = made_transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
+    limited = made_transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
     assert (
         "knee at 30 Mb/s (29 Mb/s to 31 Mb/s): the disk of tacc writes no more (I/O wait 93%); "
         "69 Mb/s of its ceiling given back"
-    ) in explained(asked)
-    remembered = replace(asked, io=IoRecord(asked_max_bps=1e8, remembered_bps=30e6))
+    ) in explained(limited)
+    remembered = replace(limited, io=IoRecord(asked_max_bps=1e8, remembered_bps=30e6))
     assert "began at 30 Mb/s, which disks were found to take; 69 Mb/s of" in explained(remembered)
 
 
@@ -198,8 +198,8 @@ def test_every_reason_stands_below_the_list(rig: Rig) -> None:
     rig.let_pass(6)
     rig.ask("gone", "mu", "tacc")
     rig.broker.release("gone", outcome="held")
-    gone, late, told = adon("transit", "list", "--all").out.splitlines()[-3:]
-    assert told == "told: the submit directory cannot be written"
+    gone, late, unwritable = adon("transit", "list", "--all").out.splitlines()[-3:]
+    assert unwritable == "told: the submit directory cannot be written"
     assert late.startswith("late: ") and late.endswith("; its lease ended")
     assert gone.endswith("; the transfer ended with 'held'")
 
@@ -284,10 +284,10 @@ def test_files_that_are_no_pem(tmp_path: Path) -> None:
     file = tmp_path / "adon.yml.txt"
     file.write_text("no pem")
     tls = {"certificate": str(file), "key": str(file)}
-    found = refusal("broker", "--config", config_file(tmp_path, security={"tls": tls}))
-    assert f"security.tls: {file}, {file}: " in found and found.endswith("that belong together")
+    message = refusal("broker", "--config", config_file(tmp_path, security={"tls": tls}))
+    assert f"security.tls: {file}, {file}: " in message and message.endswith("that belong together")
 
 
 def test_the_description_is_printed() -> None:
-    found = json.loads(adon("broker", "openapi").out)
-    assert "/v1/transits" in found["paths"]
+    description = json.loads(adon("broker", "openapi").out)
+    assert "/v1/transits" in description["paths"]

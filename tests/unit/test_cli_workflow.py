@@ -46,9 +46,9 @@ def write_config(folder: Path, expansion: dict[str, Any] | None) -> None:
 
 def test_a_workflow_is_provisioned_in_place_and_restored(world: Path) -> None:
     before = (world / "w.yml").read_text()
-    told = adon("workflow", "provision", "w.yml", "--config", "adon.yml", "--hooks", "hooks.json",
+    output = adon("workflow", "provision", "w.yml", "--config", "adon.yml", "--hooks", "hooks.json",
                 "--execution-sites", "mu").out  # fmt: skip
-    assert told.splitlines() == [
+    assert output.splitlines() == [
         "level 1: 8 jobs, provisioned after split",
         "  8 slots of 1 core",
         "  local to mu: 1 GB",
@@ -75,24 +75,24 @@ def test_another_file_may_be_written_or_none(world: Path) -> None:
 
 
 def test_it_is_told_as_json(world: Path) -> None:
-    found = json.loads(
+    result = json.loads(
         adon("workflow", "provision", "w.yml", "--config", "adon.yml", "--json", "--dry-run").out
     )
-    assert found["output"] == ""
-    (step,) = found["steps"]
+    assert result["output"] == ""
+    (step,) = result["steps"]
     assert (step["levels"], step["slots"], step["after"]) == ([1, 1], 8, ["split"])
 
 
 def test_a_narrow_workflow_stays_as_it_is(world: Path) -> None:
     before = (world / "w.yml").read_text()
-    told = adon("workflow", "provision", "w.yml", "--config", "adon.yml", "--min-width", "9").out
-    assert told == "no level has 9 jobs or more: nothing to provision\n"
+    output = adon("workflow", "provision", "w.yml", "--config", "adon.yml", "--min-width", "9").out
+    assert output == "no level has 9 jobs or more: nothing to provision\n"
     assert (world / "w.yml").read_text() == before
 
 
 def test_without_sites_it_says_why_no_path_is_asked_for(world: Path) -> None:
-    told = adon("workflow", "provision", "w.yml", "--hooks", "hooks.json", "--dry-run").out
-    assert "files and jobs are at one site, so no path is reserved; see" in told
+    output = adon("workflow", "provision", "w.yml", "--hooks", "hooks.json", "--dry-run").out
+    assert "files and jobs are at one site, so no path is reserved; see" in output
 
 
 def test_what_cannot_be_provisioned_is_one_line(world: Path) -> None:
@@ -113,8 +113,8 @@ def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
     where = world / "adon-archive.sqlite"
     assert adon(*words).out == f"night: 4 slots leased for 2 h 0 min, recorded in {where}\n"
     with Archive(where, read_only=True) as archive:
-        (found,) = archive.query("expansion", "night")
-    assert (found.value, found.details["reason"]) == (4.0, "4 jobs are to run at once")
+        (measurement,) = archive.query("expansion", "night")
+    assert (measurement.value, measurement.details["reason"]) == (4.0, "4 jobs are to run at once")
     machine, lease = (part.split() for part in adon("pool", "show").out.splitlines()[1::2])
     assert (machine[:3], lease[:2]) == (["adon-1", "small", "running"], ["night", "4"])
     why = {"adon-1": "the last 4 jobs died there"}
@@ -123,19 +123,19 @@ def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
         archive.record(Measurement("d", "pool_decision", "adon", 1.0, "1", 5.0, "", "", drained))
     assert "drains: the last 4 jobs died there" in " ".join(adon("pool", "show").out.split())
     with Archive(where) as archive:
-        kept = {"keep": ["adon-1"], "why": {"adon-1": "of use again"}}
-        archive.record(Measurement("e", "pool_decision", "adon", 1.0, "1", 6.0, "", "", kept))
-    (one,) = json.loads(adon("pool", "show", "--json").out)["machines"]
-    assert one["note"] == ""
+        details = {"keep": ["adon-1"], "why": {"adon-1": "of use again"}}
+        archive.record(Measurement("e", "pool_decision", "adon", 1.0, "1", 6.0, "", "", details))
+    (worker,) = json.loads(adon("pool", "show", "--json").out)["machines"]
+    assert worker["note"] == ""
     (row,) = json.loads(adon("pool", "show", "--json").out)["leases"]
     assert (row["name"], row["slots"], row["cores"]) == ("night", 4, 1)
     (world / "adon-workers").mkdir()
     (world / "adon-workers/lock").touch()
-    told = adon("pool", "shrink", "night").out.splitlines()
-    assert told[0] == f"night: let go, recorded in {where}"
-    assert told[1:] == ["no 'adon pool run' is at work on this machine"]
-    shown = json.loads(adon("pool", "show", "--json").out)
-    assert (len(shown["machines"]), shown["leases"]) == (1, [])
+    rows = adon("pool", "shrink", "night").out.splitlines()
+    assert rows[0] == f"night: let go, recorded in {where}"
+    assert rows[1:] == ["no 'adon pool run' is at work on this machine"]
+    pool = json.loads(adon("pool", "show", "--json").out)
+    assert (len(pool["machines"]), pool["leases"]) == (1, [])
 
 
 def test_room_that_cannot_be_recorded_is_a_failure(world: Path) -> None:

@@ -37,10 +37,10 @@ def client(url: str) -> BrokerClient:
 
 def test_every_call_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
     name = "w/job?1#2%2F"
-    asked = TransitRequest(name, "mu", "tacc", size_bytes=10**9, template="soykb", workflow="w w")
-    made = client.request(asked)
-    assert made == rig.broker.get(name) == client.request(asked) == client.get(name)
-    assert (made.state, made.grant.granted_bps) == (TransitState.INSTALLED, 150e6)
+    request = TransitRequest(name, "mu", "tacc", size_bytes=10**9, template="soykb", workflow="w w")
+    transit = client.request(request)
+    assert transit == rig.broker.get(name) == client.request(request) == client.get(name)
+    assert (transit.state, transit.grant.granted_bps) == (TransitState.INSTALLED, 150e6)
     assert client.renew(name, 5000).grant.lease_until == rig.clock.now + 5000
     assert client.change(name, max_bps=140e6).grant.granted_bps == 140e6
     client.request(TransitRequest("other", "mu", "iplant"))
@@ -160,22 +160,22 @@ def test_a_broker_that_accepts_and_never_answers() -> None:
             pass
 
     with server(silent) as url:
-        found = failure(url, 0.2)
-    assert found.code == "unreachable"
-    assert "cannot be reached: no answer within 0.2 s" in str(found)
+        error = failure(url, 0.2)
+    assert error.code == "unreachable"
+    assert "cannot be reached: no answer within 0.2 s" in str(error)
 
 
 def test_a_broker_whose_backlog_is_full() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as full:
         waiting = []
         for _ in range(4):
-            one = socket.socket()
-            one.setblocking(False)
-            one.connect_ex(full.getsockname())
-            waiting.append(one)
+            connection = socket.socket()
+            connection.setblocking(False)
+            connection.connect_ex(full.getsockname())
+            waiting.append(connection)
         assert failure(f"http://127.0.0.1:{full.getsockname()[1]}", 0.2).code == "unreachable"
-        for one in waiting:
-            one.close()
+        for connection in waiting:
+            connection.close()
 
 
 @pytest.fixture
@@ -201,17 +201,17 @@ def test_a_broker_that_dribbles_cannot_stretch_the_timeout(head: bytes) -> None:
 
     with server(dribble) as url:
         try:
-            found = failure(url, 0.5)
+            error = failure(url, 0.5)
         finally:
             done.set()
-    assert found.code == "unreachable"
-    assert "no answer within 0.5 s" in str(found)
+    assert error.code == "unreachable"
+    assert "no answer within 0.5 s" in str(error)
 
 
 @pytest.mark.usefixtures("hurried")
 def test_the_timeout_is_the_callers_however_short(url: str) -> None:
-    found = failure(url, 0.2)  # two looks at the clock, and no broker answers before the third
-    assert "no answer within 0.2 s" in str(found)
+    error = failure(url, 0.2)  # two looks at the clock, and no broker answers before the third
+    assert "no answer within 0.2 s" in str(error)
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -277,9 +277,9 @@ def test_answers_that_are_none(reply: bytes, code: str, words: str) -> None:
         connection.sendall(reply)
 
     with server(answer) as url:
-        found = failure(url)
-    assert found.code == code
-    assert words in str(found)
+        error = failure(url)
+    assert error.code == code
+    assert words in str(error)
 
 
 def test_a_kept_connection_serves_until_the_broker_closes_it() -> None:
@@ -337,8 +337,8 @@ def test_urls_that_are_none(url: str) -> None:
 
 
 def test_a_scheme_has_several_spellings(url: str) -> None:
-    found = BrokerClient(url.replace("http", "HTTP"), FOR_EVER_S, TOKEN).health()
-    assert found["status"] == "ok"
+    health = BrokerClient(url.replace("http", "HTTP"), FOR_EVER_S, TOKEN).health()
+    assert health["status"] == "ok"
 
 
 def test_timeouts_that_are_none() -> None:

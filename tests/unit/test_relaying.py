@@ -171,7 +171,7 @@ def test_an_agent_that_is_lost_carries_nothing_more(
 
 
 def test_no_agent_has_asked_yet(tmp_path: Path) -> None:
-    rig = RelayRig(tmp_path / "s.sqlite", found=False)
+    rig = RelayRig(tmp_path / "s.sqlite", with_agents=False)
     assert ask(rig).relay == TransitRelay(why="no agent of relay 'ra' has asked yet")
 
 
@@ -346,7 +346,7 @@ def test_other_rates_and_leases_are_told(rig: RelayRig) -> None:
 
 def test_a_broker_that_starts_again_keeps_what_is_relayed(rig: RelayRig) -> None:
     before, secret = ask(rig), told(rig, "ra")["a"].secret
-    again = RelayRig(rig.file, rig.topology, clock=rig.clock, found=False)
+    again = RelayRig(rig.file, rig.topology, clock=rig.clock, with_agents=False)
     again.let_pass(2)
     assert again.broker.get("a").relay == before.relay  # agents may not have found it yet
     again.poll()

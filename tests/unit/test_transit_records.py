@@ -69,7 +69,7 @@ def _of_relays(folder: Path) -> Iterator[Transit]:
     yield from rig.broker.list()
     rig.broker.release("relayed", 10**8, 20.0, "success")
     yield rig.broker.get("relayed")
-    unheard = RelayRig(folder / "unheard", found=False)
+    unheard = RelayRig(folder / "unheard", with_agents=False)
     unheard.ask("direct", "mu", "tacc", template="always")
     yield from unheard.broker.list()
 

@@ -33,9 +33,9 @@ _ALSO_AT_DATA_STORE = frozenset(
 )
 
 
-def bandwidth(one: str, other: str) -> str:
+def bandwidth(site: str, other: str) -> str:
     """Between two sites."""
-    return _NEAR if frozenset({one, other}) in _NEIGHBOURS else _FAR
+    return _NEAR if frozenset({site, other}) in _NEIGHBOURS else _FAR
 
 
 def sites_of(program: str) -> tuple[str, ...]:

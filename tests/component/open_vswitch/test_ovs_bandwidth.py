@@ -98,13 +98,13 @@ def test_a_changed_rate_changes_the_meter_and_leaves_the_rules(metered: OvsRig) 
         text = metered.network.switches.ofctl("s1", "dump-meters")
         return dict(re.findall(r"meter=(\d+).*?rate=(\d+)", text, re.S))
 
-    one = metered.circuit(L3, min_bps=5 * MBPS, max_bps=10 * MBPS)
-    metered.controller.apply([one])
+    circuit = metered.circuit(L3, min_bps=5 * MBPS, max_bps=10 * MBPS)
+    metered.controller.apply([circuit])
     before = meters()
     assert "10000" in before.values()
     transfer("mu", "tacc", 0.3)
     metered.counted("a", 1000)
-    metered.controller.apply([replace(one, min_bps=8 * MBPS, max_bps=12 * MBPS)])
+    metered.controller.apply([replace(circuit, min_bps=8 * MBPS, max_bps=12 * MBPS)])
     after = meters()
     assert after.keys() == before.keys() and "12000" in after.values()
     # A rule that was laid anew would count from 0.
@@ -142,8 +142,8 @@ def with_queues(rig: OvsRig) -> OpenFlowController:
 
 def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(up: OvsRig) -> None:
     up.controller = dead = with_queues(up)
-    one = up.circuit(L2, min_bps=10 * MBPS, max_bps=30 * MBPS)
-    up.controller.apply([one])
+    circuit = up.circuit(L2, min_bps=10 * MBPS, max_bps=30 * MBPS)
+    up.controller.apply([circuit])
     assert up.controller.installed() == ["a"]
     assert up.controller.capabilities().bandwidth == "queue"
     data = next(f for f in up.flows("s1") if "nw_dst=10.10.0.2" in f)
@@ -152,23 +152,23 @@ def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(
     uuid = up.network.switches.vsctl("get", "port", "s1-a", "qos").strip()
     queues = up.network.switches.vsctl("get", "qos", uuid, "queues")
     assert f"{number}=" in queues and "0=" in queues
-    made = records(up, "queue", "other_config")
-    assert any(f"max-rate={30 * MBPS:.0f} min-rate={10 * MBPS:.0f}" in row for row in made)
-    assert any(f"max-rate={RATE_BPS:.0f} min-rate={50 * MBPS:.0f}" in row for row in made)
+    queue_rows = records(up, "queue", "other_config")
+    assert any(f"max-rate={30 * MBPS:.0f} min-rate={10 * MBPS:.0f}" in row for row in queue_rows)
+    assert any(f"max-rate={RATE_BPS:.0f} min-rate={50 * MBPS:.0f}" in row for row in queue_rows)
     # What Open vSwitch makes of it on the device.
     assert any("rate 10Mbit ceil 30Mbit" in line for line in up.tc("class", "s1-a"))
     assert transfer("mu", "tacc", 0.3)["bytes"] > 0
 
     before = set(records(up, "queue", "_uuid"))
     more = up.circuit(("local", *L2[1:]), "b")
-    up.controller.apply([replace(one, min_bps=20 * MBPS), more])
+    up.controller.apply([replace(circuit, min_bps=20 * MBPS), more])
     assert before < set(records(up, "queue", "_uuid"))
     assert any("min-rate=20000000" in row for row in records(up, "queue", "other_config"))
 
     dead._running = False  # as if it had been killed
     dead._disconnect()
     up.controller = with_queues(up)
-    up.controller.apply([one])
+    up.controller.apply([circuit])
     assert len(records(up, "qos", "_uuid")) == devices(up)
     assert len(records(up, "queue", "_uuid")) == devices(up) + 4  # two devices each way
     up.controller.apply([])
@@ -180,14 +180,14 @@ def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(
     # The configuration changes: what rates were kept by goes, and comes back where it is wanted.
     up.controller = up.new_controller(unused=[by_queues()])
     up.controller.start(60.0)
-    up.controller.apply([one])
+    up.controller.apply([circuit])
     assert records(up, "queue", "_uuid") == records(up, "qos", "_uuid") == []
     assert "7ad0:2" in up.classes("s1-a")
     up.controller.stop()
     tc = TcShaper(CommandRunner(IN_SWITCHES))
     up.controller = up.new_controller(shaper=None, bandwidth="none", unused=[tc, by_queues()])
     up.controller.start(60.0)
-    up.controller.apply([one])
+    up.controller.apply([circuit])
     assert not any("htb" in line for line in up.tc("qdisc", "s1-a"))
     up.controller.clear()
     up.controller.stop()

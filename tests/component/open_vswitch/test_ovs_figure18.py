@@ -104,8 +104,8 @@ class Workflow:
 
     def end(self) -> Transit:
         end = dagman.wait(self.planned.dag, self.cluster, PATIENT_S)
-        told = self.planned.dag.with_name(self.planned.dag.name + ".dagman.out").read_text()
-        assert end.state == "success", told[-3000:]
+        output = self.planned.dag.with_name(self.planned.dag.name + ".dagman.out").read_text()
+        assert end.state == "success", output[-3000:]
         (transit,) = self.transits()
         assert (transit.state, transit.usage.bytes) == (TransitState.RELEASED, self.size)
         return transit
@@ -139,8 +139,8 @@ def pool(network: Network, tmp_path: Path) -> Iterator[Pool]:
         for at in LAYOUT.sites
         if at.name in ("mu", "tacc")
     }
-    with Pool(tmp_path / "pool", condor, sites, HUB_ADDRESS) as found:
-        yield found
+    with Pool(tmp_path / "pool", condor, sites, HUB_ADDRESS) as condor_pool:
+        yield condor_pool
 
 
 @contextlib.contextmanager
@@ -159,21 +159,21 @@ def no_data_node_answers(grid: GridFtp) -> Iterator[None]:
 
 def arrive(among: frozenset[TransitState], layers: dict[Workflow, str]) -> None:
     """They go on, and their transfers come to one of the states and to their layers."""
-    for one in layers:
-        one.go_on()
-    for one, layer in layers.items():
+    for workflow in layers:
+        workflow.go_on()
+    for workflow, layer in layers.items():
         until(
-            lambda one=one: among.issuperset(one.states()) and one.states(),
-            f"{sorted(among)} of {one.root}",
+            lambda workflow=workflow: among.issuperset(workflow.states()) and workflow.states(),
+            f"{sorted(among)} of {workflow.root}",
         )
-        assert [transit.grant.layer for transit in one.transits()] == [layer]
+        assert [transit.grant.layer for transit in workflow.transits()] == [layer]
 
 
 def sent(network: Network, switch: str, link: str) -> int:
     """Bytes that a switch has sent into a link, as its own tool tells."""
     port = LAYOUT.port(LAYOUT.link(link), switch)
-    told = network.switches.ofctl(switch, "dump-ports", str(port))
-    return int(told.rpartition(" bytes=")[2].partition(",")[0])
+    output = network.switches.ofctl(switch, "dump-ports", str(port))
+    return int(output.rpartition(" bytes=")[2].partition(",")[0])
 
 
 @pytest.mark.parametrize(
@@ -196,10 +196,10 @@ def test_each_application_gets_the_path_that_it_needs(
         for ends in (("mu", "tacc"), ("tacc", "mu"))
     )
     everyone = [*there.values(), *back.values()]
-    for one in everyone:
-        one.start()
-    for one in everyone:
-        until(one.began, "the first jobs")
+    for workflow in everyone:
+        workflow.start()
+    for workflow in everyone:
+        until(workflow.began, "the first jobs")
     before = {end: sent(network, *end) for end in product(("s1", "s2"), ("l2", "l3"))}
     with no_data_node_answers(grid):
         arrive(ON_SWITCHES, {there["neuroblastoma"]: "l2", back["soykb"]: "l2"})  # t3; t1
@@ -214,8 +214,8 @@ def test_each_application_gets_the_path_that_it_needs(
         # What comes before the agent's word goes as best effort: seconds on a busy machine, but not
         # all of 40 MB, which take 16 s that way.
         assert t3.usage.switch_bytes > 0
-        for one in (t4, t6):
-            assert one.usage.switch_bytes > 0 or not one.request.flows
+        for workflow in (t4, t6):
+            assert workflow.usage.switch_bytes > 0 or not workflow.request.flows
         over = {link: sent(network, switch, link) - before[switch, link] for link in ("l2", "l3")}
         # Circuits are counted before the switches' queues, which drop some.
         assert over["l2"] >= (t3.usage.switch_bytes + t6.usage.switch_bytes) / 2

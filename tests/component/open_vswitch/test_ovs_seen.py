@@ -116,22 +116,22 @@ def test_downloads_between_the_same_two_hosts_are_told_apart(
 
 
 def download(*workflows: Workflow) -> None:
-    for one in workflows:
-        one.hook(PRE, "0", "1")
-    assert [tuple(one.now().grant.path) for one in workflows] == [L2, L3]
-    running = [threading.Thread(target=one.move, daemon=True) for one in workflows]
-    for one, thread in zip(workflows, running, strict=True):
-        runs(one)
+    for workflow in workflows:
+        workflow.hook(PRE, "0", "1")
+    assert [tuple(workflow.now().grant.path) for workflow in workflows] == [L2, L3]
+    running = [threading.Thread(target=workflow.move, daemon=True) for workflow in workflows]
+    for workflow, thread in zip(workflows, running, strict=True):
+        runs(workflow)
         thread.start()
-    until(lambda: all(one.now().request.flows for one in workflows), "flows of both")
-    (first,), (second,) = (one.now().request.flows for one in workflows)
+    until(lambda: all(workflow.now().request.flows for workflow in workflows), "flows of both")
+    (first,), (second,) = (workflow.now().request.flows for workflow in workflows)
     assert first.src_ports == second.src_ports == (PORT, PORT)
     assert first.dst_ports != second.dst_ports
     (workflows[0].site.folder / "rest").touch()
     for thread in running:
         thread.join()
-    for one in workflows:
-        ended = one.now()
-        assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, one.size)
+    for workflow in workflows:
+        ended = workflow.now()
+        assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, workflow.size)
         # The first half went as best effort.
-        assert ended.request.size_bytes and ended.usage.switch_bytes >= one.size // 3
+        assert ended.request.size_bytes and ended.usage.switch_bytes >= workflow.size // 3

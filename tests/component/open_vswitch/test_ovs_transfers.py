@@ -43,8 +43,8 @@ def reaches(ports: Iterable[int]) -> dict[int, float]:
         address = LAYOUT.host("tacc").address
         senders = [load("mu", "send", address, port, 1, 10.0) for port in results]
         assert all(sender.wait(120) == 0 for sender in senders)
-        got = {port: result() for port, result in results.items()}
-    return {port: 8 * one["bytes"] / one["seconds"] for port, one in got.items()}
+        reports = {port: result() for port, result in results.items()}
+    return {port: 8 * report["bytes"] / report["seconds"] for port, report in reports.items()}
 
 
 @pytest.mark.long

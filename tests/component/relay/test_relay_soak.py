@@ -63,7 +63,7 @@ def test_a_thousand_transfers_and_random_kills(rig: RelayRig, streams: int) -> N
     session = replace(SESSION, streams=streams)
     rig.serve(session)
     listener, chance = rig.listen(PORT), random.Random(streams)
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     errors: list[BaseException] = []
     up = threading.Event()  # until the next kill
     up.set()
@@ -79,7 +79,7 @@ def test_a_thousand_transfers_and_random_kills(rig: RelayRig, streams: int) -> N
         while sizes and not errors:
             up.wait()
             try:
-                found[transfer(rig, sizes.pop())] += 1
+                outcomes[transfer(rig, sizes.pop())] += 1
             except BaseException as error:
                 errors.append(error)
 
@@ -101,10 +101,10 @@ def test_a_thousand_transfers_and_random_kills(rig: RelayRig, streams: int) -> N
         worker.join()
     listener.close()
     assert not errors, errors[0]
-    assert sum(found.values()) == TRANSFERS
-    assert found[WHOLE] > TRANSFERS / 2, found
-    assert found[RESET], found
-    print(dict(found))
+    assert sum(outcomes.values()) == TRANSFERS
+    assert outcomes[WHOLE] > TRANSFERS / 2, outcomes
+    assert outcomes[RESET], outcomes
+    print(dict(outcomes))
 
 
 @pytest.mark.long

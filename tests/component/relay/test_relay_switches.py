@@ -111,11 +111,11 @@ class Relays:
 
     def states(self) -> list[str]:
         """Why each relay cannot be used, "" where it can."""
-        return [one["unready"] for one in self.broker.call("GET", "/v1/relays")]
+        return [relay["unready"] for relay in self.broker.call("GET", "/v1/relays")]
 
     def connections(self) -> list[int]:
         """How many each carries."""
-        return [one["connections"] for one in self.broker.call("GET", "/v1/relays")]
+        return [relay["connections"] for relay in self.broker.call("GET", "/v1/relays")]
 
     def ask(self, name: str) -> Transit:
         """A transit from mu to tacc."""
@@ -127,7 +127,7 @@ class Relays:
         transit = self.ask(name)
         assert transit.relayed and transit.relay, transit
         port, agents = transit.relay.port, self.agents.values()
-        until(lambda: all(listens(one.pid, port) for one in agents), "both agents to serve it")
+        until(lambda: all(listens(agent.pid, port) for agent in agents), "both agents to serve it")
 
 
 @pytest.fixture
