@@ -16,9 +16,9 @@ def until(look: Callable[[], T], what: str = "it to happen", timeout_s: float = 
     """What ``look`` finds, once that is anything. Raises AssertionError."""
     deadline = time.monotonic() + timeout_s
     began = time.monotonic()
-    while not (found := look()):
+    while not (result := look()):
         now = time.monotonic()
         assert now < deadline, f"waited {timeout_s:g} s for {what}"
         time.sleep(min(max(0.1, (now - began) * (1 / _LOOKING - 1)), 2.0))
         began = time.monotonic()
-    return found
+    return result

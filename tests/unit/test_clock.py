@@ -137,16 +137,16 @@ _AT = st.one_of(st.just(0.0), st.floats(T0 - 1e5, T0))
 
 @given(st.sampled_from(sorted(LIVE)), _AT, _AT, st.floats(T0 - 1e5, T0 + 1e5), st.floats(-2e5, 2e5))
 def test_a_lease_that_runs_keeps_its_length(
-    state: TransitState, asked: float, since: float, until: float, by_s: float
+    state: TransitState, requested_at: float, since: float, until: float, by_s: float
 ) -> None:
-    was = made_transit(
-        "a", "mu", "tacc", state, requested_at=asked, start=since, installed_at=since,
+    original = made_transit(
+        "a", "mu", "tacc", state, requested_at=requested_at, start=since, installed_at=since,
         metered_at=since, lease_until=until,
     )  # fmt: skip
-    found = was.copy()
-    move_times(found, by_s, T0)
-    assert found.grant.lease_until - (T0 + by_s) == pytest.approx(until - T0)
-    before, after = was.as_dict(), found.as_dict()
+    transit = original.copy()
+    move_times(transit, by_s, T0)
+    assert transit.grant.lease_until - (T0 + by_s) == pytest.approx(until - T0)
+    before, after = original.as_dict(), transit.as_dict()
     for name in ("requested_at", "start", "installed_at", "metered_at"):
         at = before[name]
         assert after[name] == pytest.approx(at + by_s if at else 0.0)
@@ -181,11 +181,11 @@ def test_transits_that_run_go_on(
     times.offset += by_s
     rig.broker.sweep()
     assert f"the wall clock was set by {by_s:+.1f} s" in caplog.text
-    found = rig.broker.get("a")
-    assert (found.state, found.grant.path) == (TransitState.INSTALLED, L2)
-    assert found.grant.lease_until == pytest.approx(T0 + by_s + 100)
-    assert found.grant.installed_at == pytest.approx(T0 + by_s)
-    assert rig.controller.circuits["a"].lease_until == found.grant.lease_until
+    transit = rig.broker.get("a")
+    assert (transit.state, transit.grant.path) == (TransitState.INSTALLED, L2)
+    assert transit.grant.lease_until == pytest.approx(T0 + by_s + 100)
+    assert transit.grant.installed_at == pytest.approx(T0 + by_s)
+    assert rig.controller.circuits["a"].lease_until == transit.grant.lease_until
     assert rig.broker.get("b").state is TransitState.QUEUED
     times.steady += 9.5  # patience is 20 s
     rig.broker.sweep()
@@ -367,12 +367,12 @@ def test_nothing_is_oversubscribed_and_no_lease_changes(caplog: pytest.LogCaptur
     caplog.set_level(logging.ERROR)  # switches that refuse are part of it
     for seed in range(SEQUENCES):
         rng = Random(seed)
-        one = SetClock(world, rng, 1)
+        sequence = SetClock(world, rng, 1)
         try:
             for _ in range(rng.randint(2, 25)):
-                one.step()
-                one.judge()
-            one.end()
+                sequence.step()
+                sequence.judge()
+            sequence.end()
         except BaseException as error:
             error.add_note(f"sequence {seed}")
             raise

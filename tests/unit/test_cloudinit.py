@@ -14,8 +14,8 @@ NODE = ExecuteNode("10.0.0.1:9618", "mu", 600.0, {"UID_DOMAIN": "x"}, ("apt-get 
 def test_a_machine_is_told_its_pool_its_name_and_when_to_leave() -> None:
     text = user_data(NODE, "w1", "secret")
     assert text.startswith("#cloud-config\n")
-    told = yaml.safe_load(text)
-    files = {file["path"]: file for file in told["write_files"]}
+    config = yaml.safe_load(text)
+    files = {file["path"]: file for file in config["write_files"]}
     assert files[TOKEN] == {"path": TOKEN, "permissions": "0600", "content": "secret\n"}
     lines = files[CONFIG]["content"].splitlines()
     assert {
@@ -29,22 +29,22 @@ def test_a_machine_is_told_its_pool_its_name_and_when_to_leave() -> None:
         "UID_DOMAIN = x",
     } <= set(lines)
     assert "secret" not in files[CONFIG]["content"]
-    commands = [command[-1] for command in told["runcmd"]]
+    commands = [command[-1] for command in config["runcmd"]]
     assert commands[0] == "apt-get install condor"
     assert commands[-1] == "condor"
 
 
 def test_a_token_may_advertise_and_ends() -> None:
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def run(words: Sequence[str]) -> str:
-        asked.append(list(words))
+        commands.append(list(words))
         return "token\n"
 
     assert boot_token(run, 600, "worker@pool") == "token"
     boot_token(run, 600)
     rights = ["-authz", "ADVERTISE_STARTD", "-authz", "ADVERTISE_MASTER", "-authz", "READ"]
-    assert asked == [
+    assert commands == [
         ["condor_token_create", "-identity", "worker@pool", *rights, "-lifetime", "600"],
         ["condor_token_fetch", *rights, "-lifetime", "600"],
     ]

@@ -73,35 +73,38 @@ def ran(planned: Submitted, output: str, returned: int = 0) -> dict[str, list[Me
     planned.output(MERGE).write_text(output)
     followed = FollowedWorkflow(planned.path)
     followed.step()
-    found: dict[str, list[Measurement]] = {}
-    for one in followed.take()[0]:
-        found.setdefault(one.metric, []).append(one)
-    return found
+    measurements: dict[str, list[Measurement]] = {}
+    for measurement in followed.take()[0]:
+        measurements.setdefault(measurement.metric, []).append(measurement)
+    return measurements
 
 
 def test_each_task_is_a_run_of_its_transformation(planned: Submitted) -> None:
     """The second was not run by kickstart, the third prints no end of its last line."""
     text = document(START + 6, "ID1", 10) + line(1, START + 6, 10) + "hello\n"
     text += line(2, START + 20, 18.9) + " x = 5" + document(START + 41, "ID3", 30)
-    found = ran(planned, text + line(3, START + 41, 30))
-    assert [(one.subject, one.value, one.details["task"]) for one in found["runtime"]] == [
+    measurements = ran(planned, text + line(3, START + 41, 30))
+    assert [
+        (measurement.subject, measurement.value, measurement.details["task"])
+        for measurement in measurements["runtime"]
+    ] == [
         ("t::count:1.0@mu", pytest.approx(10), "ID1"),
         ("t::count:1.0@mu", pytest.approx(20), "ID2"),
         ("t::sum:1.0@mu", pytest.approx(30), "ID3"),
     ]
-    assert [one.value for one in found["compute_rate"]] == [
+    assert [measurement.value for measurement in measurements["compute_rate"]] == [
         pytest.approx(100),
         pytest.approx(1e3 / 30),
     ]
-    kinds = [one.subject for one in found["queue_wait"]]
+    kinds = [measurement.subject for measurement in measurements["queue_wait"]]
     assert kinds == ["mu", "t::count:1.0@mu", "t::sum:1.0@mu"]  # the job waited once
-    made = analyse([*found["job"], *found["task"]])
-    assert [(row.transformation, row.count) for row in made.runtimes] == [
+    analysis = analyse([*measurements["job"], *measurements["task"]])
+    assert [(row.transformation, row.count) for row in analysis.runtimes] == [
         ("t::count:1.0", 2), ("t::sum:1.0", 1),
     ]  # fmt: skip
-    assert (made.attempts, round(made.cumulative_s, 3)) == (1, 60)
+    assert (analysis.attempts, round(analysis.cumulative_s, 3)) == (1, 60)
     placed = Measurement("p", "placement", "mu", 1.0, "s", START, "site selection", "b7a9c3f0")
-    row = job_row(found["job"][0], {"ID2": placed})
+    row = job_row(measurements["job"][0], {"ID2": placed})
     assert row.placement is not None and row.placement.site == "mu"
 
 
@@ -109,8 +112,8 @@ def test_a_task_has_one_number_whatever_became_of_those_before_it(planned: Submi
     """By it what is recorded twice counts once."""
     text = document(START + 6, "ID1", 10, 7) + line(1, START + 6, 10, 7 << 8)
     text += document(START + 20, "ID2", 20) + line(2, START + 20, 20)
-    found = ran(planned, text, returned=5)
-    (runtime,), (_, second) = found["runtime"], found["task"]
+    measurements = ran(planned, text, returned=5)
+    (runtime,), (_, second) = measurements["runtime"], measurements["task"]
     assert (runtime.details["task"], second.details["task"]) == ("ID2", "ID2")
     assert runtime.id.removeprefix("runtime:") == second.id.removeprefix("task:")
 
@@ -118,15 +121,15 @@ def test_a_task_has_one_number_whatever_became_of_those_before_it(planned: Submi
 def test_the_task_that_failed_is_named(planned: Submitted) -> None:
     text = document(START + 6, "ID1", 10) + line(1, START + 6, 10)
     text += document(START + 20, "ID2", 20, 7, "no leaves at all") + line(2, START + 20, 20, 7 << 8)
-    found = ran(planned, text, returned=5)
-    made = analyse([*found["job"], *found["task"]])
-    (failed,) = made.failures
+    measurements = ran(planned, text, returned=5)
+    analysis = analyse([*measurements["job"], *measurements["task"]])
+    (failed,) = analysis.failures
     assert failed.failed_tasks == [FailedTask("ID2", "t::count:1.0", 7)]
     assert (failed.exitcode, failed.stderr) == (7, "no leaves at all")
-    (row,) = made.runtimes
-    assert (row.count, row.failed, made.lost_s) == (1, 1, pytest.approx(20))
-    assert [one.details["task"] for one in found["runtime"]] == ["ID1"]
-    notice = workflow_notice(Overview("b7a9c3f0", "wf"), "failed", made.failures)
+    (row,) = analysis.runtimes
+    assert (row.count, row.failed, analysis.lost_s) == (1, 1, pytest.approx(20))
+    assert [measurement.details["task"] for measurement in measurements["runtime"]] == ["ID1"]
+    notice = workflow_notice(Overview("b7a9c3f0", "wf"), "failed", analysis.failures)
     assert "in task ID2 (t::count:1.0)" in notice.text
     assert failures(planned.path)[0].tail == ["no leaves at all"]
 
@@ -155,10 +158,10 @@ def test_pegasus_mpi_cluster_runs_them_side_by_side(planned: Submitted) -> None:
         pmc.format(n=n, task=f"ID{n}", start=when(START + 5.9), raw=raw)
         for n, raw in ((3, 256), (2, 768), (1, 0))
     )
-    found = ran(planned, text, returned=1)
-    (one,) = found["runtime"]
-    assert (one.details["task"], one.value, one.details["cpu_s"]) == ("ID1", 20.0, 1.5)
-    (job,) = found["job"]
+    measurements = ran(planned, text, returned=1)
+    (runtime,) = measurements["runtime"]
+    assert (runtime.details["task"], runtime.value, runtime.details["cpu_s"]) == ("ID1", 20.0, 1.5)
+    (job,) = measurements["job"]
     assert [(task["task"], task["exitcode"]) for task in job.details["failed_tasks"]] == [
         ("ID2", 3), ("ID3", 1),
     ]  # fmt: skip
@@ -188,8 +191,8 @@ def test_how_long_a_cluster_runs_is_the_sum_of_its_tasks(planned: Submitted) -> 
 
 def test_a_task_that_was_tried_again_did_not_fail(planned: Submitted) -> None:
     text = document(START + 6, "ID1", 10, 7) + document(START + 20, "ID1", 20)
-    found = ran(planned, text)
-    (job,) = found["job"]
+    measurements = ran(planned, text)
+    (job,) = measurements["job"]
     assert (job.details["exitcode"], job.details["failed_tasks"]) == (0, [])
-    (row,) = analyse([job, *found["task"]]).runtimes
+    (row,) = analyse([job, *measurements["task"]]).runtimes
     assert (row.count, row.failed) == (1, 1)

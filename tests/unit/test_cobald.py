@@ -24,14 +24,17 @@ def slot(name: str, *ends_s: float) -> Machine:
 
 
 def wanted(
-    jobs: list[JobDemand], machines: list[Machine], joined: str = "", asked: tuple[float, ...] = ()
+    jobs: list[JobDemand],
+    machines: list[Machine],
+    joined: str = "",
+    asked_at: tuple[float, ...] = (),
 ) -> Level:
-    return level(jobs, machines, joined.split(), asked, DRONE, NOW)
+    return level(jobs, machines, joined.split(), asked_at, DRONE, NOW)
 
 
 def test_waiting_jobs_are_drones_and_those_on_their_way_are_counted_once() -> None:
     assert wanted([waiting(8)], []) == Level(8.0, (NOW, NOW))
-    assert wanted([waiting(8)], [], asked=(NOW - 50, NOW - 50)).cores == 8.0
+    assert wanted([waiting(8)], [], asked_at=(NOW - 50, NOW - 50)).cores == 8.0
 
 
 def test_jobs_that_a_dag_will_have_within_a_boot_are_drones_already() -> None:
@@ -50,4 +53,4 @@ def test_a_drone_without_work_in_sight_is_let_go_and_one_with_work_stays() -> No
 
 
 def test_a_drone_that_never_came_is_asked_for_anew() -> None:
-    assert wanted([waiting(4)], [], asked=(NOW - 1000,)) == Level(4.0, (NOW,))
+    assert wanted([waiting(4)], [], asked_at=(NOW - 1000,)) == Level(4.0, (NOW,))

@@ -34,18 +34,18 @@ jobs = st.fixed_dictionaries({"JobStatus": st.integers(1, 7), "pegasus_site": si
 def test_every_slot_and_job_is_counted_once(
     slot_ads: list[dict[str, Any]], job_ads: list[dict[str, Any]]
 ) -> None:
-    found = summarise(slot_ads, job_ads, 5.0)
+    pools = summarise(slot_ads, job_ads, 5.0)
     open_slots = [ad for ad in slot_ads if ad["State"] != "Owner"]
-    assert sum(p.slots for p in found.values()) == len(open_slots)
-    assert sum(p.memory_bytes for p in found.values()) == sum(
+    assert sum(p.slots for p in pools.values()) == len(open_slots)
+    assert sum(p.memory_bytes for p in pools.values()) == sum(
         ad["Memory"] * 2**20 for ad in slot_ads
     )
-    assert sum(p.idle_jobs for p in found.values()) == sum(j["JobStatus"] == 1 for j in job_ads)
-    assert sum(p.running_jobs for p in found.values()) == sum(j["JobStatus"] == 2 for j in job_ads)
-    for site, pool in found.items():
+    assert sum(p.idle_jobs for p in pools.values()) == sum(j["JobStatus"] == 1 for j in job_ads)
+    assert sum(p.running_jobs for p in pools.values()) == sum(j["JobStatus"] == 2 for j in job_ads)
+    for site, pool in pools.items():
         assert 0 <= pool.idle_slots <= pool.slots
         assert (pool.site, pool.at, pool.source) == (site, 5.0, "collector")
-    assert workers(found) == {site: pool.slots for site, pool in found.items()}
+    assert workers(pools) == {site: pool.slots for site, pool in pools.items()}
 
 
 def test_a_partitionable_slot_counts_its_cores_and_its_parts_not_again() -> None:
@@ -133,9 +133,9 @@ def test_jobs_that_may_run_anywhere_are_ahead_everywhere_in_proportion() -> None
     slot = {"State": "Claimed", "Activity": "Busy"}
     slots = [{"AdonSite": "mu", **slot}] + [{"AdonSite": "tacc", **slot}] * 3
     queue: list[Ad] = [{"JobStatus": 1}] * 8 + [{"JobStatus": 1, "AdonSite": "mu"}]
-    found = summarise(slots, queue, 0.0)
-    assert {site: pool.ahead for site, pool in found.items()} == {"mu": 1 + 2, "tacc": 6}
-    assert found["mu"].idle_jobs == 1
+    pools = summarise(slots, queue, 0.0)
+    assert {site: pool.ahead for site, pool in pools.items()} == {"mu": 1 + 2, "tacc": 6}
+    assert pools["mu"].idle_jobs == 1
 
 
 class Deaf(Recorded):
@@ -154,8 +154,8 @@ def test_without_a_schedd_the_slots_are_known_and_the_queue_is_not() -> None:
 def test_jobs_of_the_submit_host_wait_for_no_slot() -> None:
     dagman: Ad = {"JobStatus": 1, "JobUniverse": 7}
     local: Ad = {"JobStatus": 1, "JobUniverse": 12, "pegasus_site": "mu"}
-    found = summarise([{"AdonSite": "mu", "State": "Unclaimed"}], [dagman, local], 0.0)
-    assert found["mu"].ahead == 0
+    pools = summarise([{"AdonSite": "mu", "State": "Unclaimed"}], [dagman, local], 0.0)
+    assert pools["mu"].ahead == 0
 
 
 def test_what_ended_jobs_tell() -> None:
@@ -168,10 +168,10 @@ def test_what_ended_jobs_tell() -> None:
         ended("mu", 9000.0, JobUniverse=12),
         {"JobStatus": 4, "RemoteWallClockTime": 1.0},
     ]
-    found = summarise([{"AdonSite": "mu"}], [], 0.0, past)["mu"]
-    assert found.run_s == 40.0
-    assert found.start_s == 2.0  # a quarter of 1, 3 and 300 s waited no longer
-    assert found.runtimes == {"t::a:1": (15.0, 2), "t::b:1": (90.0, 1)}
+    pool = summarise([{"AdonSite": "mu"}], [], 0.0, past)["mu"]
+    assert pool.run_s == 40.0
+    assert pool.start_s == 2.0  # a quarter of 1, 3 and 300 s waited no longer
+    assert pool.runtimes == {"t::a:1": (15.0, 2), "t::b:1": (90.0, 1)}
 
 
 def test_running_jobs_tell_how_long_they_run_where_none_has_ended() -> None:
@@ -187,16 +187,16 @@ def test_running_jobs_tell_how_long_they_run_where_none_has_ended() -> None:
 def test_the_speed_of_a_site_is_that_of_its_typical_core() -> None:
     slots: list[Ad] = [{"AdonSite": "mu", "Mips": m} for m in (100, 300, 5000)]
     slots.append({"AdonSite": "tacc"})
-    found = summarise(slots, [], 0.0)
-    assert (found["mu"].mips, found["tacc"].mips) == (300.0, None)
+    pools = summarise(slots, [], 0.0)
+    assert (pools["mu"].mips, pools["tacc"].mips) == (300.0, None)
 
 
 def test_cores_that_stand_still_for_disks_are_counted_once_for_each_machine() -> None:
-    told = {"AdonSite": "mu", "AdonMetricsAt": 1000.0, "DetectedCpus": 8}
+    ad = {"AdonSite": "mu", "AdonMetricsAt": 1000.0, "DetectedCpus": 8}
     slots: list[Ad] = [
-        *({**told, "Machine": "a", "AdonIoWaitSustainedFraction": 0.25} for _ in range(8)),
-        {**told, "Machine": "b", "AdonIoWaitSustainedFraction": 0.5},
-        {**told, "Machine": "c"},
+        *({**ad, "Machine": "a", "AdonIoWaitSustainedFraction": 0.25} for _ in range(8)),
+        {**ad, "Machine": "b", "AdonIoWaitSustainedFraction": 0.5},
+        {**ad, "Machine": "c"},
     ]
     assert summarise(slots, [], 1800.0)["mu"].stalled == 2 + 4
     assert summarise(slots, [], 2000.0)["mu"].stalled == 0  # nobody has told for a while
@@ -205,8 +205,8 @@ def test_cores_that_stand_still_for_disks_are_counted_once_for_each_machine() ->
 def test_a_data_slot_is_no_worker() -> None:
     data = {"AdonSite": "mu", "IsDataSlot": True, "State": "Claimed", "Activity": "Idle"}
     for kind in ("Dynamic", "Static"):
-        found = summarise([{"AdonSite": "mu"}, {**data, "SlotType": kind, "Cpus": 0}], [], 0.0)
-        assert (found["mu"].slots, found["mu"].idle_slots) == (1, 0)
+        pools = summarise([{"AdonSite": "mu"}, {**data, "SlotType": kind, "Cpus": 0}], [], 0.0)
+        assert (pools["mu"].slots, pools["mu"].idle_slots) == (1, 0)
 
 
 def test_a_machine_that_could_be_started_is_none_yet() -> None:
@@ -217,9 +217,9 @@ def test_a_machine_that_could_be_started_is_none_yet() -> None:
 
 def test_a_pool_survives_its_own_json() -> None:
     past = [ended("mu", 10.0, pegasus_wf_xformation="t::a:1")]
-    found = summarise([{"AdonSite": "mu", "Mips": 5}], [{"JobStatus": 1}], 7.0, past)
-    text = json.dumps({site: pool.as_dict() for site, pool in found.items()})
-    assert pool_from_json(text) == found
+    pools = summarise([{"AdonSite": "mu", "Mips": 5}], [{"JobStatus": 1}], 7.0, past)
+    text = json.dumps({site: pool.as_dict() for site, pool in pools.items()})
+    assert pool_from_json(text) == pools
 
 
 @pytest.mark.parametrize("text", ["", "no pool", "[]", '{"mu": {"colour": 1}}', '{"mu": 3}'])

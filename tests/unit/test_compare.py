@@ -33,8 +33,8 @@ def test_the_chain_that_the_end_waited_for_adds_up_to_the_makespan() -> None:
         bar("work", "compute", 16, 18, 28),
         bar("out", "transfer", 30, 31, 40),
     ]
-    found = split(bars, {"work": ["in", "short"], "out": ["work"]}, 0.0, 41.0)
-    assert found == Split(queue=1 + 2 + 1, computing=10, moving=6 + 9, between=2 + 7 + 2 + 1)
+    times = split(bars, {"work": ["in", "short"], "out": ["work"]}, 0.0, 41.0)
+    assert times == Split(queue=1 + 2 + 1, computing=10, moving=6 + 9, between=2 + 7 + 2 + 1)
 
 
 def test_nothing_that_ran_is_all_in_between() -> None:
@@ -76,25 +76,25 @@ ROUNDS = {
 
 def test_a_ratio_is_the_geometric_mean_of_rounds_with_its_bounds() -> None:
     assert best_peer(ROUNDS) == HEFT
-    found = ratio(ROUNDS, LEARNED.name, HEFT)
-    assert found is not None
-    assert (found.rounds, found.mean) == (5, pytest.approx(0.5))
-    assert found.low == pytest.approx(found.high) == pytest.approx(0.5)
-    assert found.p == pytest.approx(1 / 32)  # of all exchanges of five signs this one alone
-    back = ratio(ROUNDS, HEFT, LEARNED.name)
-    assert back is not None and back.mean == pytest.approx(2.0) and back.p == 1.0
+    comparison = ratio(ROUNDS, LEARNED.name, HEFT)
+    assert comparison is not None
+    assert (comparison.rounds, comparison.mean) == (5, pytest.approx(0.5))
+    assert comparison.low == pytest.approx(comparison.high) == pytest.approx(0.5)
+    assert comparison.p == pytest.approx(1 / 32)  # of all exchanges of five signs this one alone
+    inverse = ratio(ROUNDS, HEFT, LEARNED.name)
+    assert inverse is not None and inverse.mean == pytest.approx(2.0) and inverse.p == 1.0
 
 
 def test_one_round_has_no_bounds_and_none_no_ratio() -> None:
-    one = ratio({1: ROUNDS[1]}, LEARNED.name, HEFT)
-    assert one is not None and (one.low, one.high) == (0.0, math.inf)
+    comparison = ratio({1: ROUNDS[1]}, LEARNED.name, HEFT)
+    assert comparison is not None and (comparison.low, comparison.high) == (0.0, math.inf)
     assert ratio({}, LEARNED.name, HEFT) is None
 
 
 def test_a_run_that_waited_for_cores_is_told_and_not_counted() -> None:
     rounds = {1: {**ROUNDS[1], LEARNED.name: run(LEARNED.name, 500.0, busy=0.5)}, 2: ROUNDS[2]}
-    found = ratio(rounds, LEARNED.name, HEFT)
-    assert found is not None and found.rounds == 1
+    comparison = ratio(rounds, LEARNED.name, HEFT)
+    assert comparison is not None and comparison.rounds == 1
     assert "not counted: adon-learned of round 1, 500 s: cores busy for 50% of it" in text(
         {"idle": rounds}
     )

@@ -85,14 +85,14 @@ def test_every_relative_path_counts_from_the_folder_of_the_file(
     config = parse_config(FILES, "etc/adon.yml")
     tls, pool = config.security.tls, config.expansion
     assert tls is not None and pool is not None
-    found = [
+    paths = [
         config.controller.password_file, config.controller.ca, config.broker.state,
         config.security.tokens[0].token_file, tls.certificate, tls.key, tls.clients,
         pool.token_file, pool.release, pool.directory,
     ]  # fmt: skip
     names = "password certificates/ca.pem state.sqlite ada.token b.pem b.key c.pem pool.token"
     expected = [*names.split(), "condor", "adon-workers"]
-    assert found == [str(tmp_path / "etc" / name) for name in expected]
+    assert paths == [str(tmp_path / "etc" / name) for name in expected]
     assert config.broker.archive == "/var/archive.sqlite"
     bare = parse_config({"topology": GOOD["topology"]}, "etc/adon.yml").broker
     assert bare.state == str(tmp_path / "etc" / "adon-broker.sqlite")
@@ -100,8 +100,8 @@ def test_every_relative_path_counts_from_the_folder_of_the_file(
     home = parse_config({**GOOD, "broker": {"state": "~/state/b.sqlite"}}, "etc/adon.yml").broker
     assert home.state == "/home/ada/state/b.sqlite"
     for place in (":memory:", "postgresql://adon@db.example.org/adon"):
-        kept = parse_config({**GOOD, "broker": {"archive": place}}, "etc/adon.yml")
-        assert kept.broker.archive == place
+        archive_config = parse_config({**GOOD, "broker": {"archive": place}}, "etc/adon.yml")
+        assert archive_config.broker.archive == place
 
 
 def test_a_file_that_lies_where_the_broker_was_started_is_not_silently_left(
@@ -138,5 +138,5 @@ def test_what_the_example_leaves_out_can_be_put_in() -> None:
     begin = lines.index("# expansion:")
     end = next(n for n, line in enumerate(lines[begin:], begin) if not line.startswith("# "))
     data = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines[begin:end]))
-    found = parse_config({**GOOD, **data}, "adon.yml").expansion
-    assert found is not None and found.driver == "openstack"
+    expansion = parse_config({**GOOD, **data}, "adon.yml").expansion
+    assert expansion is not None and expansion.driver == "openstack"

@@ -159,12 +159,12 @@ def test_head_of_an_answer_without_an_end_is_its_head(rig: Rig) -> None:
             ended.set()
 
     app.get("/for-ever")(lambda: StreamingResponse(for_ever()))
-    asked = b" HTTP/1.1\r\nHost: b\r\n"
+    headers = b" HTTP/1.1\r\nHost: b\r\n"
     with serving(app) as port:
-        said = raw(port, b"HEAD /for-ever" + asked + b"\r\n",
-                   b"HEAD /v1/health" + asked + b"Connection: close\r\n\r\n")  # fmt: skip
+        answers = raw(port, b"HEAD /for-ever" + headers + b"\r\n",
+                   b"HEAD /v1/health" + headers + b"Connection: close\r\n\r\n")  # fmt: skip
         assert ended.wait(FOR_EVER_S)
-    first, second, rest = said.split(b"\r\n\r\n")
+    first, second, rest = answers.split(b"\r\n\r\n")
     assert first.startswith(b"HTTP/1.1 200") and second.startswith(b"HTTP/1.1 200")
     assert b"content-length" in second.lower() and rest == b""
 
@@ -182,9 +182,9 @@ def test_a_target_may_be_a_whole_url(rig: Rig) -> None:
     app = create_app(rig.broker, own_host=lambda name: name == "localhost")
     with serving(app) as port:
         for host, status in (("localhost", b" 200 "), ("evil.example", b" 403 ")):
-            asked = f"GET http://{host}/v1/health?x=1 HTTP/1.1\r\nHost: {host}\r\n"
-            said = raw(port, asked.encode() + b"Connection: close\r\n\r\n")
-            assert status in said.splitlines()[0]
+            request = f"GET http://{host}/v1/health?x=1 HTTP/1.1\r\nHost: {host}\r\n"
+            answer = raw(port, request.encode() + b"Connection: close\r\n\r\n")
+            assert status in answer.splitlines()[0]
 
 
 @pytest.mark.parametrize("declared", [True, False])

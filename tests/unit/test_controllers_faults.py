@@ -51,16 +51,16 @@ def second(rig: FakeRig) -> list[Circuit]:
 
 def tables(rig: FakeRig) -> Tables:
     """All that is on the switches, but for counters, clocks and the stamps."""
-    found: Tables = {}
+    contents: Tables = {}
     for switch in (rig.s1, rig.s2):
         with switch.lock:
-            found |= {
+            contents |= {
                 f"{switch.dpid} rule {key}": (e.cookie, e.rest)
                 for key, e in switch.table.items()
                 if e.cookie in rig.cookies(switch).values()
             }
-            found |= {f"{switch.dpid} group {n}": body for n, body in switch.groups.items()}
-    return found
+            contents |= {f"{switch.dpid} group {n}": body for n, body in switch.groups.items()}
+    return contents
 
 
 def garbage(answer: bytes) -> bytes:

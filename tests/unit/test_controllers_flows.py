@@ -50,12 +50,12 @@ ports = st.tuples(st.integers(1, 65535), st.integers(1, 65535)).map(lambda p: (m
 
 @given(ports)
 def test_blocks_cover_a_range_exactly(ports: Ports) -> None:
-    found = port_masks(ports)
-    assert len(found) <= 30
-    sizes = [0x10000 - mask for _, mask in found]
+    masks = port_masks(ports)
+    assert len(masks) <= 30
+    sizes = [0x10000 - mask for _, mask in masks]
     assert sum(sizes) == ports[1] - ports[0] + 1
     at = ports[0]
-    for (value, mask), size in zip(found, sizes, strict=True):
+    for (value, mask), size in zip(masks, sizes, strict=True):
         assert value == at and value & mask == value
         at += size
 
@@ -66,10 +66,10 @@ flow_strategy = st.builds(
 
 
 @given(flow_strategy, flow_strategy)
-def test_overlap_is_what_reversing_keeps(one: Flow, other: Flow) -> None:
-    assert overlap(one, other) == overlap(other, one)
-    assert overlap(one, other) == overlap(reverse(one), reverse(other))
-    assert overlap(one, one) and reverse(reverse(one)) == one
+def test_overlap_is_what_reversing_keeps(first: Flow, second: Flow) -> None:
+    assert overlap(first, second) == overlap(second, first)
+    assert overlap(first, second) == overlap(reverse(first), reverse(second))
+    assert overlap(first, first) and reverse(reverse(first)) == first
 
 
 @FEW
@@ -77,9 +77,9 @@ def test_overlap_is_what_reversing_keeps(one: Flow, other: Flow) -> None:
 def test_every_transfer_takes_its_own_path_both_ways(data: st.DataObject) -> None:
     topology = data.draw(topologies())
     src, dst = data.draw(st.permutations(topology.sites))[:2]
-    found = topology.candidate_paths(src, dst)
+    paths = topology.candidate_paths(src, dst)
     circuits = [
-        circuit(f"c{i}", data.draw(st.sampled_from(found)).nodes, (Flow("tcp", None, given),))
+        circuit(f"c{i}", data.draw(st.sampled_from(paths)).nodes, (Flow("tcp", None, given),))
         for i, given in enumerate([(100, 163), (200, 200), (300, 1000)])
     ]
     circuits = [replace(c, min_bps=MBPS) for c in circuits]

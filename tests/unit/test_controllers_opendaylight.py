@@ -424,10 +424,10 @@ def test_it_looks_around_and_leaves_nothing(rig: FakeRig) -> None:
     ]
     rules = rig.odl.owners(1)
     assert isinstance(rig.controller, Discovers)
-    found = rig.controller.discover()
-    assert found.links == {((1, 10), (2, 10))}
-    assert found.ports.keys() == {1, 2}
-    assert found.ports[1][10] == Port("s1-10", True, 10e9) and found.ports[1].keys() == {
+    network = rig.controller.discover()
+    assert network.links == {((1, 10), (2, 10))}
+    assert network.ports.keys() == {1, 2}
+    assert network.ports[1][10] == Port("s1-10", True, 10e9) and network.ports[1].keys() == {
         1,
         4,
         10,

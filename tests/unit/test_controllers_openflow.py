@@ -340,17 +340,17 @@ def test_links_that_one_round_misses_are_no_news_and_more_are_told_once(
     rounds = iter(["it has gone", "", "no answer", "no answer", "no answer"])
 
     def look() -> None:
-        said = next(rounds, None)
-        if said is None:
+        error = next(rounds, None)
+        if error is None:
             rig.openflow._stopping.set()
-        elif said:
-            raise ControllerError(said)
+        elif error:
+            raise ControllerError(error)
 
     monkeypatch.setattr(rig.openflow, "_look_once", look)
     rig.openflow._switches.watch_s = 0.0
     rig.openflow._look()
-    told = [line for line in caplog.messages if "not watched" in line]
-    assert told == ["links are not watched: no answer"]
+    warnings = [line for line in caplog.messages if "not watched" in line]
+    assert warnings == ["links are not watched: no answer"]
 
 
 def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
@@ -380,12 +380,12 @@ def test_a_port_that_somebody_else_has_is_named(rig: FakeRig) -> None:
 
 
 def test_how_switches_are_configured_is_reported(rig: FakeRig) -> None:
-    found = {2: "has fail_mode standalone, expected secure"}
-    rig.openflow._inspect = lambda dpids: dict(found)
+    problems = {2: "has fail_mode standalone, expected secure"}
+    rig.openflow._inspect = lambda dpids: dict(problems)
     rig.check_often()
-    rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == found[2])
+    rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == problems[2])
     assert rig.openflow.switches()[0].problem == "" and rig.openflow.switches()[1].connected
-    found.clear()
+    problems.clear()
     rig.openflow._inspect_at = 0.0
     rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
 

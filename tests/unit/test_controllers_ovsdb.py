@@ -32,10 +32,10 @@ def test_nothing_is_asked_where_nothing_changes() -> None:
     vsctl = Vsctl()
     shaper = VsctlShaper(vsctl)
     shaper.sync([ONE])
-    asked = len(vsctl.asked)
+    count = len(vsctl.asked)
     shaper.grow([ONE])
     shaper.shrink([ONE])
-    assert len(vsctl.asked) == asked
+    assert len(vsctl.asked) == count
 
 
 def test_a_refusal_is_one_line() -> None:
@@ -55,8 +55,8 @@ class Database(Vsctl):
             return 0, f"our-{command[command.index('find') + 1]}\n", ""
         if "list" in command:
             return 0, "adon-device=s1-a\n\nadon-device=s1-a\n", ""
-        found = super().ask(command)
-        return (0, f"{self.on}\n", "") if "get" in command else found
+        answer = super().ask(command)
+        return (0, f"{self.on}\n", "") if "get" in command else answer
 
 
 @pytest.mark.parametrize(("on", "cleared"), [("our-qos", True), ("theirs", False), ("[]", False)])
@@ -87,9 +87,9 @@ def test_bridges_that_forward_without_a_controller_are_named() -> None:
             modes = {1: "secure", 2: "standalone", 3: ["set", []], 4: ["set", []]}
             return self.code, json.dumps({"data": [[f"{d:016x}", m] for d, m in modes.items()]}), ""
 
-    found = insecure_bridges(Bridges(), {1, 2, 3})
-    assert found.keys() == {2, 3}
-    assert found[3].startswith("has fail_mode standalone, expected secure: ")
+    problems = insecure_bridges(Bridges(), {1, 2, 3})
+    assert problems.keys() == {2, 3}
+    assert problems[3].startswith("has fail_mode standalone, expected secure: ")
     with pytest.raises(ControllerError, match="does not answer: exit code 1"):
         insecure_bridges(Bridges(1), {1, 2, 3})
     with pytest.raises(ControllerError, match="answered what cannot be read"):
@@ -119,5 +119,5 @@ class Changed(Vsctl):
             return 0, "", ""
         steps = [s.split() for s in " ".join(command).split(" -- ") if " create queue " in s]
         pairs = [[w.partition(":")[2].split("=") for w in s if w[:6] == "other_"] for s in steps]
-        self.rates = {f"uuid-{n}": dict(found) for n, found in enumerate(pairs, 1)}
+        self.rates = {f"uuid-{n}": dict(rates) for n, rates in enumerate(pairs, 1)}
         return 0, "\n".join(f"uuid-{n}" for n in range(len(steps) + 1)), ""

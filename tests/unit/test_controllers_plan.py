@@ -107,19 +107,19 @@ def test_a_host_elsewhere_on_a_path_gets_nothing_of_it(data: st.DataObject, keep
 def test_parallel_links_of_a_site_and_a_router_are_ways_in_and_those_between_switches_are_not() -> (
     None
 ):
-    one = two_switches()
+    base = two_switches()
     more = [
-        replace(one.link("mu", "s1"), ports={"s1": 21}, name="mu-2"),
-        replace(one.link("r1", "s2"), ports={"s2": 22}, name="r1-2"),
-        replace(one.link("s1", "s2"), ports={"s1": 23, "s2": 23}, name="s1-s2.b"),
+        replace(base.link("mu", "s1"), ports={"s1": 21}, name="mu-2"),
+        replace(base.link("r1", "s2"), ports={"s2": 22}, name="r1-2"),
+        replace(base.link("s1", "s2"), ports={"s1": 23, "s2": 23}, name="s1-s2.b"),
     ]
-    topology = Topology(one.nodes.values(), [*one.whole_links, *more])
-    found = {}
+    topology = Topology(base.nodes.values(), [*base.whole_links, *more])
+    entries = {}
     for path in (L2, L3):
         rules = make_plan(topology, [circuit(path=path, min_bps=MBPS)], NOW).rules
-        found[path] = {(r.dpid, r.in_port) for r in rules if r.src == "10.10.0.1"}
-    assert found[L2] == {(1, 1), (1, 21), (2, 10)}
-    assert found[L3] == {(1, 1), (1, 21), (2, 11), (2, 22)}
+        entries[path] = {(r.dpid, r.in_port) for r in rules if r.src == "10.10.0.1"}
+    assert entries[L2] == {(1, 1), (1, 21), (2, 10)}
+    assert entries[L3] == {(1, 1), (1, 21), (2, 11), (2, 22)}
 
 
 @FEW

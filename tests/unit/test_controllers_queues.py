@@ -41,41 +41,44 @@ def shape(circuits: list[Circuit], queues: list[Queue]) -> DeviceShape:
     return next(s for s in plan.shapes if s.device == "s1-a")
 
 
-def by_queue(found: DeviceShape) -> dict[str, list[ShapeClass]]:
-    return {q.name: [c for c in found.classes if c.queue == q.name] for q in found.queues}
+def by_queue(device: DeviceShape) -> dict[str, list[ShapeClass]]:
+    return {q.name: [c for c in device.classes if c.queue == q.name] for q in device.queues}
 
 
 def test_seven_three_shares_a_link() -> None:
-    found = shape([member(f"a{i}", 1000 + i, "seven") for i in range(5)]
+    device = shape([member(f"a{i}", 1000 + i, "seven") for i in range(5)]
                   + [member("b", 2000, "three")], [SEVEN, THREE])  # fmt: skip
-    rates = {q.name: (q.rate_bps, q.ceil_bps) for q in found.queues}
+    rates = {q.name: (q.rate_bps, q.ceil_bps) for q in device.queues}
     assert rates["seven"] == (pytest.approx(0.693 * C), 0.7 * C)
     assert rates["three"] == (pytest.approx(0.297 * C), 0.3 * C)
     # Members that are guaranteed nothing share one class.
-    assert {name: len(there) for name, there in by_queue(found).items()} == {"seven": 1, "three": 1}
-    assert found.best_effort_bps == pytest.approx(0.01 * C)
+    assert {name: len(there) for name, there in by_queue(device).items()} == {
+        "seven": 1,
+        "three": 1,
+    }
+    assert device.best_effort_bps == pytest.approx(0.01 * C)
 
 
 def test_ten_three_serves_the_rest_out_of_the_first() -> None:
-    found = shape([member("a", 1, "ten"), member("b", 2, "rest")], [REST, TEN])
-    assert [(q.name, q.parent) for q in found.queues] == [("ten", ""), ("rest", "ten")]
-    (first,), (rest,) = by_queue(found)["ten"], by_queue(found)["rest"]
+    device = shape([member("a", 1, "ten"), member("b", 2, "rest")], [REST, TEN])
+    assert [(q.name, q.parent) for q in device.queues] == [("ten", ""), ("rest", "ten")]
+    (first,), (rest,) = by_queue(device)["ten"], by_queue(device)["rest"]
     assert first.prio < rest.prio
     assert first.ceil_bps == C and rest.ceil_bps == pytest.approx(0.3 * C)
     assert first.rate_bps == pytest.approx(0.99 * C) and rest.rate_bps == MIN_CLASS_BPS
 
 
 def test_guaranteed_rates_are_kept_within_their_queue() -> None:
-    found = shape([member("a", 1, "three", 50 * MBPS), member("b", 2, "three")], [SEVEN, THREE])
-    sure, shared = sorted(by_queue(found)["three"], key=lambda c: -c.rate_bps)
+    device = shape([member("a", 1, "three", 50 * MBPS), member("b", 2, "three")], [SEVEN, THREE])
+    sure, shared = sorted(by_queue(device)["three"], key=lambda c: -c.rate_bps)
     assert sure.rate_bps == pytest.approx(50 * MBPS, rel=0.001) and sure.ceil_bps == 60 * MBPS
-    (three,) = [q for q in found.queues if q.name == "three"]
+    (three,) = [q for q in device.queues if q.name == "three"]
     assert sure.rate_bps + shared.rate_bps == pytest.approx(three.rate_bps)
 
 
 def test_a_queue_grows_to_what_its_members_are_guaranteed() -> None:
-    found = shape([member("a", 1, "three", 100 * MBPS)], [SEVEN, THREE])
-    rates = {q.name: q for q in found.queues}
+    device = shape([member("a", 1, "three", 100 * MBPS)], [SEVEN, THREE])
+    rates = {q.name: q for q in device.queues}
     assert rates["three"].rate_bps >= 100 * MBPS and rates["three"].ceil_bps >= 100 * MBPS
     assert rates["seven"].rate_bps < 0.5 * C
 
@@ -87,9 +90,9 @@ def test_a_member_is_best_effort_on_links_without_its_queue() -> None:
 
 
 def test_what_the_switches_cannot_tell_apart_is_in_no_queue() -> None:
-    one, two = member("a", 1, "seven", MBPS), member("b", 1, "three", MBPS)
-    found = shape([one, two], [SEVEN, THREE])
-    assert [c.queue for c in found.classes] == [""]
+    first, second = member("a", 1, "seven", MBPS), member("b", 1, "three", MBPS)
+    device = shape([first, second], [SEVEN, THREE])
+    assert [c.queue for c in device.classes] == [""]
 
 
 def test_members_come_and_go_without_new_marks() -> None:
@@ -110,13 +113,13 @@ rates = st.floats(0, 1)
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[Queue]:
-    found: list[Queue] = []
+    queues: list[Queue] = []
     for i in range(draw(st.integers(0, 6))):
         rate = draw(rates) * C
         ceil = max(1.0, rate + draw(rates) * C)
-        parent = draw(st.sampled_from(["", *(q.name for q in found)]))
-        found.append(Queue(f"q{i}", HOP, rate, ceil, draw(st.integers(-3, 9)), parent))
-    return found
+        parent = draw(st.sampled_from(["", *(q.name for q in queues)]))
+        queues.append(Queue(f"q{i}", HOP, rate, ceil, draw(st.integers(-3, 9)), parent))
+    return queues
 
 
 @given(trees(), st.lists(st.tuples(rates, rates, st.integers(0, 6), st.booleans()), max_size=63))
@@ -126,14 +129,14 @@ def test_no_class_promises_more_than_what_it_is_served_from(
     total = max(1.0, sum(p[0] for p in parts))
     names = ["", *(q.name for q in queues)]
     shared: set[str] = set()
-    asked = []
+    demands = []
     for i, (data, ack, which, is_shared) in enumerate(parts):
         queue = names[which % len(names)]
         alone = is_shared and queue and queue not in shared
         shared |= {queue} if alone else set()
         data_bps = 0.0 if alone else data / total * C
-        asked.append(ClassDemand(i + 1, data_bps, ack * C, C, queue, shared=bool(alone)))
-    classes, tree = share_out(C, asked, queues)
+        demands.append(ClassDemand(i + 1, data_bps, ack * C, C, queue, shared=bool(alone)))
+    classes, tree = share_out(C, demands, queues)
     floor = MIN_CLASS_BPS * (len(classes) + len(tree))
     inside: dict[str, float] = dict.fromkeys(names, 0.0)
     for c in classes:
@@ -146,7 +149,7 @@ def test_no_class_promises_more_than_what_it_is_served_from(
         assert inside[q.name] <= q.rate_bps + floor
         assert q.rate_bps <= q.ceil_bps
         assert tree.index(q) > max([tree.index(p) for p in tree if p.name == q.parent], default=-1)
-    for c, want in zip(classes, asked, strict=True):
+    for c, want in zip(classes, demands, strict=True):
         assert c.rate_bps >= 0.99 * want.data_bps * (1 - 1e-9)
         assert c.rate_bps <= c.ceil_bps <= max(ceilings[c.queue], c.rate_bps) * (1 + 1e-9)
         assert 0 <= c.prio <= 7

@@ -97,19 +97,19 @@ def is_relayed(
         (far, server, there, ports),
         (server, far, there[::-1], ports[::-1]),
     ]
-    found = []
+    outcomes = []
     for src, dst, hosts, used in ways:
         try:
-            came = world.send(src, dst, protocol="tcp", hosts=hosts, ports=used, dscp=9)
+            packet = world.send(src, dst, protocol="tcp", hosts=hosts, ports=used, dscp=9)
         except LookupError:
-            found.append(False)
+            outcomes.append(False)
         else:
-            assert len(came.nodes) == 3 and came.eth_dst == nodes[dst].mac
-            found.append(True)
+            assert len(packet.nodes) == 3 and packet.eth_dst == nodes[dst].mac
+            outcomes.append(True)
     # Where a circuit is direct, what a relay would say still comes to the host that it is for.
-    assert found[0] == found[3], found
-    assert all(found) or not found[0]
-    return found[0]
+    assert outcomes[0] == outcomes[3], outcomes
+    assert all(outcomes) or not outcomes[0]
+    return outcomes[0]
 
 
 def direct_path(world: Pipeline, *ends: str, ports: tuple[int, int]) -> tuple[str, ...]:
@@ -230,8 +230,8 @@ def test_redirects_are_laid_before_what_is_counted() -> None:
 def test_a_split_circuit_between_relays() -> None:
     parts = (Part(BETWEEN, 3 * MBPS, 6 * MBPS), Part(ROUTED, MBPS, 2 * MBPS))
     topology = with_relays(two_switches())
-    one = relayed(min_bps=4 * MBPS, max_bps=8 * MBPS, parts=parts)
-    plan = make_plan(topology, [one], NOW)
+    relayed_circuit = relayed(min_bps=4 * MBPS, max_bps=8 * MBPS, parts=parts)
+    plan = make_plan(topology, [relayed_circuit], NOW)
     world = network(plan, topology)
     assert is_relayed(world, "mu", "tacc", (7, 80), "ra", "rb")
     streams = {
@@ -274,8 +274,8 @@ def test_any_two_sites_of_any_network(data: st.DataObject) -> None:
     flows = data.draw(st.sampled_from([(), WEB, GRID]))
     path = ("ra", *nodes[1:-1], "rb")
     keep = data.draw(st.sampled_from(["dscp-htb", "queue", "meter", "none"]))
-    one = relayed(path=path, sites=(src, dst), flows=flows, max_bps=math.inf)
-    plan = make_plan(topology, [one], NOW, keep=keep)
+    relayed_circuit = relayed(path=path, sites=(src, dst), flows=flows, max_bps=math.inf)
+    plan = make_plan(topology, [relayed_circuit], NOW, keep=keep)
     world = network(plan, topology)
     routes = network(make_plan(plain, [], NOW, keep=keep), plain)
     for port in (5001, 50500):

@@ -55,11 +55,11 @@ def test_changes_within_one_epoch_have_stamps_of_their_own(epoch: int, times: in
 @given(st.integers(0, 2**30 - 2))
 def test_a_later_epoch_has_a_later_stamp(epoch: int) -> None:
     backend = Sent()
-    one = SwitchState(cast(SwitchBackend, cast(Any, backend)), lambda: 0.0)
-    other = SwitchState(cast(SwitchBackend, cast(Any, backend)), lambda: 0.0)
+    first = SwitchState(cast(SwitchBackend, cast(Any, backend)), lambda: 0.0)
+    second = SwitchState(cast(SwitchBackend, cast(Any, backend)), lambda: 0.0)
     for _ in range(5):
-        one.change(change(1), epoch)
-    other.change(change(2), epoch + 1)
+        first.change(change(1), epoch)
+    second.change(change(2), epoch + 1)
     assert max(backend.stamps) == backend.stamps[-1]
 
 

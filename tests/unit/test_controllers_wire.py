@@ -37,12 +37,12 @@ def reply(rule: FlowRule, data: bytes, n_bytes: int = 77) -> bytes:
 @given(flow_rules())
 def test_what_is_read_is_what_was_sent(rule: FlowRule) -> None:
     data = wire.encode(wire.add_rule(rule, NOW), 1)
-    found = wire.decode(reply(rule, data))
-    assert isinstance(found, FlowReply)
-    (entry,) = found.body
-    seen = wire.read_rule(1, entry, NOW + 5.5)
-    assert seen is not None and seen.bytes == 77
-    assert seen.rule.key == rule.key and same_rule(seen.rule, rule, NOW)
+    answer = wire.decode(reply(rule, data))
+    assert isinstance(answer, FlowReply)
+    (entry,) = answer.body
+    state = wire.read_rule(1, entry, NOW + 5.5)
+    assert state is not None and state.bytes == 77
+    assert state.rule.key == rule.key and same_rule(state.rule, rule, NOW)
 
 
 def test_a_stamp_is_read_back() -> None:

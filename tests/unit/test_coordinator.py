@@ -58,8 +58,12 @@ def test_what_was_measured_is_recorded_once(rig: CoordinatorRig) -> None:
     assert (counts["tcp"]["done"], counts["tcp"]["missed"]) == (3, 0)
     run = next(r for r in rig.runs() if r.task == "tcp")
     assert (run.state, run.measured) == (RunState.DONE, ("tcp_throughput",))
-    (found,) = [m for m in rig.archive.query("tcp_throughput") if m.id.endswith(run.id)]
-    assert (found.subject, found.source, found.details["task"]) == ("mu>tacc", "agent:mu", "tcp")
+    (measurement,) = [m for m in rig.archive.query("tcp_throughput") if m.id.endswith(run.id)]
+    assert (measurement.subject, measurement.source, measurement.details["task"]) == (
+        "mu>tacc",
+        "agent:mu",
+        "tcp",
+    )
     # The same again, also with another value, changes nothing and is accepted.
     again = result_of(run, "mu")
     again["measurements"][0]["value"] = 9.0
@@ -114,11 +118,17 @@ def test_an_agent_says_why_there_is_nothing(rig: CoordinatorRig) -> None:
     rig.let_pass(60)
     run = next(r for r in rig.runs() if r.task == "tcp")
     for agent, why in (("tacc", "iperf3 is not there"), ("mu", "nobody listened")):
-        said = {"assignment": run.id, "task": run.task, "started": 1.0, "ended": 2.0, "error": why}
-        assert rig.coordinator.results(agent, [said])[0] == [run.id]
-    found = rig.coordinator.run(run.id)
-    assert found.state is RunState.FAILED
-    assert found.error == "mu: nobody listened; tacc: iperf3 is not there"
+        result = {
+            "assignment": run.id,
+            "task": run.task,
+            "started": 1.0,
+            "ended": 2.0,
+            "error": why,
+        }
+        assert rig.coordinator.results(agent, [result])[0] == [run.id]
+    stored_run = rig.coordinator.run(run.id)
+    assert stored_run.state is RunState.FAILED
+    assert stored_run.error == "mu: nobody listened; tacc: iperf3 is not there"
     assert rig.coordinator.agent("tacc")["last_error"].endswith("iperf3 is not there")
 
 
@@ -225,8 +235,8 @@ def test_tasks_that_were_added_come_back(rig: CoordinatorRig) -> None:
     rig.coordinator.put_task("mine", {**TCP, "from": "local", "to": "iplant"}, ANYBODY)
     later = rig.restarted()
     try:
-        found = later.coordinator.task("mine")
-        assert (found["subject"], found["configured"], found["problem"]) == (
+        task = later.coordinator.task("mine")
+        assert (task["subject"], task["configured"], task["problem"]) == (
             "local>iplant", False, "",
         )  # fmt: skip
         assert any(a["task"] == "mine" for a in later.ask("local"))
@@ -277,8 +287,8 @@ def test_a_new_task_begins_at_once_and_moves_nothing(rig: CoordinatorRig) -> Non
     rig.all_present()
     before = {r.id for r in rig.runs()}
     versions = {name: rig.coordinator.version(name) for name in rig.agent_registry.members}
-    found, new = rig.coordinator.put_task("mine", {**ECHO, "every": "20 s"}, ANYBODY)
-    assert new and found["by"] == "" and found["next"] - rig.clock.now < 40
+    task, new = rig.coordinator.put_task("mine", {**ECHO, "every": "20 s"}, ANYBODY)
+    assert new and task["by"] == "" and task["next"] - rig.clock.now < 40
     assert before <= {r.id for r in rig.runs() if r.state is RunState.PLANNED}
     changed = {n for n, v in versions.items() if rig.coordinator.version(n) != v}
     assert changed == {"mu", "tacc"}

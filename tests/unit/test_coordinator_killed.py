@@ -69,13 +69,13 @@ def live(folder: Path, done: int = 0) -> dict[str, Any]:
         deed(rig)
     check(rig)
     metrics = ("tcp_throughput", "rtt", "loss", "cpu_use")
-    found = {metric: rig.measured(metric) for metric in metrics}
+    ids_by_metric = {metric: rig.measured(metric) for metric in metrics}
     for run in rig.runs():
         for metric in metrics:
             expected = run.state is RunState.DONE and metric in run.measured
-            assert (f"{metric}:{run.id}" in found[metric]) == expected
+            assert (f"{metric}:{run.id}" in ids_by_metric[metric]) == expected
     rig.close()
-    return found
+    return ids_by_metric
 
 
 def die_at(number: int, folder: Path) -> int | None:
@@ -91,9 +91,9 @@ def die_at(number: int, folder: Path) -> int | None:
     def around(work: Callable[..., Any]) -> Callable[..., Any]:
         def dangerous(*args: Any, **named: Any) -> Any:
             step()
-            found = work(*args, **named)
+            result = work(*args, **named)
             step()
-            return found
+            return result
 
         return dangerous
 
@@ -156,6 +156,6 @@ def test_a_broker_that_dies_again_and_again(tmp_path: Path) -> None:
     whole = live(_new(tmp_path / "whole"))
     for number in range(3):
         die_at(7 + 9 * number, folder)
-    found = live(folder)
-    assert all(len(ids) == len(set(ids)) for ids in found.values())
-    assert len(found["cpu_use"]) >= len(whole["cpu_use"]) - 5
+    ids_by_metric = live(folder)
+    assert all(len(ids) == len(set(ids)) for ids in ids_by_metric.values())
+    assert len(ids_by_metric["cpu_use"]) >= len(whole["cpu_use"]) - 5

@@ -47,9 +47,11 @@ task = st.builds(
     st.lists(task, max_size=4, unique_by=lambda t: t.name),
     st.integers(0, 10**13), st.integers(0, 5000), st.integers(0, 5000),
 )  # fmt: skip
-def test_a_schedule_that_repeats(tasks: list[Task], since: int, one: int, two: int) -> None:
+def test_a_schedule_that_repeats(
+    tasks: list[Task], since: int, first_ms: int, second_ms: int
+) -> None:
     recurring = Recurring(plan(tasks, Agreement()))
-    middle, until = since + one, since + one + two
+    middle, until = since + first_ms, since + first_ms + second_ms
     whole = list(recurring.between(since, until))
     assert whole == [*recurring.between(since, middle), *recurring.between(middle, until)]
     assert all(since <= slot.start_ms < until for slot in whole)
@@ -104,9 +106,9 @@ DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"x": inner}, range(100
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     rig = CoordinatorRig(tmp_path_factory.mktemp("coordinator"))
     rig.all_present()
-    found = next(r for r in rig.runs() if r.task == "echo")
+    echo_run = next(r for r in rig.runs() if r.task == "echo")
     rig.close()
-    return found
+    return echo_run
 
 
 @pytest.mark.parametrize(
@@ -146,17 +148,17 @@ def test_what_no_archive_takes_does_not_keep_others_from_it(
 ) -> None:
     """A result is refused by itself: the others of its agent are recorded."""
     right, run = result_of(run, "tacc"), replace(run, tool="command")
-    one = {"metric": "custom:mass", "value": 1.0, "unit": "kg", "at": run.at_ms / 1000}
-    told = replace(run.parts[0], told=True)
-    assert validated(right | {"measurements": [one]}, run, told, run.end_ms).measurements
+    measurement = {"metric": "custom:mass", "value": 1.0, "unit": "kg", "at": run.at_ms / 1000}
+    part = replace(run.parts[0], told=True)
+    assert validated(right | {"measurements": [measurement]}, run, part, run.end_ms).measurements
     with pytest.raises(InputError, match=r"no text|expected a text"):
-        validated(right | {"measurements": [one | change]}, run, told, run.end_ms)
+        validated(right | {"measurements": [measurement | change]}, run, part, run.end_ms)
 
 
 def test_results_that_are_not_believed(run: Run) -> None:
     part = replace(run.parts[0], told=True)
     right = result_of(run, "tacc")
-    one = right["measurements"][0]
+    measurement = right["measurements"][0]
     for more, words in (
         ({"task": "other"}, "found task 'other'"),
         ({"extra": 1}, "the result has the unknown key 'extra'"),
@@ -164,8 +166,8 @@ def test_results_that_are_not_believed(run: Run) -> None:
         ({"error": "no"}, "measurements beside an error"),
         ({"started": "now"}, "started: found 'now'"),
         ({"measurements": {}}, "expected a list"),
-        ({"measurements": [one] * 2}, "a metric twice"),
-        ({"measurements": [one] * 30}, "at most 20"),
+        ({"measurements": [measurement] * 2}, "a metric twice"),
+        ({"measurements": [measurement] * 30}, "at most 20"),
         ({"measurements": [7]}, "measurements.0: found 7, expected a mapping"),
     ):
         with pytest.raises(InputError, match=words):
@@ -195,21 +197,21 @@ def test_who_is_there() -> None:
 
 
 def test_an_agent_that_does_not_ask_again_is_told_once_and_so_is_its_return() -> None:
-    clock, told = Clock(0.0), list[News]()
+    clock, news = Clock(0.0), list[News]()
     agents = AgentRegistry([RegisteredAgent(name, "192.0.2.1") for name in ("mu", "old", "tacc")])
 
     def silent() -> dict[str, tuple[float, str]]:
         away = agents.silent(clock.now)
         return {f"agent {name!r}": (at, "it has not asked again") for name, at in away.items()}
 
-    watch = SilenceWatch([silent], [told.append], clock)
+    watch = SilenceWatch([silent], [news.append], clock)
     agents.heard("mu", 10.0, None, 25.0)
     agents.heard("old", 10.0)  # it does not wait, and may come when it likes
     agents.heard("tacc", 20.0, None, 25.0)
     agents.heard("mu", 12.0)  # it reports something
     for clock.now in (34.0, 36.0):
         watch.follow()
-    assert watch.problem() == "" and told == []
+    assert watch.problem() == "" and news == []
     for clock.now in (36.6, 40.0):
         watch.follow()
     agents.left("tacc", 40.0)
@@ -221,7 +223,7 @@ def test_an_agent_that_does_not_ask_again_is_told_once_and_so_is_its_return() ->
     clock.now = 42.0
     watch.follow()
     assert watch.problem() == ""
-    first, last = told
+    first, last = news
     assert (first.what, first.since, first.at) == ("agent 'mu'", 12.0, 0.0)
     assert str(last) == "agent 'mu' works again after 30 s"
 

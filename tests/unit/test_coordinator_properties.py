@@ -107,7 +107,7 @@ FULL: dict[str, Any] = {
     "echo": {**ECHO, "every": "10 min", "for": "100 s", "within": "9 min"},
     "host": {**HOST, "every": "5 min"},
 }
-asked = st.one_of(
+actions = st.one_of(
     st.tuples(st.just("pass"), st.integers(1, 900)),
     st.tuples(st.just("run"), st.sampled_from(sorted(FULL)), st.integers(60, 3600)),
     st.tuples(st.just("once"), st.sampled_from(BODIES), st.integers(60, 3600)),
@@ -117,14 +117,14 @@ asked = st.one_of(
 
 
 @settings(max_examples=8)
-@given(st.lists(asked, max_size=14))
+@given(st.lists(actions, max_size=14))
 def test_no_run_of_others_is_lost_or_late_for_a_run_on_demand(steps: list[tuple[Any, ...]]) -> None:
     _nobody_is_lost_or_late(steps)
 
 
 @pytest.mark.long
 @settings(max_examples=200)
-@given(st.lists(asked, max_size=14))
+@given(st.lists(actions, max_size=14))
 def test_no_run_of_others_is_ever_lost_or_late(steps: list[tuple[Any, ...]]) -> None:
     _nobody_is_lost_or_late(steps)
 
@@ -135,14 +135,16 @@ def _nobody_is_lost_or_late(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rig = CoordinatorRig(Path(folder), FULL, agreement=AGREEMENT)
         try:
-            begun, told = rig.clock.now, dict[str, int]()
+            begun, assigned_ms = rig.clock.now, dict[str, int]()
             for what, *given in steps:
                 rig.all_present()
                 rig = _done(rig, what, given)
                 known = {r.id: r for r in rig.runs()}
-                assert all(known[key].at_ms == at for key, at in told.items())
-                assert all(known[key].state is not RunState.DROPPED for key in told)
-                told |= {r.id: r.at_ms for r in known.values() if any(p.told for p in r.parts)}
+                assert all(known[key].at_ms == at for key, at in assigned_ms.items())
+                assert all(known[key].state is not RunState.DROPPED for key in assigned_ms)
+                assigned_ms |= {
+                    r.id: r.at_ms for r in known.values() if any(p.told for p in r.parts)
+                }
                 check(rig)
                 within_agreement(
                     rig, [r for r in known.values() if r.state is not RunState.DROPPED]
@@ -163,8 +165,8 @@ def _nobody_is_lost_or_late(steps: list[tuple[Any, ...]]) -> None:
 def _only_what_was_asked_for(rig: CoordinatorRig) -> None:
     runs = {run.id: run for run in rig.runs()}
     for metric in ("tcp_throughput", "rtt", "loss", "cpu_use"):
-        for found in rig.archive.query(metric):
-            run = runs[found.id.partition(":")[2]]
+        for measurement in rig.archive.query(metric):
+            run = runs[measurement.id.partition(":")[2]]
             assert run.state is RunState.DONE and metric in run.measured
     for run in runs.values():
         for metric in run.measured:
@@ -216,5 +218,9 @@ def test_results_of_any_shape_record_nothing_else(
     assert after in ([], [f"tcp_throughput:{run.id}"])
     if after:
         assert agent == "mu"
-        (found,) = [m for m in rig.archive.query("tcp_throughput") if m.id == after[0]]
-        assert (found.subject, found.source, found.workflow) == ("mu>tacc", "agent:mu", "")
+        (measurement,) = [m for m in rig.archive.query("tcp_throughput") if m.id == after[0]]
+        assert (measurement.subject, measurement.source, measurement.workflow) == (
+            "mu>tacc",
+            "agent:mu",
+            "",
+        )

@@ -36,8 +36,8 @@ def logged(*words: str, journal: bool = False) -> str:
     read, write = os.pipe()
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     if journal:
-        found = os.fstat(write)
-        env["JOURNAL_STREAM"] = f"{found.st_dev}:{found.st_ino}"
+        status = os.fstat(write)
+        env["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
     subprocess.run([sys.executable, "-c", LOGS, *words], stderr=write, env=env, check=True)
     os.close(write)
     with os.fdopen(read) as stream:

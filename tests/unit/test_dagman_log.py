@@ -18,7 +18,7 @@ def read(text: str | bytes) -> list[StatusChange]:
 
 
 def changes(parser: DagmanParser, data: bytes) -> list[StatusChange]:
-    return [told for told in parser.feed(data) if isinstance(told, StatusChange)]
+    return [event for event in parser.feed(data) if isinstance(event, StatusChange)]
 
 
 def test_a_table_gives_the_eight_fields() -> None:
@@ -107,11 +107,13 @@ RUN = (whole_run(steps=4) + starting(START + 99) + table(START + 99, fail=1)).en
 def test_portions_do_not_matter(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(RUN)]
     parser = DagmanParser()
-    found = [
-        told for start, end in itertools.pairwise(edges) for told in changes(parser, RUN[start:end])
+    status_changes = [
+        change
+        for start, end in itertools.pairwise(edges)
+        for change in changes(parser, RUN[start:end])
     ]
-    assert found == read(RUN)
-    assert len({change.key for change in found}) == len(found)
+    assert status_changes == read(RUN)
+    assert len({change.key for change in status_changes}) == len(status_changes)
 
 
 @settings(max_examples=30)
@@ -139,10 +141,15 @@ def test_a_file_without_line_ends_does_not_fill_the_memory() -> None:
 
 
 def test_a_clock_that_is_set_back_leaves_the_newest_the_newest() -> None:
-    found = read((table(START + 3000, queued=1) + table(START + 10, done=1)).encode())
-    found += read((table(START, queued=1) + exiting(START - 3600, 0)).encode())
-    assert [change.status.at for change in found] == [START + 3000, START + 3000, START, START]
-    assert len({change.key for change in found}) == 4
+    status_changes = read((table(START + 3000, queued=1) + table(START + 10, done=1)).encode())
+    status_changes += read((table(START, queued=1) + exiting(START - 3600, 0)).encode())
+    assert [change.status.at for change in status_changes] == [
+        START + 3000,
+        START + 3000,
+        START,
+        START,
+    ]
+    assert len({change.key for change in status_changes}) == 4
 
 
 def test_starts_and_ends_are_told_before_the_changes_that_they_make() -> None:
@@ -150,14 +157,14 @@ def test_starts_and_ends_are_told_before_the_changes_that_they_make() -> None:
         starting(START) + table(START + 1, queued=1) + starting(START + 50)
         + table(START + 51, queued=1) + exiting(START + 52, 1) + starting(START + 60)
     )  # fmt: skip
-    told = [
-        str(one.status.state)
-        if isinstance(one, StatusChange)
-        else (one.step, one.at - START, one.again)
-        for one in DagmanParser().feed(text.encode())
-        if isinstance(one, StatusChange) or one.step is not StepKind.PID
+    sequence = [
+        str(event.status.state)
+        if isinstance(event, StatusChange)
+        else (event.step, event.at - START, event.again)
+        for event in DagmanParser().feed(text.encode())
+        if isinstance(event, StatusChange) or event.step is not StepKind.PID
     ]
-    assert told == [
+    assert sequence == [
         (StepKind.STARTED, 0, False), "running", (StepKind.STARTED, 50, False),
         (StepKind.EXITED, 52, False), "failed", (StepKind.STARTED, 60, True), "running",
     ]  # fmt: skip
@@ -166,7 +173,7 @@ def test_starts_and_ends_are_told_before_the_changes_that_they_make() -> None:
 @given(st.lists(st.integers(0, 6), max_size=40))
 def test_there_and_back_within_a_second_is_told_each_time(counts: list[int]) -> None:
     text = "".join(table(START, queued=count, total=9) for count in counts)
-    found = read(text)
-    told = [count for n, count in enumerate(counts) if n == 0 or counts[n - 1] != count]
-    assert [change.status.in_queue for change in found] == told
-    assert len({change.key for change in found}) == len(found)
+    status_changes = read(text)
+    expected = [count for n, count in enumerate(counts) if n == 0 or counts[n - 1] != count]
+    assert [change.status.in_queue for change in status_changes] == expected
+    assert len({change.key for change in status_changes}) == len(status_changes)

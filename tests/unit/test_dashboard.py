@@ -96,11 +96,11 @@ def test_decisions_of_all_kinds_newest_first(tmp_path: Path, archive: Archive) -
     rig = Rig(tmp_path / "state")
     rig.broker.request(TransitRequest("a", "mu", "tacc", size_bytes=10**9, user=MINE))
     with client_of(rig, archive, keys=False) as client:
-        found = client.get("/v1/decisions").json()["decisions"]
-        assert {d["kind"] for d in found} == set(KINDS)
-        assert [d["at"] for d in found] == sorted((d["at"] for d in found), reverse=True)
-        assert all(d["why"] and d["outcome"] and d["subject"] for d in found)
-        (transit,) = [d for d in found if d["kind"] == "transit"]
+        entries = client.get("/v1/decisions").json()["decisions"]
+        assert {d["kind"] for d in entries} == set(KINDS)
+        assert [d["at"] for d in entries] == sorted((d["at"] for d in entries), reverse=True)
+        assert all(d["why"] and d["outcome"] and d["subject"] for d in entries)
+        (transit,) = [d for d in entries if d["kind"] == "transit"]
         assert transit["choices"][0]["path"] == transit["details"]["path"]
         for kind in KINDS:
             only = client.get(f"/v1/decisions?kind={kind}").json()["decisions"]
@@ -110,8 +110,8 @@ def test_decisions_of_all_kinds_newest_first(tmp_path: Path, archive: Archive) -
         assert {d["workflow"] for d in flow} == {WORKFLOW}
         late = client.get(f"/v1/decisions?since={NOW + 1}").json()["decisions"]
         assert all(d["at"] >= NOW + 1 for d in late)
-        again = client.get(f"/v1/decisions?until={found[2]['at']}").json()["decisions"]
-        assert again == found[[d["at"] for d in found].index(found[2]["at"]) :]
+        again = client.get(f"/v1/decisions?until={entries[2]['at']}").json()["decisions"]
+        assert again == entries[[d["at"] for d in entries].index(entries[2]["at"]) :]
 
 
 def test_a_researcher_sees_its_own_transits(tmp_path: Path, archive: Archive) -> None:
@@ -141,8 +141,8 @@ def test_changed_rates_are_decisions_of_their_own(tmp_path: Path, archive: Archi
     rig.clock.now += 5
     rig.broker.change("a", 50e6, 100e6)
     with client_of(rig, archive, keys=False) as client:
-        newest, asked = client.get("/v1/decisions?kind=transit").json()["decisions"]
-    assert (newest["id"], newest["at"], asked["id"]) == ("a change 1", rig.clock.now, "a")
+        newest, first = client.get("/v1/decisions?kind=transit").json()["decisions"]
+    assert (newest["id"], newest["at"], first["id"]) == ("a change 1", rig.clock.now, "a")
     assert (newest["outcome"], newest["why"]) == (
         "50 Mb/s to 100 Mb/s", "its owner changed 25 Mb/s to 150 Mb/s",
     )  # fmt: skip
@@ -152,10 +152,10 @@ def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
     odd = measured(
         "placement", "mu", 4.0, NOW, job=7, reason=None, alternatives=[1, {"site": "mu"}]
     )
-    found = decisions.of_placement(odd)
-    assert (found.subject, found.why) == (odd.id, "nothing was written down")
-    assert found.choices == [{"site": "mu"}]
-    assert found.outcome == "runs at mu"
+    decision = decisions.of_placement(odd)
+    assert (decision.subject, decision.why) == (odd.id, "nothing was written down")
+    assert decision.choices == [{"site": "mu"}]
+    assert decision.outcome == "runs at mu"
     for wrong in (10**400, "4", None, [4]):  # one that a researcher records is on everybody's page
         odd = measured("placement", "mu", 4.0, NOW, job="j", seconds=wrong)
         assert decisions.of_placement(odd).outcome == "runs at mu"
@@ -163,32 +163,34 @@ def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
     assert good.outcome == "runs at mu, expected to take 42 s"
     assert good.subject == "j" and good.details["site"] == "mu" and len(good.choices) == 3
     known = {"workflow_s": 750.0, "workflow_range_s": [660.0, 900.0]}
-    told = decisions.of_placement(measured("placement", "mu", 4.0, NOW, job="j", **known)).details
+    details = decisions.of_placement(
+        measured("placement", "mu", 4.0, NOW, job="j", **known)
+    ).details
     expected = "12.5 min, with 90 % probability 11.0 min to 15.0 min"
-    assert told["workflow_takes"] == expected and not told.keys() & known.keys()
+    assert details["workflow_takes"] == expected and not details.keys() & known.keys()
 
 
 def test_leases_say_how_many_slots_and_why() -> None:
-    asked = measured("expansion", "night", 8.0, NOW, until=NOW + 60, reason="8 jobs")
-    found = decisions.of_expansion(asked)
-    assert (found.outcome, found.why) == ("8 slots asked for", "8 jobs")
+    lease = measured("expansion", "night", 8.0, NOW, until=NOW + 60, reason="8 jobs")
+    decision = decisions.of_expansion(lease)
+    assert (decision.outcome, decision.why) == ("8 slots asked for", "8 jobs")
     gone = Measurement("x", "expansion", "night", 0.0, "1", NOW, "adon pool")
     assert decisions.of_expansion(gone).outcome == "let go"
 
 
 def test_decisions_about_the_pool_have_a_reason_for_each_machine(archive: Archive) -> None:
-    (told,) = archive.query("pool_decision")
-    found = decisions.of_pool_decision(told)
-    assert found.outcome == "2 m1.large started, 1 drained, 1 deleted"
-    assert found.why == "8 jobs wait and no slot is free"
-    assert [(row["what"], row["done"]) for row in found.choices] == [
+    (measurement,) = archive.query("pool_decision")
+    decision = decisions.of_pool_decision(measurement)
+    assert decision.outcome == "2 m1.large started, 1 drained, 1 deleted"
+    assert decision.why == "8 jobs wait and no slot is free"
+    assert [(row["what"], row["done"]) for row in decision.choices] == [
         ("m1.large", "2 started"),
         ("adon-1", "drained"),
         ("adon-0", "deleted"),
         ("limits", ""),
     ]
-    assert all(row["why"] for row in found.choices)
-    assert found.details == {
+    assert all(row["why"] for row in decision.choices)
+    assert decision.details == {
         "demand": "8 queued, 8 leased",
         "machines": "2 booting, 1 running, 1 draining",
         "matched": {},
@@ -205,12 +207,12 @@ DECISIONS = st.builds(
 
 @given(st.lists(DECISIONS), st.integers(1, 8), st.randoms())
 def test_the_newest_are_the_same_in_whatever_order_they_come(
-    found: list[ShownDecision], limit: int, random: object
+    entries: list[ShownDecision], limit: int, random: object
 ) -> None:
-    taken = newest(found, limit)
-    assert len(taken) == min(limit, len(found))
-    assert [d.at for d in taken] == sorted((d.at for d in found), reverse=True)[:limit]
-    shuffled = list(found)
+    taken = newest(entries, limit)
+    assert len(taken) == min(limit, len(entries))
+    assert [d.at for d in taken] == sorted((d.at for d in entries), reverse=True)[:limit]
+    shuffled = list(entries)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert [(d.kind, d.id, d.at) for d in newest(shuffled, limit)] == [
         (d.kind, d.id, d.at) for d in taken
@@ -245,11 +247,14 @@ def test_a_past_that_is_not_known_is_not_told() -> None:
     for n, transit in enumerate(transits):
         transit.request = replace(transit.request, requested_at=100_000.0 * n)
 
-    def told(limit: int) -> list[Transit]:
+    def newest_transits(limit: int) -> list[Transit]:
         return (transits * MOST)[-limit:]
 
-    assert held_since(told, 350_000.0, 500_000.0, None)["since"] == 350_000.0
-    assert held_since(lambda n: told(n)[-1:] * n, 0.0, 500_000.0, None)["since"] == 400_000.0
+    assert held_since(newest_transits, 350_000.0, 500_000.0, None)["since"] == 350_000.0
+    assert (
+        held_since(lambda n: newest_transits(n)[-1:] * n, 0.0, 500_000.0, None)["since"]
+        == 400_000.0
+    )
 
 
 # -- places --------------------------------------------------------------------------------------
@@ -257,8 +262,8 @@ def test_a_past_that_is_not_known_is_not_told() -> None:
 
 def test_every_node_has_a_place_in_the_drawing(client: TestClient, tmp_path: Path) -> None:
     drawing = client.get("/v1/topology/layout", headers=bearer("researcher")).json()
-    told = client.get("/v1/topology", headers=bearer("researcher")).json()
-    assert {n["name"] for n in drawing["nodes"]} == {n["name"] for n in told["nodes"]}
+    topology = client.get("/v1/topology", headers=bearer("researcher")).json()
+    assert {n["name"] for n in drawing["nodes"]} == {n["name"] for n in topology["nodes"]}
     assert all(0 <= n["x"] <= 1 and 0 <= n["y"] <= drawing["height"] for n in drawing["nodes"])
     places = {(n["x"], n["y"]) for n in drawing["nodes"]}
     assert len(places) == len(drawing["nodes"])
@@ -293,11 +298,11 @@ def test_every_example_is_as_it_is_shown(tmp_path: Path, archive: Archive) -> No
     assert len(examples) == text.count("```http") == 3
     network = topology_from_dict(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["topology"])
     rig = Rig(tmp_path / "state", network)
-    asked = TransitRequest(
+    request = TransitRequest(
         "a", "mu", "tacc", size_bytes=25 * 10**9, min_bps=50e6, max_bps=150e6, template="soykb",
         workflow="w1", job="stage_in_0",
     )  # fmt: skip
-    rig.broker.request(asked)
+    rig.broker.request(request)
     with client_of(rig, archive, keys=False) as client:
         for verb, path, _, shown in examples:
             answer = client.request(verb, path)

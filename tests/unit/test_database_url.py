@@ -33,7 +33,7 @@ def test_what_can_be_meant(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "message"),
     [
         ("postgresql://adon@db:0/x", "found the port 0 "),
         ("postgresql://adon@db:99999/x", "found the port 99999 "),
@@ -49,8 +49,8 @@ def test_what_can_be_meant(url: str) -> None:
         ("a\0b", "found 'a"),
     ],
 )
-def test_what_cannot(url: str, found: str) -> None:
-    with pytest.raises(InputError, match=found) as caught:
+def test_what_cannot(url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
         check_state(url)
     assert SECRET not in str(caught.value) and "\n" not in str(caught.value)
     assert "expected postgresql://" in str(caught.value)

@@ -116,7 +116,7 @@ def world(*stuck: StuckJob) -> tuple[Answers, StuckJobs, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "since", "told"),
+    ("outcome", "since", "expected"),
     [
         (Outcome.QUEUED, PATIENCE_S, True),
         (Outcome.QUEUED, PATIENCE_S - 1, False),
@@ -125,8 +125,8 @@ def world(*stuck: StuckJob) -> tuple[Answers, StuckJobs, list[str]]:
         (Outcome.DONE, 999.0, False),
     ],
 )
-def test_who_makes_it_worth_asking(outcome: Outcome, since: float, told: bool) -> None:
-    assert waits(attempt(outcome, since), NOW) is told
+def test_who_makes_it_worth_asking(outcome: Outcome, since: float, expected: bool) -> None:
+    assert waits(attempt(outcome, since), NOW) is expected
 
 
 def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> None:
@@ -149,9 +149,9 @@ def test_it_is_said_again_after_a_minute_and_forgotten_when_it_is_over() -> None
 
 
 def test_jobs_that_wait_for_the_same_are_told_together() -> None:
-    found = [StuckJob(f"j{n}", WHY, 1.0) for n in range(5)] + [StuckJob("x", "is on hold: y", 2.0)]
-    assert stuck_words(found) == [
+    jobs = [StuckJob(f"j{n}", WHY, 1.0) for n in range(5)] + [StuckJob("x", "is on hold: y", 2.0)]
+    assert stuck_words(jobs) == [
         f"5 jobs wait, j0, j1, j2 and 2 more: each {WHY}",
         "job x is on hold: y",
     ]
-    assert stuck_words(found[:2]) == [f"2 jobs wait, j0, j1: each {WHY}"]
+    assert stuck_words(jobs[:2]) == [f"2 jobs wait, j0, j1: each {WHY}"]

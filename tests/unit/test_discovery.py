@@ -42,7 +42,7 @@ def test_as_it_was_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("network", "expected"),
     [
         (
             replace(FOUND, ports={1: S1}, links=frozenset()),
@@ -78,8 +78,8 @@ def test_as_it_was_said() -> None:
         ),
     ],
 )
-def test_what_is_not_as_it_was_said(found: Discovered, said: list[str]) -> None:
-    assert differences(TOPOLOGY, found) == said
+def test_what_is_not_as_it_was_said(network: Discovered, expected: list[str]) -> None:
+    assert differences(TOPOLOGY, network) == expected
 
 
 NUMBER = b"\x01\x02\x03\x04\x05\x06"
@@ -97,8 +97,8 @@ def test_a_frame_says_where_it_was_sent_out(dpid: int, port: int) -> None:
 def test_frames_that_are_none(tail: bytes, cut: int) -> None:
     data = lldp.frame(1, 2, NUMBER)
     for frame in (tail, data[:14] + tail, data[:cut] + tail):
-        found = lldp.read_frame(frame, NUMBER)
-        assert found is None or (isinstance(found[0], int) and isinstance(found[1], int))
+        origin = lldp.read_frame(frame, NUMBER)
+        assert origin is None or (isinstance(origin[0], int) and isinstance(origin[1], int))
 
 
 # -- asked for -----------------------------------------------------------------------------------
@@ -141,8 +141,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         looking.found = replace(FOUND, links=frozenset())
         ran = adon("topology", "show", "--discovered")
         assert (ran.code, ran.out) == (1, "link s1-s2: nothing came through from port to port\n")
-        found = json.loads(adon("topology", "show", "--discovered", "--json").out)
-        assert found["switches"][0]["ports"][0]["name"] == "s1-mu"
+        answer = json.loads(adon("topology", "show", "--discovered", "--json").out)
+        assert answer["switches"][0]["ports"][0]["name"] == "s1-mu"
         looking.found = ControllerError("switch s1 (dpid 0x1): it is not connected")
         assert refusal("topology", "show", "--discovered") == str(looking.found)
 

@@ -83,10 +83,10 @@ class Machine:
 
     def second(self) -> tuple[DiskSample, list[ProcessSecond]]:
         self.now += 1.0
-        found = self.reader.read()
-        assert found is not None
-        (sample,) = found.seconds
-        return sample, list(found.processes)
+        reading = self.reader.read()
+        assert reading is not None
+        (sample,) = reading.seconds
+        return sample, list(reading.processes)
 
 
 @pytest.fixture
@@ -189,8 +189,8 @@ def test_where_io_wait_is_from_is_said(machine: Machine, caplog: pytest.LogCaptu
     assert machine.reader.read() is None
     machine.write("proc/stat", f"cpu 1 2 3 4 {8 * TICKS} 6 7 8\n")
     machine.now += 3.0  # it did not come to look for a while
-    found = machine.reader.read()
-    assert found is not None and (found.source, found.seconds[0].io_wait) == ("iowait", 1.0)
+    reading = machine.reader.read()
+    assert reading is not None and (reading.source, reading.seconds[0].io_wait) == ("iowait", 1.0)
 
 
 def test_other_hosts_processes_can_be_left_out(machine: Machine) -> None:
@@ -199,8 +199,8 @@ def test_other_hosts_processes_can_be_left_out(machine: Machine) -> None:
     machine.process(10, written=1_000)
     machine.process(11, written=1_000)
     machine.now += 1.0
-    found = reader.read()
-    assert found is not None and [p.pid for p in found.processes] == [10]
+    reading = reader.read()
+    assert reading is not None and [p.pid for p in reading.processes] == [10]
 
 
 def test_an_agent_reports_at_once_what_is_worth_it(machine: Machine) -> None:

@@ -37,11 +37,11 @@ def text_of(page: Path) -> str:
 @cache
 def anchors(page: Path) -> set[str]:
     """What a ``#`` may name, as GitHub makes it of headings."""
-    found = set()
+    names = set()
     for heading in re.findall(r"^#+ (.*)$", re.sub(r"(?ms)^```.*?^```", "", text_of(page)), re.M):
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
-        found.add(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
-    return found
+        names.add(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
+    return names
 
 
 def blocks(page: Path) -> list[str]:
@@ -53,8 +53,8 @@ def typed(page: Path) -> Iterator[str]:
     """The ``adon`` commands of a page's blocks, without the word."""
     for block in blocks(page):
         for line in block.replace("\\\n", " ").splitlines():
-            if found := COMMAND.match(line.strip()):
-                yield found[1].removesuffix(" &")
+            if match := COMMAND.match(line.strip()):
+                yield match[1].removesuffix(" &")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -110,7 +110,7 @@ def check_known(parser: argparse.ArgumentParser, words: str) -> None:
 def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """A command, or all those below it."""
     nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    yield from (leaf for a in nested for one in a.choices.values() for leaf in leaves(one))
+    yield from (leaf for a in nested for command in a.choices.values() for leaf in leaves(command))
     if not nested:
         yield parser
 

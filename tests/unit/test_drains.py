@@ -67,10 +67,10 @@ def test_a_drained_switch_may_be_switched_off(rig: Rig) -> None:
     rig.controller.statuses = [away]
     rig.let_pass(1)
     assert rig.broker.health()["status"] == "ok" and rig.broker.get("a").grant.path == L2
-    told: list[str] = []
-    rig.broker.link_listeners.append(lambda news: told.append(str(news)))
+    messages: list[str] = []
+    rig.broker.link_listeners.append(lambda news: messages.append(str(news)))
     rig.broker.cancel_drain("r1")
-    assert told == ["r1 is in service again after 1 s", "switch r1 is not connected"]
+    assert messages == ["r1 is in service again after 1 s", "switch r1 is not connected"]
 
 
 def test_who_finds_no_room_waits_and_comes_back(rig: Rig) -> None:
@@ -92,15 +92,15 @@ def test_reservations_in_advance_move_or_are_warned_of(rig: Rig) -> None:
 
     assert reserve("first", 5 * HOUR, 1) == reserve("second", 5 * HOUR, 2) == L2
     assert reserve("before", 2 * HOUR, 3) == reserve("after", 9 * HOUR, 4) == L2
-    told: list[str] = []
-    rig.broker.link_listeners.append(lambda news: told.append(str(news)))
+    messages: list[str] = []
+    rig.broker.link_listeners.append(lambda news: messages.append(str(news)))
     answer = drain(rig, at=4 * HOUR, until=8 * HOUR)
     paths = {name: rig.broker.get(name).grant.path for name in ("first", "second")}
     assert sorted(paths.values()) == sorted([L2, L3])
     (stuck,) = (name for name, path in paths.items() if path == L2)
     assert answer["reserved"] == [stuck]
     assert "no other path has room" in rig.broker.get(stuck).grant.warnings[-1]
-    assert [words for words in told if words.startswith(f"reservation {stuck} loses its path")]
+    assert [words for words in messages if words.startswith(f"reservation {stuck} loses its path")]
     assert {tuple(rig.broker.get(name).grant.path) for name in ("before", "after")} == {tuple(L2)}
     # What is asked for afterwards keeps clear of it.
     now = rig.clock.now

@@ -44,23 +44,23 @@ NEW = Needs("soykb", 5, 1, 4, 10 * MB, 150 * MB)
 
 
 def test_the_cheaper_way_is_taken_and_subtracted() -> None:
-    found = decide(NEW, WAYS, TOTAL)
+    decision = decide(NEW, WAYS, TOTAL)
     # mu: 400/4 s. tacc: 10 + 200/4 + 800 Mb over 150 Mb/s; over L3 at 20 Mb/s.
-    assert {o.way.name: pytest.approx(o.t_t_s) for o in found.offers} == {
+    assert {o.way.name: pytest.approx(o.t_t_s) for o in decision.offers} == {
         "remote at tacc over l2": 10 + 50 + 800 / 150,
         "local at mu": 100,
         "remote at tacc over l3": 10 + 50 + 40,
     }
-    assert found.taken is not None
-    assert found.taken.amounts == {workers_of("tacc"): 4, L2: 150 * MB}
-    assert found.left == TOTAL | {workers_of("tacc"): 4, L2: 50 * MB}
-    assert found.holding() == Holding("soykb", found.taken.amounts, 5, "l2")
+    assert decision.taken is not None
+    assert decision.taken.amounts == {workers_of("tacc"): 4, L2: 150 * MB}
+    assert decision.left == TOTAL | {workers_of("tacc"): 4, L2: 50 * MB}
+    assert decision.holding() == Holding("soykb", decision.taken.amounts, 5, "l2")
 
 
 def test_of_equal_ways_the_local_one_is_taken() -> None:
     # Over L3 it takes 100 s as well.
-    found = decide(NEW, (OVER_L3, LOCAL), TOTAL)
-    assert found.taken is not None and found.taken.way is LOCAL
+    decision = decide(NEW, (OVER_L3, LOCAL), TOTAL)
+    assert decision.taken is not None and decision.taken.way is LOCAL
 
 
 def test_the_next_application_finds_what_is_left() -> None:
@@ -81,9 +81,9 @@ def test_where_neither_fits_it_waits_and_the_reason_is_told() -> None:
         Holding("neuro", {L2: 80 * MB}, 3, "l2"),
         Holding("video", {L2: 60 * MB}, 8, "l2"),
     ]
-    found = decide(needs, WAYS, TOTAL, running)
-    assert found.taken is None and found.holding() is None
-    lacks = {o.way.name: o.lacks for o in found.offers}
+    decision = decide(needs, WAYS, TOTAL, running)
+    assert decision.taken is None and decision.holding() is None
+    lacks = {o.way.name: o.lacks for o in decision.offers}
     (local,) = lacks["local at mu"]
     assert (local.resource, local.needed, local.free, local.holders) == (
         "workers at mu", 4, 2, ("md",),
@@ -91,16 +91,16 @@ def test_where_neither_fits_it_waits_and_the_reason_is_told() -> None:
     (over_l2,) = lacks["remote at tacc over l2"]
     assert (over_l2.free, over_l2.holders) == (60 * MB, ("neuro", "video"))
     # Video is more important; without neuro 140 Mb/s are free.
-    assert [h.application for h in found.give_way] == ["neuro"]
-    assert found.lowest_priority == 3
+    assert [h.application for h in decision.give_way] == ["neuro"]
+    assert decision.lowest_priority == 3
 
 
 def test_nobody_is_asked_in_vain() -> None:
     small = Holding("small", {L2: 10 * MB}, 1, "l2")
     large = Holding("large", {L2: 150 * MB}, 2, "l2")
     needs = Needs("soykb", 5, 1, 1, 100 * MB, 100 * MB)
-    found = decide(needs, (OVER_L2,), TOTAL, [small, large])
-    assert found.give_way == (large,)
+    decision = decide(needs, (OVER_L2,), TOTAL, [small, large])
+    assert decision.give_way == (large,)
     lesser = Needs("soykb", 2, 1, 1, 100 * MB, 100 * MB)
     assert decide(lesser, (OVER_L2,), TOTAL, [small, large]).give_way == ()
 
@@ -109,9 +109,9 @@ def test_what_tcp_cannot_reach_is_no_way() -> None:
     slow = SiteOption(
         "tacc", False, "l2", 0, 1, (Leg("mu>tacc", (L2,), 100 * MB, gamma_bps=50 * MB),)
     )
-    found = decide(Needs("a", 0, 1, 1, 100 * MB, 150 * MB), (slow,), TOTAL)
-    assert found.taken is None
-    (lack,) = found.offers[0].lacks
+    decision = decide(Needs("a", 0, 1, 1, 100 * MB, 150 * MB), (slow,), TOTAL)
+    assert decision.taken is None
+    (lack,) = decision.offers[0].lacks
     assert (lack.resource, lack.free) == ("throughput mu>tacc", 50 * MB)
 
 
@@ -204,13 +204,13 @@ def test_never_more_than_there_is(
     world: tuple[Needs, list[SiteOption], dict[str, float], list[Holding]],
 ) -> None:
     needs, ways, total, running = world
-    found = decide(needs, ways, total, running)
-    mine = found.holding()
+    decision = decide(needs, ways, total, running)
+    mine = decision.holding()
     everyone = [*running, mine] if mine is not None else running
     for name, most in total.items():
         held = sum(h.amounts.get(name, 0.0) for h in everyone)
         assert held <= most + 1e-9
-        assert found.left[name] == pytest.approx(most - held, abs=1e-9)
+        assert decision.left[name] == pytest.approx(most - held, abs=1e-9)
 
 
 @settings(max_examples=40)
@@ -219,18 +219,18 @@ def test_never_more_than_asked_for_nor_less_than_needed_nor_dearer_than_another_
     world: tuple[Needs, list[SiteOption], dict[str, float], list[Holding]],
 ) -> None:
     needs, ways, total, running = world
-    found = decide(needs, ways, total, running)
-    if found.taken is None:
+    decision = decide(needs, ways, total, running)
+    if decision.taken is None:
         free = residual(total, running)
         assert not any(offer(needs, way, free, total).fits for way in ways)
         return
-    taken, way = found.taken, found.taken.way
+    taken, way = decision.taken, decision.taken.way
     assert needs.least_workers <= taken.workers <= needs.most_workers
     used = {name for leg in way.legs if leg.s_t_bytes > 0 for name in leg.resources}
     assert set(taken.amounts) == used | {workers_of(way.site)}
     for name in used:
         assert needs.least_bps <= taken.amounts[name] <= needs.most_bps
-    assert all(taken.t_t_s <= other.t_t_s for other in found.offers)
+    assert all(taken.t_t_s <= other.t_t_s for other in decision.offers)
     assert math.isfinite(taken.t_t_s)
 
 
@@ -253,24 +253,24 @@ def test_who_gives_way_is_less_important_enough_and_needed(
     world: tuple[Needs, list[SiteOption], dict[str, float], list[Holding]],
 ) -> None:
     needs, ways, total, running = world
-    found = decide(needs, ways, total, running)
+    decision = decide(needs, ways, total, running)
     lower = [h for h in running if h.layer == "l2" and h.priority < needs.priority]
-    if found.taken is not None:
-        assert found.give_way == ()
+    if decision.taken is not None:
+        assert decision.give_way == ()
         return
-    assert all(h in lower for h in found.give_way)
+    assert all(h in lower for h in decision.give_way)
 
     def fits(without: tuple[Holding, ...]) -> bool:
         rest = [h for h in running if not any(h is gone for gone in without)]
         return decide(needs, ways, total, rest).taken is not None
 
-    if not found.give_way:
+    if not decision.give_way:
         assert not any(fits(tuple(some)) for n in range(1, len(lower) + 1)
                        for some in combinations(lower, n))  # fmt: skip
     else:
-        assert fits(found.give_way)
-        for n in range(len(found.give_way)):
-            assert not any(fits(some) for some in combinations(found.give_way, n))
+        assert fits(decision.give_way)
+        for n in range(len(decision.give_way)):
+            assert not any(fits(some) for some in combinations(decision.give_way, n))
 
 
 SITES: dict[str, dict[str, object]] = {
@@ -316,8 +316,8 @@ def edge(topology: Topology | None = None) -> Edge:
 
 
 def test_the_terms_by_hand() -> None:
-    found = edge()
-    mu, tacc = found.ways
+    problem = edge()
+    mu, tacc = problem.ways
     assert (mu.site, mu.local, tacc.site, tacc.local) == ("mu", True, "tacc", False)
     # 300 MB in all to compute: 30 s for one worker of mu, 15 s for one of tacc.
     assert mu.worker_s == pytest.approx(30)
@@ -327,19 +327,19 @@ def test_the_terms_by_hand() -> None:
     assert {leg.name: leg.s_t_bytes for leg in tacc.legs} == {
         "data>tacc": 200 * MB, "tacc>mu": 10 * MB,
     }  # fmt: skip
-    assert found.total == {
+    assert problem.total == {
         workers_of("mu"): 2, workers_of("tacc"): 8, bandwidth_of("data", "mu"): 160e6,
         bandwidth_of("data", "tacc"): 400e6, bandwidth_of("tacc", "mu"): 80e6,
     }  # fmt: skip
-    assert found.width == 2
-    assert found.cannot == {"data": "data cannot run y (t::b:1.0)"}
+    assert problem.width == 2
+    assert problem.cannot == {"data": "data cannot run y (t::b:1.0)"}
 
 
 def test_results_take_the_links_to_every_output_site() -> None:
     inputs = three_jobs()
     world = estimate_world(inputs, now=0.0, output_site="mu,data")
-    found = edge_of(inputs, world, "mu,data", ["mu"], ["tacc"])
-    legs = [{leg.name: leg.s_t_bytes for leg in way.legs} for way in found.ways]
+    problem = edge_of(inputs, world, "mu,data", ["mu"], ["tacc"])
+    legs = [{leg.name: leg.s_t_bytes for leg in way.legs} for way in problem.ways]
     assert legs == [
         {"data>mu": 200 * MB, "mu>data": 10 * MB},
         {"data>tacc": 200 * MB, "tacc>mu": 10 * MB, "tacc>data": 10 * MB},
@@ -347,37 +347,37 @@ def test_results_take_the_links_to_every_output_site() -> None:
 
 
 def test_the_decision_by_hand() -> None:
-    found = edge()
-    decision = decide(Needs("w", 0, 1, 2, 1e6, 1e9), found.ways, found.total)
+    problem = edge()
+    decision = decide(Needs("w", 0, 1, 2, 1e6, 1e9), problem.ways, problem.total)
     # mu: 30/2 + 1600/160 = 25 s. tacc: 5 + 15/2 + 1600/400 + 80/80 = 17.5 s.
     assert [o.t_t_s for o in decision.offers] == pytest.approx([17.5, 25])
-    assert reason(decision, found) == "T_t 17.5 s against 25 s local at mu"
-    text = decision_text(decision, found, None)
+    assert reason(decision, problem) == "T_t 17.5 s against 25 s local at mu"
+    text = decision_text(decision, problem, None)
     assert "* remote at tacc" in text
     assert "data cannot run y (t::b:1.0)" in text
-    assert decision_dict(decision, found, None)["taken"]["t_t_s"] == pytest.approx(17.5)
+    assert decision_dict(decision, problem, None)["taken"]["t_t_s"] == pytest.approx(17.5)
 
 
 def test_each_layer_is_a_way_of_its_own() -> None:
-    found = edge(network())
-    assert [way.name for way in found.ways] == [
+    problem = edge(network())
+    assert [way.name for way in problem.ways] == [
         "local at mu over l2", "local at mu over l3",
         "remote at tacc over l2", "remote at tacc over l3",
     ]  # fmt: skip
-    l2, l3 = found.ways[2:]
+    l2, l3 = problem.ways[2:]
     # The data lies beside tacc whatever layer the results take.
     for way in (l2, l3):
         assert way.legs[0].resources == (bandwidth_of("data", "s2"), bandwidth_of("s2", "tacc"))
     assert bandwidth_of("s2", "s1") in l2.legs[1].resources
     assert bandwidth_of("s2", "r1") in l3.legs[1].resources
-    assert found.total[bandwidth_of("s2", "s1")] == 200e6
+    assert problem.total[bandwidth_of("s2", "s1")] == 200e6
 
 
 def test_where_no_site_can_run_all_of_it() -> None:
     inputs = three_jobs()
     world = estimate_world(inputs, now=0.0, output_site="mu")
-    found = edge_of(inputs, world, "mu", [], ["data"])
-    decision = decide(Needs("w"), found.ways, found.total)
+    problem = edge_of(inputs, world, "mu", [], ["data"])
+    decision = decide(Needs("w"), problem.ways, problem.total)
     assert decision.taken is None
-    assert reason(decision, found) == "data cannot run y (t::b:1.0)"
-    assert "waits in the scheduler's queue (place 1)" in decision_text(decision, found, 1)
+    assert reason(decision, problem) == "data cannot run y (t::b:1.0)"
+    assert "waits in the scheduler's queue (place 1)" in decision_text(decision, problem, 1)

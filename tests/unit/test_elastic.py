@@ -55,18 +55,18 @@ def test_without_links_and_without_limits() -> None:
 
 
 rates = st.integers(0, 50).map(lambda n: n * MBPS)
-hops_of = st.sets(st.sampled_from(HOPS), min_size=1).map(lambda found: tuple(sorted(found)))
+hops_of = st.sets(st.sampled_from(HOPS), min_size=1).map(lambda hops: tuple(sorted(hops)))
 wishes = st.lists(
     st.tuples(hops_of, rates, rates | st.just(10**12), st.integers(0, 2)), min_size=1, max_size=9
 )
 spares = st.tuples(*(st.integers(0, 200).map(lambda n: n * MBPS) for _ in HOPS))
 
 
-def build(found: list[Any], spare: tuple[int, ...]) -> tuple[dict[Hop, float], list[RateDemand]]:
+def build(requests: list[Any], spare: tuple[int, ...]) -> tuple[dict[Hop, float], list[RateDemand]]:
     """Links that carry the minima and something more."""
     demands = [
         RateDemand(f"d{i}", hops, low, low + more, priority)
-        for i, (hops, low, more, priority) in enumerate(found)
+        for i, (hops, low, more, priority) in enumerate(requests)
     ]
     capacity = {
         hop: bps + sum(d.min_bps for d in demands if hop in d.hops)
@@ -76,8 +76,8 @@ def build(found: list[Any], spare: tuple[int, ...]) -> tuple[dict[Hop, float], l
 
 
 @given(wishes, spares)
-def test_invariants(found: list[Any], spare: tuple[int, ...]) -> None:
-    capacity, demands = build(found, spare)
+def test_invariants(requests: list[Any], spare: tuple[int, ...]) -> None:
+    capacity, demands = build(requests, spare)
     shares = share(capacity, demands)
     for d in demands:
         assert d.min_bps <= shares[d.id] <= d.max_bps and shares[d.id] == int(shares[d.id])

@@ -229,9 +229,9 @@ def test_carrying_over_between_like_sites_changes_nothing(
     metric = "compute_rate" if kind == "rate" else "runtime"
     known = Measurements({(metric, "t::a:1.0@mu"): estimate_of(value)})
     inputs = world_inputs({"mu": {}, "tacc": {}}, {"a": default})
-    found = estimate_world(inputs, known, now=NOW).compute
-    assert found["t::a:1.0", "tacc"].kind == kind
-    assert found["t::a:1.0", "tacc"].estimated.value == pytest.approx(value)
+    compute = estimate_world(inputs, known, now=NOW).compute
+    assert compute["t::a:1.0", "tacc"].kind == kind
+    assert compute["t::a:1.0", "tacc"].estimated.value == pytest.approx(value)
 
 
 # ------------------------------------------------------------------- a running HTCondor
@@ -245,16 +245,16 @@ def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measur
     inputs = world_inputs({"mu": {}, "tacc": {"adon.queue_wait": "60 s"}})
     source = Measurements({("queue_wait", "mu"): estimate_of(1.5)})
 
-    def tacc(**told: float) -> EstimatedValue:
-        pool = pool_of(mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, **told))  # type: ignore[arg-type]
+    def tacc(**fields: float) -> EstimatedValue:
+        pool = pool_of(mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, **fields))  # type: ignore[arg-type]
         return estimate_world(inputs, source, now=NOW, live=Live(pool)).sites["tacc"].queue_wait
 
     assert tacc() == EstimatedValue(
         60, "catalog"
     )  # slots are known, nobody knows who waits for them
-    seen = tacc(idle_slots=4, ahead=0.0)
-    assert (seen.value, seen.source, seen.at) == (1.5, "archive", 900.0)
-    assert "measured at mu" in seen.note
+    estimate = tacc(idle_slots=4, ahead=0.0)
+    assert (estimate.value, estimate.source, estimate.at) == (1.5, "archive", 900.0)
+    assert "measured at mu" in estimate.note
 
 
 def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
@@ -279,29 +279,29 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
 )
 def test_cores_that_stand_still_for_disks_are_no_workers(stalled: float, n: int, note: str) -> None:
     pool = pool_of(mu=SitePool("mu", 995.0, 8, idle_slots=8, ahead=0.0, stalled=stalled))
-    found = (
+    workers = (
         estimate_world(world_inputs(), Measurements({}), now=NOW, live=Live(pool))
         .sites["mu"]
         .workers
     )
-    assert found == EstimatedValue(n, "collector", 995.0, note=note)
+    assert workers == EstimatedValue(n, "collector", 995.0, note=note)
 
 
 def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
 
-    def wait(**told: object) -> EstimatedValue:
-        pool = pool_of(mu=SitePool("mu", 995.0, 4, **told))  # type: ignore[arg-type]
+    def wait(**fields: object) -> EstimatedValue:
+        pool = pool_of(mu=SitePool("mu", 995.0, 4, **fields))  # type: ignore[arg-type]
         return (
             estimate_world(world_inputs(), source, now=NOW, live=Live(pool)).sites["mu"].queue_wait
         )
 
     # Five jobs ahead of four busy slots that are held for 60 s: the sixth to fall free is ours.
-    found = wait(ahead=5.0, run_s=60.0)
-    assert (found.value, found.source, found.at) == (6 * 60 / 4, "schedd", 995.0)
-    assert found.note == ("5 jobs ahead, 0 of 4 slots idle, each job holds one for 60 s")
+    estimate = wait(ahead=5.0, run_s=60.0)
+    assert (estimate.value, estimate.source, estimate.at) == (6 * 60 / 4, "schedd", 995.0)
+    assert estimate.note == ("5 jobs ahead, 0 of 4 slots idle, each job holds one for 60 s")
     assert wait(ahead=5.0, run_s=60.0, start_s=2.0).value == 92
-    assert found.spread == pytest.approx(6**0.5 * 60 / 4)
+    assert estimate.spread == pytest.approx(6**0.5 * 60 / 4)
     # Ours comes first by users' shares, but others keep their slots for 20 min.
     few = wait(ahead=300.0, before=0.0, run_s=60.0)
     assert few.value == (1200 + 60 / 2) / 4
@@ -310,9 +310,9 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     )
     assert wait(ahead=300.0, before=0.0, run_s=4000.0).value == 1000
     assert wait(ahead=300.0, before=0.0, run_s=60.0, claim_s=-1.0).value == 301 * 60 / 4
-    assert wait(ahead=5.0, before=0.0, run_s=60.0).value == found.value
+    assert wait(ahead=5.0, before=0.0, run_s=60.0).value == estimate.value
     # Of one slot to fall free it is known how soon on average, and not when.
-    assert relative_error(few, NOW) > relative_error(found, NOW) > 0.3
+    assert relative_error(few, NOW) > relative_error(estimate, NOW) > 0.3
     # One slot is idle and one job goes there: the first that falls free is ours.
     assert wait(ahead=1.0, idle_slots=1, run_s=60.0).value == 15
     # From submission to start is not all of it: DAGMan and the hooks come before.
@@ -328,8 +328,8 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     assert wait(ahead=5.0) == EstimatedValue(4.0, "archive", 900.0)
 
 
-def busy(site: str, slots: int, idle: int, **told: object) -> SitePool:
-    return SitePool(site, NOW, slots, idle, ahead=0.0, **told)  # type: ignore[arg-type]
+def busy(site: str, slots: int, idle: int, **fields: object) -> SitePool:
+    return SitePool(site, NOW, slots, idle, ahead=0.0, **fields)  # type: ignore[arg-type]
 
 
 def test_a_template_selects_sites_cores_and_memory() -> None:
@@ -462,9 +462,9 @@ def test_programs_that_nobody_ran_are_as_far_off_their_entry_as_others() -> None
     where = {"a": list(sites), "b": list(sites)}
     inputs = inputs_of(jobs, sites, {"f": ("mu", 1000)}, where, {"a": 10.0, "b": 30.0})
     source = Measurements({("runtime", "t::a:1.0@mu"): estimate_of(5.0)})
-    found = estimate_world(inputs, source, now=NOW).compute["t::b:1.0", "tacc"]
-    assert (found.kind, found.estimated.value) == ("runtime", pytest.approx(15.0))
-    assert found.estimated.note.endswith("times 0.5, as 1 measured programs were")
+    compute = estimate_world(inputs, source, now=NOW).compute["t::b:1.0", "tacc"]
+    assert (compute.kind, compute.estimated.value) == ("runtime", pytest.approx(15.0))
+    assert compute.estimated.note.endswith("times 0.5, as 1 measured programs were")
 
 
 def test_how_far_catalogs_were_off_is_learned_where_enough_was_measured() -> None:
@@ -550,7 +550,7 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
     queue = {"mu": SitePool("mu", NOW, 1, ahead=0.0, run_s=60.0)}
     assert waits(queue)[1].value == 60 + 38
     placed = map_workflow(inputs, estimate_world(inputs, Measurements(known), now=NOW)).placements
-    shown = {one.job: one.alternatives[0] for one in placed}
+    shown = {placement.job: placement.alternatives[0] for placement in placed}
     assert (shown["y"].t_q_s, shown["y"].inputs["t_q"]["value"]) == (40.0, 40.0)
     assert (shown["x0"].t_q_s, shown["x0"].inputs["t_q"]["value"]) == (2.0, 2.0)
 
@@ -651,8 +651,8 @@ def test_an_archive_without_a_measurement_and_with_one() -> None:
 DAY = 86400.0
 
 
-def gamma_a(found: Estimate, now: float, hints: dict[str, dict[str, object]]) -> EstimatedValue:
-    known = Measurements({("throughput", "mu>tacc"): found})
+def gamma_a(estimate: Estimate, now: float, hints: dict[str, dict[str, object]]) -> EstimatedValue:
+    known = Measurements({("throughput", "mu>tacc"): estimate})
     return estimate_world(world_inputs(hints), known, now=now).paths["mu", "tacc"].gamma_a
 
 
@@ -689,12 +689,12 @@ def test_a_widely_spread_rate_is_planned_with_less() -> None:
 def test_age_and_spread_only_ever_lead_towards_what_else_is_known_and_below(
     days: float, rate: float, spread: float
 ) -> None:
-    found = gamma_a(estimate_of(rate, at=0, spread=spread * rate), days * DAY, CATALOG)
+    estimate = gamma_a(estimate_of(rate, at=0, spread=spread * rate), days * DAY, CATALOG)
     low, high = sorted((rate, 200e6))
-    assert low / 2 * (1 - 1e-9) <= found.value <= high * (1 + 1e-9)
+    assert low / 2 * (1 - 1e-9) <= estimate.value <= high * (1 + 1e-9)
     later = gamma_a(estimate_of(rate, at=0, spread=spread * rate), (days + 1) * DAY, CATALOG)
     drawn = 200e6 - rate
-    assert (later.value - found.value) * drawn >= -1e-6 * abs(drawn) * rate
+    assert (later.value - estimate.value) * drawn >= -1e-6 * abs(drawn) * rate
 
 
 def test_an_old_queue_wait_is_weighed_against_the_catalog() -> None:
@@ -792,9 +792,9 @@ def test_random_waits_are_spread_as_an_exponential_is_and_evenly() -> None:
 
 def test_the_same_seed_draws_the_same_worlds() -> None:
     doubt = Uncertainty.everywhere(0.5)
-    one, other = (scenarios(problem(), KINDS, doubt, 5, np.random.default_rng(3)) for _ in "ab")
-    assert all((a.compute_s == b.compute_s).all() for a, b in zip(one, other, strict=True))
-    assert [a.size for a in one] == [b.size for b in other]
+    first, second = (scenarios(problem(), KINDS, doubt, 5, np.random.default_rng(3)) for _ in "ab")
+    assert all((a.compute_s == b.compute_s).all() for a, b in zip(first, second, strict=True))
+    assert [a.size for a in first] == [b.size for b in second]
 
 
 def test_what_was_measured_is_known_better_than_what_was_written_down_or_assumed() -> None:
@@ -827,9 +827,9 @@ def test_how_far_off_beliefs_of_a_source_are_is_learned() -> None:
     assert relative_error(written, NOW, world.errors["queue_wait"]) == pytest.approx(0.1)
     assert relative_error(written, NOW) == pytest.approx(0.2)
     inputs = world_inputs()
-    found = uncertainty_of(inputs, world, build_problem(inputs, world))
-    assert found.compute[0, 0] == pytest.approx(0.6, abs=0.01)
-    assert found.wait[0] == pytest.approx(0.1)
+    uncertainty = uncertainty_of(inputs, world, build_problem(inputs, world))
+    assert uncertainty.compute[0, 0] == pytest.approx(0.6, abs=0.01)
+    assert uncertainty.wait[0] == pytest.approx(0.1)
 
 
 def test_uncertainty_follows_the_beliefs() -> None:
@@ -840,12 +840,12 @@ def test_uncertainty_follows_the_beliefs() -> None:
         }
     )
     inputs, world = made(measured)
-    found = uncertainty_of(inputs, world, build_problem(inputs, world))
-    assert found.matters
-    assert not found.random_wait[0]
-    assert found.compute[0, 0] < found.compute[2, 0]
+    uncertainty = uncertainty_of(inputs, world, build_problem(inputs, world))
+    assert uncertainty.matters
+    assert not uncertainty.random_wait[0]
+    assert uncertainty.compute[0, 0] < uncertainty.compute[2, 0]
     guessed = build_problem(inputs, world).files.index("h")
-    assert found.size[guessed] == max(found.size)
+    assert uncertainty.size[guessed] == max(uncertainty.size)
     inputs, world = made(None)
     assert uncertainty_of(inputs, world, build_problem(inputs, world)).random_wait[0]
 

@@ -59,18 +59,22 @@ SEEDS = st.integers(0, 10**9)
 
 @given(st.integers(0, 10**9), st.integers(0, 10**4))
 def test_platforms_are_as_wide_as_they_are_said_to_be(seed: int, number: int) -> None:
-    found = draw_platform(seed, number)
-    assert found == draw_platform(seed, number)
-    n = len(found.sites)
+    drawn_platform = draw_platform(seed, number)
+    assert drawn_platform == draw_platform(seed, number)
+    n = len(drawn_platform.sites)
     assert 2 <= n <= 8
-    assert 0 <= found.store <= n
-    assert len(found.link_bps) == len(found.places) == max(n, found.store + 1)
-    assert all(WORKERS[0] <= workers <= WORKERS[1] for workers in found.workers)
-    assert all(SPEED[0] <= speed <= SPEED[1] for speed in found.speed)
-    assert all(0 <= wait <= LONG_QUEUE_S[1] for wait in found.queue_s)
-    for a, row in enumerate(found.link_bps):
+    assert 0 <= drawn_platform.store <= n
+    assert (
+        len(drawn_platform.link_bps)
+        == len(drawn_platform.places)
+        == max(n, drawn_platform.store + 1)
+    )
+    assert all(WORKERS[0] <= workers <= WORKERS[1] for workers in drawn_platform.workers)
+    assert all(SPEED[0] <= speed <= SPEED[1] for speed in drawn_platform.speed)
+    assert all(0 <= wait <= LONG_QUEUE_S[1] for wait in drawn_platform.queue_s)
+    for a, row in enumerate(drawn_platform.link_bps):
         for b, link in enumerate(row):
-            assert link == found.link_bps[b][a]
+            assert link == drawn_platform.link_bps[b][a]
             assert link == 0 if a == b else LINK_BPS[0] <= link <= LINK_BPS[1]
 
 
@@ -259,13 +263,13 @@ def test_a_search_is_settled_by_its_seed_and_no_better_than_where_it_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(adversary, "_DRAWS", 2)
-    told: list[int] = []
-    found = search(3, 4, done=told.append)
-    assert told == [1, 2, 3, 4]
-    assert search(3, 4) == found
-    name, least = rival(found)
-    assert found.makespan_s[name] == least
-    assert found.ratio == pytest.approx(found.makespan_s["adon"] / least)
+    progress: list[int] = []
+    case = search(3, 4, done=progress.append)
+    assert progress == [1, 2, 3, 4]
+    assert search(3, 4) == case
+    name, least = rival(case)
+    assert case.makespan_s[name] == least
+    assert case.ratio == pytest.approx(case.makespan_s["adon"] / least)
 
 
 def row(name: str, platform: int, adon: float, best: float = 10.0, bound: float = 5.0) -> Row:
@@ -281,10 +285,10 @@ ROWS = [row("big-1", 0, 10), row("big-1", 1, 40), row("small-1", 0, 20)]
 
 
 def test_geometric_mean_and_worst() -> None:
-    found = summarise(ROWS, "errors", "adon", "best_known")
-    assert found.geomean == pytest.approx(2)  # 1, 4 and 2
-    assert (found.worst, found.cases) == (4, 3)
-    assert found.worst_case == "big-1.json on platform 1"
+    summary = summarise(ROWS, "errors", "adon", "best_known")
+    assert summary.geomean == pytest.approx(2)  # 1, 4 and 2
+    assert (summary.worst, summary.cases) == (4, 3)
+    assert summary.worst_case == "big-1.json on platform 1"
     assert summarise(ROWS, "exact", "adon", "lower_bound").geomean == pytest.approx(4)
     assert summarise(ROWS, "exact", "heft", "best_known").geomean == pytest.approx(4)
     with pytest.raises(ValueError, match="no values"):
@@ -299,9 +303,9 @@ def test_a_workflow_that_takes_no_time_is_mapped_as_well_as_can_be() -> None:
 
 def test_tables_have_every_policy_in_every_family_and_over_all() -> None:
     everything = as_dict(ROWS, [draw_platform(0, 0)], Setting())
-    found = tables(everything["summary"])
-    assert [regime for regime, _ in found] == list(REGIMES)
-    for _, lines in found:
+    by_regime = tables(everything["summary"])
+    assert [regime for regime, _ in by_regime] == list(REGIMES)
+    for _, lines in by_regime:
         assert [line[0] for line in lines[:: len(POLICIES)]] == ["big", "small", "all"]
         assert [line[2] for line in lines[-len(POLICIES) :]] == list(POLICIES)
         assert lines[-len(POLICIES)] == [

@@ -101,9 +101,9 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    found = World()
-    monkeypatch.setattr(observation, "HTCondorPool", lambda _: found)
-    return found
+    pool = World()
+    monkeypatch.setattr(observation, "HTCondorPool", lambda _: pool)
+    return pool
 
 
 def expander(world: Any, archive: Archive, **limits: float) -> Expander:
@@ -162,7 +162,7 @@ def test_one_that_somebody_else_deleted_is_replaced(
     assert world.vacated == [f"slot1_1@{name}"]
     assert not world.ads
     if not restarted:  # else nobody knows any more what it was
-        assert [one.id for one in archive.query("machine")] == [f"machine:p:{name}"]
+        assert [measurement.id for measurement in archive.query("machine")] == [f"machine:p:{name}"]
     job.update({"JobStatus": 1})
     del job["RemoteHost"]
     assert ours.run_cycle().plan.start == {"cheap": 1}
@@ -192,12 +192,12 @@ def test_jobs_on_a_slot_of_others_are_not_vacated_with_a_machine_that_has_died(
 def test_offline_machines_of_another_pool_stay_in_the_collector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(Condor, "_invalidate", lambda _, where: asked.append(where))
+    constraints: list[str] = []
+    monkeypatch.setattr(Condor, "_invalidate", lambda _, where: constraints.append(where))
     Condor().forget_flavours("p")
     Condor().forget('w" || true || "')
     ads = {pool: offline_ad(CHEAP, {}, "", pool=pool) for pool in ("p", "q")}
-    gone, dead = map(classad2.ExprTree, asked)
+    gone, dead = map(classad2.ExprTree, constraints)
     assert {pool: gone.eval(ad) for pool, ad in ads.items()} == {"p": True, "q": False}
     assert dead.eval(classad2.ClassAd({"AdonWorker": "w2"})) is False
     assert ads["p"]["Name"] != ads["q"]["Name"]

@@ -36,24 +36,24 @@ SMALL = Flavour("small", 2, 512, 0.1, 20.0, 10.0)
 
 def test_the_newest_lease_of_each_name_counts_until_it_ends() -> None:
     night = Lease("night", 8, 99.0, 2, 512, 10**9)
-    told = [
+    measurements = [
         measurement_of(replace(night, slots=4), 1.0),
         measurement_of(night, 2.0),
         measurement_of(Lease("over", 3, 50.0), 2.0),
         measurement_of(Lease("gone", 3, 99.0), 2.0),
         measurement_of(Lease("gone", 0, 3.0), 3.0),
     ]
-    (found,) = leases_of(reversed(told), 60.0)
-    assert found.reason == "8 jobs of 2 cores are to run at once, which read 1 GB"
-    assert replace(found, reason="") == night
-    assert [lease.name for lease in leases_of(told, 2.5)] == ["night", "over"]
+    (newest,) = leases_of(reversed(measurements), 60.0)
+    assert newest.reason == "8 jobs of 2 cores are to run at once, which read 1 GB"
+    assert replace(newest, reason="") == night
+    assert [lease.name for lease in leases_of(measurements, 2.5)] == ["night", "over"]
 
 
 def test_a_provisioning_jobs_lease_is_its_workflows_own_to_record() -> None:
     ada = Principal("ada", Role.RESEARCHER, users=frozenset({"ada"}))
-    asked = measurement_of(Lease("uuid:level3", 4, 99.0), 1.0)
+    measurement = measurement_of(Lease("uuid:level3", 4, 99.0), 1.0)
     known = Measurement("w", "workflow", "uuid", 1.0, "1", 1.0, "", "uuid", {"user": "ada"})
-    assert own(ada, [asked], lambda _id: known) == [asked]
+    assert own(ada, [measurement], lambda _id: known) == [measurement]
     with pytest.raises(BrokerError, match="expected a lease"):
         own(ada, [measurement_of(Lease("night", 4, 99.0), 1.0)], lambda _id: known)
 
@@ -162,13 +162,19 @@ def test_machines_that_cannot_be_told_are_not_taken_for_gone(tmp_path: Path) -> 
 def test_an_execute_node_is_all_one_slot_and_leaves_when_idle(tmp_path: Path) -> None:
     settings = StartdSettings(tmp_path, "cm:9618", site="mu", idle_s=90, config={"UID_DOMAIN": "x"})
     text = worker_config(settings, SMALL, "adon-1")
-    found = dict(line.split(" = ", 1) for line in text.splitlines())
-    assert (found["STARTD_NOCLAIM_SHUTDOWN"], found["UPDATE_INTERVAL"]) == ("90", "30")
-    assert (found["SLOT_TYPE_1"], found["SLOT_TYPE_1_PARTITIONABLE"]) == ("100%", "True")
-    assert (found["NUM_CPUS"], found["MEMORY"]) == ("2", "512")
-    assert (found["AdonWorker"], found["PegasusSite"]) == ('"adon-1"', '"mu"')
-    assert (found["COLLECTOR_HOST"], found["UID_DOMAIN"]) == ("cm:9618", "x")
-    assert int(found["MAXJOBRETIREMENTTIME"]) > 3600
+    node_settings = dict(line.split(" = ", 1) for line in text.splitlines())
+    assert (node_settings["STARTD_NOCLAIM_SHUTDOWN"], node_settings["UPDATE_INTERVAL"]) == (
+        "90",
+        "30",
+    )
+    assert (node_settings["SLOT_TYPE_1"], node_settings["SLOT_TYPE_1_PARTITIONABLE"]) == (
+        "100%",
+        "True",
+    )
+    assert (node_settings["NUM_CPUS"], node_settings["MEMORY"]) == ("2", "512")
+    assert (node_settings["AdonWorker"], node_settings["PegasusSite"]) == ('"adon-1"', '"mu"')
+    assert (node_settings["COLLECTOR_HOST"], node_settings["UID_DOMAIN"]) == ("cm:9618", "x")
+    assert int(node_settings["MAXJOBRETIREMENTTIME"]) > 3600
 
 
 def test_what_is_not_good_is_one_line(tmp_path: Path) -> None:
@@ -216,12 +222,12 @@ def test_a_program_of_the_admins_is_asked_and_answers(tmp_path: Path) -> None:
     assert cloud.flavours() == [Flavour("small", 4, 512)]
     first, second = cloud.machines()
     assert first == Server("vm-1", "small", MachineState.BOOTING, 9.0, until=3600.0)
-    told = second.state, second.error, second.until
-    assert told == (MachineState.ERROR, "no host", math.inf)
+    outcome = second.state, second.error, second.until
+    assert outcome == (MachineState.ERROR, "no host", math.inf)
     cloud.start("small", "a")
     cloud.delete("a")
-    asked = [json.loads(line) for line in log.read_text().splitlines()]
-    assert asked[-2:] == [
+    requests = [json.loads(line) for line in log.read_text().splitlines()]
+    assert requests[-2:] == [
         {"action": "start", "flavour": "small", "name": "a"}, {"action": "delete", "name": "a"},
     ]  # fmt: skip
 
@@ -273,8 +279,11 @@ def section(**expansion: Any) -> Any:
 def test_the_section_names_flavours_and_limits() -> None:
     flavours = {"a": {"cores": 4, "price": 0.5, "boot": "3 s"}, "b": {"cores": 1, "memory_mb": 9}}
     config = section(flavours=flavours, cores=64, worth=2)
-    found = cloud_of(config, Path("adon.yml")).flavours()
-    assert found == [Flavour("a", 4, 4096, 0.5, 3.0, 10.0), Flavour("b", 1, 9, 0.0, 20.0, 10.0)]
+    cloud_flavours = cloud_of(config, Path("adon.yml")).flavours()
+    assert cloud_flavours == [
+        Flavour("a", 4, 4096, 0.5, 3.0, 10.0),
+        Flavour("b", 1, 9, 0.0, 20.0, 10.0),
+    ]
     assert limits_of(config.expansion) == Limits(cores=64, machines=16, worth=2.0)
 
 

@@ -73,8 +73,8 @@ def test_the_break_even_is_true() -> None:
         (163e6, "mu", "mu"), (164e6, "tacc", "mu"), (169e6, "tacc", "tacc"),
     ):  # fmt: skip
         there, back = ("throughput", "mu>tacc"), ("throughput", "tacc>mu")
-        (found,) = mapped({there: estimate_of(rate), back: estimate_of(80e6)}).placements
-        assert (found.alternatives[0].site, found.site) == (least, site)
+        (placement,) = mapped({there: estimate_of(rate), back: estimate_of(80e6)}).placements
+        assert (placement.alternatives[0].site, placement.site) == (least, site)
 
 
 def test_measured_values_show_their_age() -> None:
@@ -83,10 +83,10 @@ def test_measured_values_show_their_age() -> None:
 
 
 def test_one_job_or_an_unknown_one() -> None:
-    found = mapped()
-    assert explain_text(found, ["x"]).startswith("x  t::a:1.0 -> mu")
+    mapping = mapped()
+    assert explain_text(mapping, ["x"]).startswith("x  t::a:1.0 -> mu")
     with pytest.raises(InputError, match="job 'z' is not in workflow 'w'"):
-        explain_text(found, ["z"])
+        explain_text(mapping, ["z"])
 
 
 def option(site: str, t_q: float, t_c: float, t_n: float) -> Alternative:
@@ -167,9 +167,9 @@ def test_what_the_last_run_changed() -> None:
             ("throughput", "tacc>mu"): estimate_of(800e6, at=990.0),
         }
     )
-    found = changes(before, after)
-    assert found["moved"] == [
+    report = changes(before, after)
+    assert report["moved"] == [
         {"job": "x", "transformation": "t::a:1.0", "before": "mu", "after": "tacc"}
     ]
-    assert {b["what"] for b in found["beliefs"]} == {"Γ_a mu>tacc", "Γ_a tacc>mu"}
+    assert {b["what"] for b in report["beliefs"]} == {"Γ_a mu>tacc", "Γ_a tacc>mu"}
     assert changes(before, before)["beliefs"] == []

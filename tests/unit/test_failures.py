@@ -58,16 +58,16 @@ def test_what_failed_before_it_could_run_is_known_from_dagman_only(planned: Subm
         planned.out,
         block(**{TWO: "Job proc failed", ONE: "PRE Script failed with status 2", STAGE: "x"}),
     )
-    found = {f.job: f for f in failures(planned.path)}
-    assert (found[ONE].exit_code, found[ONE].attempts, found[ONE].tail) == (None, 0, [])
-    assert found[ONE].reason == "PRE Script failed with status 2"
-    assert found[TWO].exit_code == 1
+    by_job = {f.job: f for f in failures(planned.path)}
+    assert (by_job[ONE].exit_code, by_job[ONE].attempts, by_job[ONE].tail) == (None, 0, [])
+    assert by_job[ONE].reason == "PRE Script failed with status 2"
+    assert by_job[TWO].exit_code == 1
 
 
 def test_where_dagman_was_killed_the_events_tell(planned: Submitted) -> None:
     append(planned.nodes, tried(1, ONE, START, 0) + tried(2, TWO, START, -9))
-    (found,) = failures(planned.path)
-    assert (found.job, found.exit_code, found.reason) == (TWO, -9, "")
+    (failure,) = failures(planned.path)
+    assert (failure.job, failure.exit_code, failure.reason) == (TWO, -9, "")
 
 
 def test_what_failed_first_comes_first(planned: Submitted) -> None:
@@ -92,8 +92,8 @@ def test_files_that_pegasus_exitcode_renamed_are_found_newest_first(planned: Sub
     append(planned.nodes, tried(1, ONE, START, 1))
     for number, words in enumerate(("old", "new")):
         planned.output(ONE).with_name(f"{ONE}.err.00{number}").write_text(words)
-    (found,) = failures(planned.path)
-    assert found.tail == ["new"] and found.files[0].name == f"{ONE}.err.001"
+    (failure,) = failures(planned.path)
+    assert failure.tail == ["new"] and failure.files[0].name == f"{ONE}.err.001"
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_without_standard_error_the_output_tells(
     append(planned.nodes, tried(1, ONE, START, 1))
     planned.output(ONE).with_suffix(".err").write_text(" \n")
     planned.output(ONE).write_text(output)
-    (found,) = failures(planned.path)
-    assert [line.strip() for line in found.tail] == tail
+    (failure,) = failures(planned.path)
+    assert [line.strip() for line in failure.tail] == tail
 
 
 def test_dagmans_own_complaint(planned: Submitted) -> None:

@@ -279,16 +279,16 @@ def test_from_adon_yml(monkeypatch: pytest.MonkeyPatch) -> None:
     config = configured()
     ring = keyring_of(config)
     check_exposure(config, ring)
-    found = ring.recognise(token(groups=["users"]), None)
-    assert (found.name, found.role, found.projects) == (
+    principal = ring.recognise(token(groups=["users"]), None)
+    assert (principal.name, principal.role, principal.projects) == (
         "ada@login.example.org", Role.RESEARCHER, None,
     )  # fmt: skip
     assert code_of(ring.recognise, None, None) == "unauthorized"  # it is closed to all others
     plain = keyring_of(configured(suffix="", name="email"))
     claims: dict[str, Any] = {"groups": ["users"], "email": "e@x"}
     for verified in (None, True, "true"):
-        found = plain.recognise(token(**claims, email_verified=verified), None)
-        assert found.name == "e@x"
+        principal = plain.recognise(token(**claims, email_verified=verified), None)
+        assert principal.name == "e@x"
     assert code_of(plain.recognise, token(**claims, email_verified=False), None) == "unauthorized"
 
 

@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "soykb" / "figure18
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("figure18")
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), "--simulated", "--out", str(out)],
@@ -26,11 +26,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, done.stdout
 
 
-def test_the_drawing_is_one(told: tuple[Path, str]) -> None:
-    html = (told[0] / "figure18.html").read_text()
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html)
-    assert found is not None and html.count('data-draw="chart"') == 2
-    overlay, routed = json.loads(found[1])["chart"]
+def test_the_drawing_is_one(example: tuple[Path, str]) -> None:
+    html = (example[0] / "figure18.html").read_text()
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html)
+    assert match is not None and html.count('data-draw="chart"') == 2
+    overlay, routed = json.loads(match[1])["chart"]
     free = "can still be reserved"
     assert [line["name"] for line in overlay["series"]] == [free, "t1", "t3", "t6"]
     assert [line["name"] for line in routed["series"]] == [free, "t4"]

@@ -27,20 +27,20 @@ def option(
     )  # fmt: skip
 
 
-def changed(one: Alternative, flip: Flip, value: float) -> float:
+def changed(alternative: Alternative, flip: Flip, value: float) -> float:
     """T_t of ``one`` from its definition, with ``value`` in the place that the flip names."""
-    t_q, t_c = one.t_q_s, one.t_c_s
-    used = one.inputs["n"]["used"]
-    if flip.subject == one.site and flip.what == "t_q":
+    t_q, t_c = alternative.t_q_s, alternative.t_c_s
+    used = alternative.inputs["n"]["used"]
+    if flip.subject == alternative.site and flip.what == "t_q":
         t_q = value
-    if flip.subject == one.site and flip.what == "gamma_c":
-        t_c = one.s_c_bytes / (used * value)
-    if flip.subject == one.site and flip.what == "n":
-        others = one.inputs["n"]["value"] / used
-        gamma_c = one.s_c_bytes / (used * one.t_c_s)
-        t_c = one.s_c_bytes / (min(1.0, value / others) * gamma_c)
+    if flip.subject == alternative.site and flip.what == "gamma_c":
+        t_c = alternative.s_c_bytes / (used * value)
+    if flip.subject == alternative.site and flip.what == "n":
+        others = alternative.inputs["n"]["value"] / used
+        gamma_c = alternative.s_c_bytes / (used * alternative.t_c_s)
+        t_c = alternative.s_c_bytes / (min(1.0, value / others) * gamma_c)
     t_n = 0.0
-    for move in one.moves:
+    for move in alternative.moves:
         rate = value if flip.what == "rate" and move.path == flip.subject else move.rate_bps
         t_n += move.s_t_bytes * BITS_PER_BYTE / rate
     return t_q + t_c + t_n

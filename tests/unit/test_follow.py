@@ -258,17 +258,17 @@ def test_what_is_no_submit_directory_is_an_input_error(tmp_path: Path, archive: 
 def test_runs_beside_the_workflow_until_it_ends(
     planned: Submitted, tmp_path: Path, watch: type[InotifyWatch]
 ) -> None:
-    seen: list[Status] = []
-    told = threading.Condition()
+    statuses: list[Status] = []
+    condition = threading.Condition()
 
     def on_status(_: object, status: Status) -> None:
-        with told:
-            seen.append(status)
-            told.notify()
+        with condition:
+            statuses.append(status)
+            condition.notify()
 
     def wait_for(count: int) -> None:
-        with told:
-            assert told.wait_for(lambda: len(seen) >= count, WAIT_S), seen
+        with condition:
+            assert condition.wait_for(lambda: len(statuses) >= count, WAIT_S), statuses
 
     with Archive(tmp_path / "a.sqlite") as archive:
         follower = Follower(planned.path, archive, on_status=on_status, watch=watch)
@@ -283,7 +283,7 @@ def test_runs_beside_the_workflow_until_it_ends(
         wait_for(4)
         thread.join(WAIT_S)
         assert not thread.is_alive()
-    assert seen[-1].state is WorkflowState.DONE
+    assert statuses[-1].state is WorkflowState.DONE
 
 
 def test_stops_when_told(planned: Submitted, archive: Archive) -> None:

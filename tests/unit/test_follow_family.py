@@ -90,9 +90,9 @@ def test_a_planned_sub_workflow_is_followed_when_its_job_is_submitted(
     append(outer.nodes, submitted(7, START + 5, "plan_sub"))
     append(inner.out, starting(START + 6) + table(START + 6, done=1, queued=2))
     follower.poll()
-    found = facts(archive)["inner-0"].details
-    assert (found["root"], found["parent"]) == ("outer-uuid", "outer-uuid")
-    assert found["submit_dir"] == str(inner.path)
+    details = facts(archive)["inner-0"].details
+    assert (details["root"], details["parent"]) == ("outer-uuid", "outer-uuid")
+    assert details["submit_dir"] == str(inner.path)
     (status,) = archive.query("status", "inner-0")
     assert (status.details["in_queue"], status.details["root"]) == (2, "outer-uuid")
     (root,) = follower.workflows
@@ -211,10 +211,10 @@ def test_what_was_found_by_itself_before_what_it_is_a_part_of(
 
 
 def test_those_inside_rest_and_run_again_too(tmp_path: Path, archive: Archive) -> None:
-    seen: list[tuple[str, str, int]] = []
+    changes: list[tuple[str, str, int]] = []
 
     def on_status(submit_dir: SubmitDir, status: Status) -> None:
-        seen.append((submit_dir.workflow, str(status.state), status.done))
+        changes.append((submit_dir.workflow, str(status.state), status.done))
 
     outer = Outer(tmp_path / "run")
     inner = outer.plan(0)
@@ -228,8 +228,8 @@ def test_those_inside_rest_and_run_again_too(tmp_path: Path, archive: Archive) -
     outer.nodes.write_text(submitted(7, START, "plan_sub") + terminated(7, START + 2.5, 1))
     follower = Follower(outer.path, archive, on_status=on_status, keep=True)
     assert follower.poll()
-    assert seen == [("outer-uuid", "failed", 0), ("inner-0", "failed", 1)]
-    seen.clear()
+    assert changes == [("outer-uuid", "failed", 0), ("inner-0", "failed", 1)]
+    changes.clear()
     append(outer.out, starting(START + 60) + table(START + 60, queued=1))
     append(inner.out, starting(START + 61) + table(START + 61, done=1, queued=1))
     outer.nodes.write_text(submitted(9, START + 60.5, "plan_sub"))  # DAGMan empties it
@@ -239,7 +239,7 @@ def test_those_inside_rest_and_run_again_too(tmp_path: Path, archive: Archive) -
     append(outer.nodes, terminated(9, START + 62.5))
     append(outer.out, table(START + 63, done=1) + exiting(START + 63, 0))
     assert follower.poll()
-    assert [one for one in seen if one[0] == "inner-0"] == [
+    assert [change for change in changes if change[0] == "inner-0"] == [
         ("inner-0", "running", 1), ("inner-0", "running", 1),
         ("inner-0", "running", 2), ("inner-0", "done", 2),
     ]  # fmt: skip
@@ -363,30 +363,30 @@ def test_what_is_planned_where_one_was_deleted_is_another_workflow(
 
 
 def test_jobs_that_are_removed_after_their_dagman(tmp_path: Path, archive: Archive) -> None:
-    one = Submitted(tmp_path / "run", "one")
-    job = one.JOBS[0][0]
-    one.out.write_text(starting() + table(START, queued=1) + exiting(START + 9, 1))
-    one.nodes.write_text(submitted(7, START, job))
-    follower = Follower(one.path, archive, keep=True)
+    planned = Submitted(tmp_path / "run", "one")
+    job = planned.JOBS[0][0]
+    planned.out.write_text(starting() + table(START, queued=1) + exiting(START + 9, 1))
+    planned.nodes.write_text(submitted(7, START, job))
+    follower = Follower(planned.path, archive, keep=True)
     follower.poll()
-    append(one.nodes, aborted(7, START + 12))
+    append(planned.nodes, aborted(7, START + 12))
     follower.poll()
-    (told,) = archive.query("job")
-    assert (told.details["outcome"], told.at) == ("removed", START + 12)
+    (measurement,) = archive.query("job")
+    assert (measurement.details["outcome"], measurement.at) == ("removed", START + 12)
     assert [m.details["state"] for m in archive.query("status")] == ["running", "failed"]
 
 
 def test_what_others_told_of_an_end_holds_when_jobs_are_removed_later(tmp_path: Path) -> None:
-    one = Submitted(tmp_path / "run", "one")
-    one.out.write_text(starting() + table(START, queued=1))
-    one.nodes.write_text(submitted(7, START, one.JOBS[0][0]))
-    followed = FollowedWorkflow(one.path)
+    planned = Submitted(tmp_path / "run", "one")
+    planned.out.write_text(starting() + table(START, queued=1))
+    planned.nodes.write_text(submitted(7, START, planned.JOBS[0][0]))
+    followed = FollowedWorkflow(planned.path)
     followed.step()
     for kind, at in ((Kind.SUBMIT, START), (Kind.ABORTED, START + 9)):
         followed.dagman_event(JobEvent(kind, 3, 0, at))  # from the log of what runs it
     followed.take()
     followed.rest()
-    append(one.nodes, aborted(7, START + 12))
+    append(planned.nodes, aborted(7, START + 12))
     followed.step()
     assert followed.ended and followed.status is not None
     assert followed.status.state is WorkflowState.REMOVED

@@ -168,7 +168,7 @@ def follower_of(planned: Submitted, archive: Archive, knows: Knows, **more: Any)
 
 
 def shown(archive: Archive) -> list[tuple[str, float]]:
-    return [(one.details["state"], one.at - START) for one in archive.query("status")]
+    return [(status.details["state"], status.at - START) for status in archive.query("status")]
 
 
 @pytest.mark.parametrize("at", [None, START + 3000])
@@ -188,8 +188,8 @@ def test_the_following_ends_and_says_why(
         assert status_text(last).endswith("failed: it is gone")
     assert shown(archive) == [("running", 20.0), ("failed", 20.0 if at is None else 3000.0)]
     assert knows.asked == [Dagman(12, START, "10.254.0.1:1 ap")] * 2
-    told = archive.query("status")[-1]
-    assert told.source == "condor" and Status.from_measurement(told) == last
+    record = archive.query("status")[-1]
+    assert record.source == "condor" and Status.from_measurement(record) == last
     assert "reason" not in archive.query("status")[0].details
 
 
@@ -202,8 +202,8 @@ def test_a_rescue_after_that_is_followed(tmp_path: Path, archive: Archive) -> No
     follower.poll()
     append(planned.out, table(START + 99, done=3) + exiting(START + 99, 0))
     assert follower.poll()
-    told = [one.details for one in archive.query("status")]
-    assert [(details["state"], details.get("reason", "")) for details in told] == [
+    records = [status.details for status in archive.query("status")]
+    assert [(details["state"], details.get("reason", "")) for details in records] == [
         ("running", ""), ("removed", "it is gone"),
         ("running", ""), ("running", ""), ("running", ""), ("done", ""),
     ]  # fmt: skip

@@ -47,9 +47,9 @@ from monitors.workflows.logs.tail import Piece, Tail
 READ = Tail.read
 
 
-def told(statuses: list[Measurement]) -> list[tuple[Any, ...]]:
+def counts_of(statuses: list[Measurement]) -> list[tuple[Any, ...]]:
     names = ("state", "done", "in_queue", "fail", "total")
-    return [tuple(one.details[name] for name in names) for one in statuses]
+    return [tuple(status.details[name] for name in names) for status in statuses]
 
 
 def check(history: History, portions: list[int], each: int, keep: bool, together: int) -> None:
@@ -81,12 +81,12 @@ def check(history: History, portions: list[int], each: int, keep: bool, together
         calm, stormy = found(afterwards), found(archive)
         assert {key: (stormy.get(key), calm.get(key)) for key in stormy | calm
                 if stormy.get(key) != calm.get(key)} == {}  # fmt: skip
-        for one in (archive, afterwards):
-            assert told(one.query("status")) == history.statuses
-            jobs = [m.details for m in one.query("job")]
+        for store in (archive, afterwards):
+            assert counts_of(store.query("status")) == history.statuses
+            jobs = [m.details for m in store.query("job")]
             by_key = {
                 (m.details["job"], int(m.id.split(":")[-2].split(".")[0])): m.details
-                for m in one.query("job")
+                for m in store.query("job")
             }
             ran = {key: job for key, job in by_key.items() if key[1]}
             assert {
@@ -95,7 +95,7 @@ def check(history: History, portions: list[int], each: int, keep: bool, together
             } == history.attempts
             assert sorted(j["job"] for j in jobs if not j["submitted_at"] or j["reason"]
                           .startswith("PRE")) == sorted(history.lost)  # fmt: skip
-            held = [m for m in one.query("held") if ":run:" not in m.id]
+            held = [m for m in store.query("held") if ":run:" not in m.id]
             assert not held or held[-1].value == 0
             assert math.isclose(sum(m.value for m in held) * 2, len(held))
 
@@ -287,11 +287,15 @@ def follow(written: list[tuple[str, str]], portions: list[int]) -> list[str]:
 
 @pytest.mark.parametrize("portions", [[], [4], [5], [6], [3, 3]])
 def test_the_end_of_the_run_before_is_told_once(portions: list[int]) -> None:
-    told = follow(RESCUED, portions)
-    assert (told.count("failed"), told.count("done"), told[-1]) == (1, 1, "done")
+    recorded_states = follow(RESCUED, portions)
+    assert (
+        recorded_states.count("failed"),
+        recorded_states.count("done"),
+        recorded_states[-1],
+    ) == (1, 1, "done")
 
 
 @pytest.mark.parametrize("portions", [[], [3], [7]])
 def test_a_run_that_was_killed_within_the_second_in_which_it_began(portions: list[int]) -> None:
-    told = follow(KILLED, portions)
-    assert (told.count("failed"), told.count("removed")) == (1, 1)
+    recorded_states = follow(KILLED, portions)
+    assert (recorded_states.count("failed"), recorded_states.count("removed")) == (1, 1)

@@ -27,8 +27,8 @@ def dag(**parents: str) -> PlannedDag:
 
 
 def ready(state: DagState, free: list[float], boot_s: float = 300.0) -> dict[str, float]:
-    found = forecast([state], free, boot_s, NOW, NOW + 1e5, lag_s=3)
-    return {job.name: round(job.ready_at - NOW, 3) for job in found}
+    jobs = forecast([state], free, boot_s, NOW, NOW + 1e5, lag_s=3)
+    return {job.name: round(job.ready_at - NOW, 3) for job in jobs}
 
 
 CHAIN = dag(a="", b="a", c="b")
@@ -79,8 +79,8 @@ def test_the_forecast_ends_where_it_is_to_end() -> None:
 
 
 def test_a_single_job_takes_the_median_and_many_are_spread() -> None:
-    one = expected_ends({"a": RunningJob("x", 100.0, NOW)}, NOW)
-    assert one["a"] - NOW == pytest.approx(96, abs=1)
+    end_by_job = expected_ends({"a": RunningJob("x", 100.0, NOW)}, NOW)
+    assert end_by_job["a"] - NOW == pytest.approx(96, abs=1)
     ends = expected_ends({i: RunningJob("x", 100.0, NOW) for i in range(200)}, NOW).values()
     assert sum(end - NOW for end in ends) / 200 == pytest.approx(100, rel=0.02)
     assert min(ends) - NOW < 60

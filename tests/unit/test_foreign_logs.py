@@ -43,8 +43,8 @@ def test_a_node_without_a_job_is_no_attempt(planned: Submitted, archive: Archive
         for number, node in enumerate((ONE, TWO), 1)
     )
     log = submitted(1, START, STAGE) + executing(1, START + 1) + terminated(1, START + 9)
-    found = analysed(planned, archive, made_up + log)
-    assert found.outcomes == {"done": 1}
+    analysis = analysed(planned, archive, made_up + log)
+    assert analysis.outcomes == {"done": 1}
 
 
 def test_a_shadow_that_sends_common_files_is_no_job() -> None:
@@ -67,5 +67,5 @@ def test_a_job_that_was_skipped_has_no_run_time(planned: Submitted, archive: Arc
      ("-- Failed to fetch ads", None), ('[{"ClusterId": 1}] x', None), ("{}", None)],
 )  # fmt: skip
 def test_jobs_as_commands_print_them(printed: str, clusters: list[int] | None) -> None:
-    found = ads(printed)
-    assert (None if found is None else [ad["ClusterId"] for ad in found]) == clusters
+    jobs = ads(printed)
+    assert (None if jobs is None else [ad["ClusterId"] for ad in jobs]) == clusters

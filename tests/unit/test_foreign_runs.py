@@ -88,14 +88,17 @@ def test_holds_outlive_dagman_but_not_the_next_run(planned: Submitted, archive: 
     )  # fmt: skip
     planned.nodes.write_text(submitted(1, START, ONE) + held(1, START + 2))
     known, _ = followed(planned.path, archive)
-    assert (known.state, [(one.job, one.reason) for one in known.held]) == ("removed", [(ONE, WHY)])
+    assert (known.state, [(hold.job, hold.reason) for hold in known.held]) == (
+        "removed",
+        [(ONE, WHY)],
+    )
     append(planned.out, starting(START + 20) + table(START + 25, queued=1, unready=2))
     planned.nodes.write_text(submitted(2, START + 22, ONE) + executing(2, START + 23))
     known, _ = followed(planned.path, archive)
     assert (known.state, known.stuck, list(known.held)) == ("running", "", [])
     append(planned.nodes, held(2, START + 30))
     known, _ = followed(planned.path, archive)
-    assert [one.since for one in known.held] == [START + 30]
+    assert [hold.since for hold in known.held] == [START + 30]
     assert known.stuck.startswith("the only job in the queue held")
 
 
@@ -106,9 +109,9 @@ def test_time_on_hold_is_no_run_time(planned: Submitted, archive: Archive) -> No
     )  # fmt: skip
     planned.output(ONE).write_text(record_line(START + 1.5, START + 2.5, {}))
     planned.out.write_text(starting() + table(START + 1805, fail=1, unready=2))
-    _, found = followed(planned.path, archive)
-    assert (found.lost_s, found.lost_slot_s) == (1.0, 2.0)
-    assert {one.value for one in archive.query("queue_wait")} == {2.0}
+    _, analysis = followed(planned.path, archive)
+    assert (analysis.lost_s, analysis.lost_slot_s) == (1.0, 2.0)
+    assert {measurement.value for measurement in archive.query("queue_wait")} == {2.0}
 
 
 def test_time_on_hold_is_no_wait_for_a_worker(planned: Submitted, archive: Archive) -> None:
@@ -123,7 +126,7 @@ def test_time_on_hold_is_no_wait_for_a_worker(planned: Submitted, archive: Archi
     planned.out.write_text(starting() + table(START + 1811, done=2, unready=1))
     (waits,) = followed(planned.path, archive)[1].waits
     assert (waits.min_s, waits.max_s) == (4.0, 5.0)
-    assert {one.value for one in archive.query("queue_wait")} == {4.0}
+    assert {measurement.value for measurement in archive.query("queue_wait")} == {4.0}
 
 
 def test_a_job_submitted_on_hold_is_held_without_an_event(
@@ -146,7 +149,7 @@ def test_dagman_itself_may_be_held(planned: Submitted, archive: Archive) -> None
     planned.out.write_text(starting() + table(START + 5, queued=1, unready=2))
     planned.dagman.write_text(submitted(9, START) + executing(9, START) + held(9, START + 6, "no"))
     known, _ = followed(planned.path, archive)
-    assert [(one.job, one.reason) for one in known.held] == [("condor_dagman", "no")]
+    assert [(hold.job, hold.reason) for hold in known.held] == [("condor_dagman", "no")]
     append(planned.dagman, aborted(9, START + 60))
     known, _ = followed(planned.path, archive)
     assert known.status is not None and known.status.reason == (
@@ -159,14 +162,16 @@ def test_a_job_whose_machine_does_not_come_back_waits_again(planned: Submitted) 
     log += event(22, 1, START + 2, "Job disconnected, attempting to reconnect")
     lost = "Can not reconnect to slot1_1@mu, rescheduling job"
     jobs = Jobs()
-    for one in parse((log + event(24, 1, START + 3, "Job reconnection failed", lost)).encode()):
-        jobs.feed(one)
+    for job_event in parse(
+        (log + event(24, 1, START + 3, "Job reconnection failed", lost)).encode()
+    ):
+        jobs.feed(job_event)
     (attempt,) = jobs.all
     assert attempt.outcome is Outcome.QUEUED
     words = f"Event: ULOG_JOB_RECONNECT_FAILED for HTCondor Node {ONE} (1.0.0)"
     planned.out.write_text(f"{stamp(START + 3)} {words} {{{stamp(START + 3)}}}\n")
-    (told,) = DagmanEventTail(planned.out).read()
-    assert (told.kind, told.at) == (Kind.RECONNECT_FAILED, START + 3)
+    (dagman_event,) = DagmanEventTail(planned.out).read()
+    assert (dagman_event.kind, dagman_event.at) == (Kind.RECONNECT_FAILED, START + 3)
 
 
 def test_held_then_removed_is_told_with_both_reasons(planned: Submitted, archive: Archive) -> None:
@@ -204,13 +209,15 @@ def test_the_command_shows_holds_and_removals(
 
 
 def test_a_reason_of_several_lines_is_told_whole() -> None:
-    (found,) = parse(held(1, START, "the starter failed\n\tquota exceeded").encode())
-    assert (found.reason, found.code) == ("the starter failed quota exceeded", 13)
+    (hold,) = parse(held(1, START, "the starter failed\n\tquota exceeded").encode())
+    assert (hold.reason, hold.code) == ("the starter failed quota exceeded", 13)
 
 
 def last_status(text: str) -> Status:
-    told = [one for one in DagmanParser().feed(text.encode()) if isinstance(one, StatusChange)]
-    return told[-1].status
+    changes = [
+        change for change in DagmanParser().feed(text.encode()) if isinstance(change, StatusChange)
+    ]
+    return changes[-1].status
 
 
 def test_dagmans_last_words_where_no_job_failed() -> None:
@@ -389,9 +396,12 @@ def test_of_jobs_whose_own_log_is_gone_dagman_tells(
         + table(START + 99, done=1, fail=1) + exiting(START + 100, 1)
     )  # fmt: skip
     made = followed(run, archive)[1]
-    assert (made.attempts, [(one.job, one.exitcode) for one in made.failures]) == (2, [("B", 7)])
-    (said,) = [one.getMessage() for one in caplog.records]
-    assert "the events of some jobs are those that diamond.dag.dagman.out tells of" in said
+    assert (made.attempts, [(failure.job, failure.exitcode) for failure in made.failures]) == (
+        2,
+        [("B", 7)],
+    )
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "the events of some jobs are those that diamond.dag.dagman.out tells of" in message
 
 
 # ------------------------------------------------------------------ what was moved or is gone
@@ -467,8 +477,8 @@ def test_a_workflow_inside_that_is_not_there_is_told_of(
         submitted(1, START, "subwf") + executing(1, START) + terminated(1, START + 9, 1)
     )
     Follower(here, archive).poll()
-    (said,) = [one.getMessage() for one in caplog.records]
-    assert said == f"{here}: found no workflow that job subwf ran, though it has ended"
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message == f"{here}: found no workflow that job subwf ran, though it has ended"
 
 
 def test_files_named_by_another_spelling_are_found_beside_the_submit_file(tmp_path: Path) -> None:
@@ -548,14 +558,19 @@ def whole() -> str:
 
 def test_events_in_dagmans_own_words(planned: Submitted) -> None:
     planned.out.write_text(whole())
-    told = [(one.kind, one.at, one.returned) for one in DagmanEventTail(planned.out).read()]
-    assert told == [
+    events = [
+        (job_event.kind, job_event.at, job_event.returned)
+        for job_event in DagmanEventTail(planned.out).read()
+    ]
+    assert events == [
         (Kind.SUBMIT, START + 10, None), (Kind.EXECUTE, START + 2, None),
         (Kind.HELD, START + 3, None), (Kind.RELEASED, START + 4, None),
         (Kind.EXECUTE, START + 5, None), (Kind.TERMINATED, START + 9, 3),
         (Kind.POST_SCRIPT_TERMINATED, START + 10, 1),
     ]  # fmt: skip
-    reasons = [one.reason for one in DagmanEventTail(planned.out).read() if one.reason]
+    reasons = [
+        job_event.reason for job_event in DagmanEventTail(planned.out).read() if job_event.reason
+    ]
     assert reasons == [WHY]
 
 
@@ -566,7 +581,7 @@ def test_a_lost_event_log_is_told_of_and_dagman_is_read(
     planned.out.write_text(re.sub(r" \{.*\}", "", whole()))
     (failed,) = followed(planned.path, archive)[1].failures
     assert (failed.job, failed.exitcode) == (ONE, 3)
-    assert [one.getMessage() for one in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         f"{planned.nodes}: found no event log of its jobs that can be read,"
         f" the events are those that {planned.out.name} tells of"
     ]
@@ -669,13 +684,16 @@ XML = b"""<?xml version="1.0"?>
 
 @pytest.mark.parametrize("log", [JSON, XML], ids=["json", "xml"])
 def test_events_as_ads_are_those_of_the_text(log: bytes) -> None:
-    def told(events: list[JobEvent]) -> list[tuple[object, ...]]:
-        return [(one, one.reason, one.code, one.subcode, one.sent_bytes) for one in events]
+    def fields(events: list[JobEvent]) -> list[tuple[object, ...]]:
+        return [
+            (job_event, job_event.reason, job_event.code, job_event.subcode, job_event.sent_bytes)
+            for job_event in events
+        ]
 
     assert len(parse(TEXT)) == 3
-    assert told(parse(log)) == told(parse(TEXT))
+    assert fields(parse(log)) == fields(parse(TEXT))
     torn = log[: len(log) // 2] + b"\n" + log  # its writer was killed
-    assert told(parse(torn))[-3:] == told(parse(TEXT))
+    assert fields(parse(torn))[-3:] == fields(parse(TEXT))
 
 
 HOLES = {
@@ -703,9 +721,9 @@ def test_what_spoils_a_line_costs_no_event(log: bytes) -> None:
 )
 def test_the_forms_of_times(written: str, at: str) -> None:
     times = LogTimes(0, lambda: 1_778_500_000.0)  # in the evening of 2026-05-11
-    (found,) = parse(f"001 (1.0.0) {written} Job executing on host: <x>\n...\n".encode(), times)
+    (job_event,) = parse(f"001 (1.0.0) {written} Job executing on host: <x>\n...\n".encode(), times)
     (same,) = parse(f"001 (1.0.0) {at} Job executing on host: <x>\n...\n".encode())
-    assert found.at == same.at
+    assert job_event.at == same.at
 
 
 def test_years_are_dagmans_where_the_event_log_has_none(
@@ -731,8 +749,8 @@ def test_a_run_without_its_execute_event(planned: Submitted, archive: Archive) -
     planned.nodes.write_text(submitted(1, START, ONE) + terminated(1, START + 60, 2))
     (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 15, START + 59, {}, 2))
     (planned.path / "00/00" / f"{ONE}.err").write_text("leaves.txt: line 7: not a leaf\n")
-    found = followed(planned.path, archive)[1]
-    assert (found.lost_s, found.failures[0].exitcode) == (44.0, 2)
+    analysis = followed(planned.path, archive)[1]
+    assert (analysis.lost_s, analysis.failures[0].exitcode) == (44.0, 2)
 
 
 def test_runs_that_lost_their_submission_or_their_end(planned: Submitted, archive: Archive) -> None:
@@ -751,9 +769,9 @@ def test_runs_that_lost_their_submission_or_their_end(planned: Submitted, archiv
         + event(16, 3, START + 20, "POST Script terminated.", *posted)
     )  # fmt: skip
     (planned.path / "00/00" / f"{TWO}.out").write_text(record_line(START + 15, START + 59, {}))
-    found = followed(planned.path, archive)[1]
-    assert found.outcomes == {"done": 3}
-    values = {one.details["job"]: one.value for one in archive.query("job")}
+    analysis = followed(planned.path, archive)[1]
+    assert analysis.outcomes == {"done": 3}
+    values = {measurement.details["job"]: measurement.value for measurement in archive.query("job")}
     assert values == {ONE: 8.0, TWO: 44.0, STAGE: 7.0}
 
 
@@ -784,9 +802,9 @@ def test_what_the_log_has_lost_of_a_failed_job(
     )
     (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 15, START + 59, {}, 2))
     (planned.path / "00/00" / f"{ONE}.err").write_text("leaves.txt: line 7: not a leaf\n")
-    found = followed(planned.path, archive)[1]
-    (failed,) = found.failures
-    assert (found.outcomes, found.lost_s, failed.exitcode) == ({"failed": 1}, 44.0, 2)
+    analysis = followed(planned.path, archive)[1]
+    (failed,) = analysis.failures
+    assert (analysis.outcomes, analysis.lost_s, failed.exitcode) == ({"failed": 1}, 44.0, 2)
     assert (failed.stderr, failed.job) == ("leaves.txt: line 7: not a leaf", ONE)
 
 
@@ -821,8 +839,8 @@ def test_jobs_that_no_log_knows_of_are_told_by_their_records(
 ) -> None:
     planned.out.write_text(starting() + table(START + 90, done=3) + exiting(START + 91, 0))
     (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 15, START + 59, {}))
-    found = followed(planned.path, archive)[1]
-    assert (found.outcomes, found.cumulative_s, found.waits) == ({"done": 1}, 44.0, [])
+    analysis = followed(planned.path, archive)[1]
+    assert (analysis.outcomes, analysis.cumulative_s, analysis.waits) == ({"done": 1}, 44.0, [])
 
 
 @pytest.mark.parametrize(
@@ -857,9 +875,13 @@ def test_processes_of_one_node_are_no_retries(planned: Submitted, archive: Archi
     log.append(event(16, 1, START + 9, "POST Script terminated.",
                      "(1) Normal termination (return value 0)", f"DAG Node: {ONE}"))  # fmt: skip
     planned.nodes.write_text("".join(log))
-    found = followed(planned.path, archive)[1]
-    assert (found.attempts, found.retries, found.outcomes) == (3, 0, {"done": 2, "failed": 1})
-    (failed,) = found.failures
+    analysis = followed(planned.path, archive)[1]
+    assert (analysis.attempts, analysis.retries, analysis.outcomes) == (
+        3,
+        0,
+        {"done": 2, "failed": 1},
+    )
+    (failed,) = analysis.failures
     assert (failed.attempts, failed.retried) == (1, False)
 
 

@@ -118,12 +118,12 @@ def test_a_request_waits_for_the_next_leader(pair: Pair) -> None:
         hangs = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         pair.follow(f"http://127.0.0.1:{hangs.getsockname()[1]}", 2)
         client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S)
-        asked = threading.Thread(target=client.request, args=(TransitRequest("t", "mu", "tacc"),))
-        asked.start()
+        thread = threading.Thread(target=client.request, args=(TransitRequest("t", "mu", "tacc"),))
+        thread.start()
         caller, _ = hangs.accept()
         assert caller.recv(10) == b"POST /v1/t"  # which is never answered
         pair.follow(address)
-        asked.join(FOR_EVER_S)
+        thread.join(FOR_EVER_S)
         assert pair.leader.broker.get("t").state == "installed"
 
 

@@ -38,8 +38,8 @@ def test_a_mapped_workflow() -> None:
         label for path in groups if " > " in path for label in (b["label"] for b in groups[path])
     }
     assert moved and moved <= set(problem.files)
-    told = {words for _, words in chart["key"]}
-    assert {"t::align:1.0", "transfer"} <= told
+    labels = {words for _, words in chart["key"]}
+    assert {"t::align:1.0", "transfer"} <= labels
     assert title_of(mapping).startswith(
         f"{mapping.workflow}: {len(mapping.placements)} jobs, expected"
     )

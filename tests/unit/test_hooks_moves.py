@@ -28,11 +28,11 @@ def asks(plan: Planned, job: str, broker: FakeBroker | None = None) -> Asked:
     broker = broker or FakeBroker()
     before = len(broker.asked)
     assert prejob.run(PlannedFiles(plan.where, job), 0, CONFIG, Effects(broker, Budget(60.0))) == 0
-    asked = [(r.src, r.dst, r.size_bytes) for r in broker.asked[before:]]
+    requests = [(r.src, r.dst, r.size_bytes) for r in broker.asked[before:]]
     with MonkeyPatch.context() as patch:
         patch.chdir(plan.where)
-        assert not asked or "stage_" in job or pre.moves_its_own(job)
-    return asked
+        assert not requests or "stage_" in job or pre.moves_its_own(job)
+    return requests
 
 
 def moves(plan: Planned, job: str) -> Moves | None:
@@ -91,9 +91,9 @@ def test_a_node_with_its_own_disk_fetches_from_the_staging_site_itself(plan: Pla
     broker = FakeBroker()
     assert asks(plan, "split_ID1", broker) == [("stage", "mu", 1000)]
     # Its outputs leave hours later: on record, but with nothing kept for them meanwhile.
-    (told,) = broker.told
-    assert (told.src, told.dst, told.size_bytes) == ("mu", "stage", None)
-    assert "no path is kept that long" in told.best_effort
+    (notice,) = broker.told
+    assert (notice.src, notice.dst, notice.size_bytes) == ("mu", "stage", None)
+    assert "no path is kept that long" in notice.best_effort
     states = [(x["src"], x["state"], x["files"]) for x in journal(plan.where)]
     assert states == [("stage", "installed", 1), ("mu", "best_effort", 2)]
     # No transfer job of Pegasus's: its submit file is left alone, and so is its folder.
@@ -137,20 +137,20 @@ def test_what_a_node_moved_itself_is_reported(plan: Planned) -> None:
 def at_local(url: str) -> str:
     """What Pegasus 5.1.2 wrote of a job whose staging site is ``local``, with other URLs there."""
     folder = "file:///home/ada/plain/local/scratch/adon/pegasus/mini/run0001/00/00"
-    found = (Path(__file__).parent / "lite_local" / "split_ID1").with_suffix
-    return "".join(found(end).read_text().replace(folder, url) for end in (".sh", ".out"))
+    file_with = (Path(__file__).parent / "lite_local" / "split_ID1").with_suffix
+    return "".join(file_with(end).read_text().replace(folder, url) for end in (".sh", ".out"))
 
 
 @pytest.mark.parametrize("url", ["file:///staging", "gsiftp://dtn.example.edu:2811/staging"])
 def test_a_staging_site_may_be_local(plan: Planned, url: str) -> None:
     """Its URL is in the list, and that of what pegasus-transfer calls ``local`` is not."""
-    script, record, told = at_local(url).partition("- invocation: True\n")
+    script, record, tail = at_local(url).partition("- invocation: True\n")
     plan.job("split_ID1", "t::split:1.0", "mu", "vanilla")
     (plan.folder / "split_ID1.sh").write_text(script)
     broker = FakeBroker()
     assert asks(plan, "split_ID1", broker) == [("local", "mu", None)]
-    told = told.replace("duration: 0.0", "duration: 2.0")
-    (plan.folder / "split_ID1.out").write_text(record + told)
+    tail = tail.replace("duration: 0.0", "duration: 2.0")
+    (plan.folder / "split_ID1.out").write_text(record + tail)
     effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
     postjob.run(PlannedFiles(plan.where, "split_ID1"), 0, 0, CONFIG, effects)
     assert [r[1:] for r in broker.released] == [(19, 2.0, "success"), (19, 2.0, "success")]
@@ -339,8 +339,8 @@ def test_a_verified_output_that_comes_back_shares_the_request_of_what_comes_firs
     both = File("b", "stage", gsiftp("stage", "b"), "mu", "file://$PWD/b", 3)
     out = File("c", "stage", gsiftp("stage", "c"), "mu", "file://$PWD/c", 4, "output")
     plan.lite_job("odd_ID1", "mu", [both], [out])
-    found = moves(plan, "odd_ID1")
-    assert found is not None and found.later == []
+    job_moves = moves(plan, "odd_ID1")
+    assert job_moves is not None and job_moves.later == []
     assert asks(plan, "odd_ID1") == [("stage", "mu", 7)]
 
 

@@ -81,12 +81,14 @@ def run(submit_dir: Path, world: World, retry: int = 0, job: str = JOB) -> list[
 def test_one_request_for_each_pair(submit_dir: Path) -> None:
     world = World(FakeBroker())
     first, second = run(submit_dir, world)
-    asked = world.broker.asked
-    assert [(r.id, r.src, r.dst, r.size_bytes) for r in asked] == [
+    requests = world.broker.asked
+    assert [(r.id, r.src, r.dst, r.size_bytes) for r in requests] == [
         (ID, "a", "mu", 150),
         (f"{WF_UUID}:{JOB}:0:b-mu", "b", "mu", None),
     ]
-    assert {(r.workflow, r.job, r.retry, r.template) for r in asked} == {(WF_UUID, JOB, 0, "soykb")}
+    assert {(r.workflow, r.job, r.retry, r.template) for r in requests} == {
+        (WF_UUID, JOB, 0, "soykb")
+    }
     assert (first["state"], first["path"], first["granted_bps"]) == (
         "installed", ["a", "s1", "b"], 1e8,
     )  # fmt: skip
@@ -95,7 +97,7 @@ def test_one_request_for_each_pair(submit_dir: Path) -> None:
     assert world.broker.calls == 1
     lines = journal(submit_dir)
     assert [(x["event"], x["hook"], x["id"]) for x in lines] == [
-        ("decision", "pre", r.id) for r in asked
+        ("decision", "pre", r.id) for r in requests
     ]
 
 
@@ -343,13 +345,13 @@ def test_the_project_is_the_submit_files(line: str, project: str) -> None:
 
 
 def test_without_a_submit_file_the_rest_is_known() -> None:
-    found = identity_of(DUMP, "", None)
-    assert found == TransferIdentity(user="ada", experiment="soykb", application="soykb")
+    identity = identity_of(DUMP, "", None)
+    assert identity == TransferIdentity(user="ada", experiment="soykb", application="soykb")
 
 
 def test_an_app_is_the_experiment() -> None:
-    found = identity_of({**DUMP, "app": "resequencing"}, "", None)
-    assert (found.experiment, found.application) == ("resequencing", "soykb")
+    identity = identity_of({**DUMP, "app": "resequencing"}, "", None)
+    assert (identity.experiment, identity.application) == ("resequencing", "soykb")
 
 
 def test_names_that_the_broker_would_not_take_are_cut() -> None:
@@ -366,6 +368,6 @@ def test_every_request_says_whose_it_is(tmp_path: Path) -> None:
     broker = FakeBroker()
     config = HookConfig("http://127.0.0.1:1", template="soykb")
     prejob.run(PlannedFiles(where, job), 0, config, Effects(broker, Budget(60.0)))
-    asked = broker.asked[0]
-    assert (asked.user, asked.project, asked.experiment) == ("u", "SoyKB", "soykb")
-    assert asked.application == "soykb"
+    request = broker.asked[0]
+    assert (request.user, request.project, request.experiment) == ("u", "SoyKB", "soykb")
+    assert request.application == "soykb"

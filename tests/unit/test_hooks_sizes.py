@@ -21,8 +21,8 @@ JOB = "count_ID2"
 
 
 def pair(*lfns: str) -> SitePair:
-    (found,) = site_pairs([move(lfn, "a", "mu") for lfn in lfns])
-    return found
+    (site_pair,) = site_pairs([move(lfn, "a", "mu") for lfn in lfns])
+    return site_pair
 
 
 def files_of(plan: Planned) -> PlannedFiles:
@@ -31,7 +31,7 @@ def files_of(plan: Planned) -> PlannedFiles:
     return PlannedFiles(plan.where, JOB)
 
 
-def found(plan: Planned, *lfns: str, site: str = "mu") -> dict[str, int]:
+def sizes_of(plan: Planned, *lfns: str, site: str = "mu") -> dict[str, int]:
     known, _ = sizes.sizes_for([pair(*lfns)], files_of(plan), site)
     return {lfn: known[lfn] for lfn in lfns if lfn in known}
 
@@ -51,13 +51,13 @@ def test_later_sources_know_better(plan: Planned) -> None:
             {"graph": {"jobs": {"x": {"p@size": "1", "q.size": "1", "r@size": "1"}}}}, indent=1
         )
     )
-    assert found(plan, "p", "q", "r", "s") == {"p": 1, "q": 1, "r": 1}
+    assert sizes_of(plan, "p", "q", "r", "s") == {"p": 1, "q": 1, "r": 1}
     plan.wrote("q", 2)
     plan.wrote("q", 3)  # a job that ran again
-    assert found(plan, "p", "q", "r") == {"p": 1, "q": 3, "r": 1}
+    assert sizes_of(plan, "p", "q", "r") == {"p": 1, "q": 3, "r": 1}
     job_files.append_lines(plan.where / job_files.SIZE_JOURNAL, [{"lfn": "q", "bytes": 4}])
     plan.input_sizes(JOB, {"r": 5})
-    assert found(plan, "p", "q", "r") == {"p": 1, "q": 4, "r": 5}
+    assert sizes_of(plan, "p", "q", "r") == {"p": 1, "q": 4, "r": 5}
 
 
 def test_a_file_of_this_machine_is_looked_at(plan: Planned, tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_a_sub_workflow_knows_what_its_parents_jobs_wrote(tmp_path: Path) -> Non
     outer.wrote("top", 31)
     outer.wrote("both", 31)
     inner.wrote("both", 32)
-    assert found(inner, "top", "both") == {"top": 31, "both": 32}
-    assert found(outer, "top") == {"top": 31}
+    assert sizes_of(inner, "top", "both") == {"top": 31, "both": 32}
+    assert sizes_of(outer, "top") == {"top": 31}
     # A workflow that is nobody's part looks nowhere else, wherever it lies.
     alone = Planned(outer.folder / "alone", "another")
-    assert found(alone, "top") == {}
+    assert sizes_of(alone, "top") == {}
 
 
 def test_a_file_like_others_is_estimated_by_them(plan: Planned) -> None:

@@ -51,8 +51,8 @@ def attempt(lfn: str, start: float, duration: float, success: bool = True) -> Tr
 def pair(
     *lfns: str, src: str = "x", dst: str = "y", size: int | None = 10
 ) -> transferlist.SitePair:
-    (found,) = transferlist.site_pairs([move(lfn, src, dst, size) for lfn in lfns])
-    return found
+    (site_pair,) = transferlist.site_pairs([move(lfn, src, dst, size) for lfn in lfns])
+    return site_pair
 
 
 def test_records_as_the_tool_writes_them() -> None:

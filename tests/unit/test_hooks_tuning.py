@@ -87,14 +87,14 @@ def test_threads_of_pegasus_transfer_begin_a_tenth_of_a_second_apart(tmp_path: P
 def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
     made, holds = tuning.edited(text, SERVERS, TransferTuning(8, 4 << 20))
     assert holds == TransferTuning(8, 4 << 20)
-    found = environment(made)
-    assert (found["ADON_STREAMS"], found["ADON_BUFFER_BYTES"]) == ("8", str(4 << 20))
-    assert found["PATH"] == f"{TOOLS}:{SUBMIT_PATH}"
+    variables = environment(made)
+    assert (variables["ADON_STREAMS"], variables["ADON_BUFFER_BYTES"]) == ("8", str(4 << 20))
+    assert variables["PATH"] == f"{TOOLS}:{SUBMIT_PATH}"
     # The rest of the job is as Pegasus wrote it.
     old, new = text.splitlines(), made.splitlines()
     assert [x for x in new if x not in old and not x.startswith(("environment", "# adon"))] == []
-    kept = environment(text)
-    assert all(found[k] == v for k, v in kept.items() if k != "PATH")
+    original = environment(text)
+    assert all(variables[k] == v for k, v in original.items() if k != "PATH")
     assert "GRIDSTART_CLEANUP='/bin/rm -rf " in made
 
 
@@ -469,8 +469,8 @@ def test_a_tool_uses_the_ports_it_was_given_but_for_those_that_somebody_chose(
     shown = 'printf "%s\\n" "$0" "$GLOBUS_TCP_PORT_RANGE" "$GLOBUS_TCP_SOURCE_RANGE"'
     (real / "globus-url-copy").write_text(f"#!/bin/sh\n{shown}\nexit 7\n")
     ports = "20224,20479"
-    found = call(real, "globus-url-copy", "a", "b", ADON_PORTS=ports, **chosen)
-    assert found == (["5000,5100", ""] if chosen else [ports, ports])
+    output = call(real, "globus-url-copy", "a", "b", ADON_PORTS=ports, **chosen)
+    assert output == (["5000,5100", ""] if chosen else [ports, ports])
 
 
 @pytest.mark.parametrize("question", ["-version", "-h", "--version"])
@@ -504,13 +504,13 @@ def test_a_folder_of_tools_that_is_reached_by_a_link(real: Path, tmp_path: Path)
 
 def test_transfer_jobs_of_the_embedded_planner_can_be_tuned(tmp_path: Path) -> None:
     case = make_case(tmp_path)
-    found = planner.plan(
+    workflow = planner.plan(
         case.inputs(), case.sources, MAPPING, tmp_path / "submit", "store", None, FIXED
     )
-    local = [j for j in found.jobs.values() if j.transfers and j.site == "local"]
+    local = [j for j in workflow.jobs.values() if j.transfers and j.site == "local"]
     assert local
     for job in local:
-        text = (found.submit_dir / job.folder / f"{job.name}.sub").read_text()
+        text = (workflow.submit_dir / job.folder / f"{job.name}.sub").read_text()
         made, holds = tuning.edited(text, SERVERS, TransferTuning(8, 4096, 5))
         assert holds == TransferTuning(8, 4096, 5) and tuning.restored(made) == text
         assert environment(made)["PATH"].startswith(f"{TOOLS}:")

@@ -114,13 +114,13 @@ def test_jobs_without_transfers_start_no_python(
     # A decision file says that something was asked; without -M it is ours to keep sizes.
     (tmp_path / "00/00").mkdir(parents=True, exist_ok=True)
     text = hookscripts.exitcode_script(given_)
-    for asked in (False, True):
+    for has_decision in (False, True):
         (tmp_path / "python.said").unlink(missing_ok=True)
-        if asked:
+        if has_decision:
             (tmp_path / "00/00" / f"{job}.adon.json").touch()
         assert run(tmp_path, text, "1", *arguments, f".//00/00/{job}.out") == 3
         assert said(tmp_path, "exitcode") == [*arguments, f".//00/00/{job}.out"]
-        here = asked or "stage_" in job or "-M" not in arguments
+        here = has_decision or "stage_" in job or "-M" not in arguments
         assert (tmp_path / "python.said").exists() is here
 
 

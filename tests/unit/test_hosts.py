@@ -68,10 +68,10 @@ def test_a_circuit_for_two_hosts_leaves_all_others_alone(topology: Topology) -> 
     two = ("10.10.1.2", "10.10.2.9")
     alone = network(topology, circuit("a", L2, *two))
     both = network(topology, circuit("a", L2, *two), circuit("b", L3))
-    for found in (alone, both):
-        assert found.send("mu", "tacc", hosts=two).nodes == L2
-        assert found.send("tacc", "mu", hosts=two[::-1]).nodes == L2[::-1]
-        assert found.send("mu", "tacc", hosts=("10.10.1.2", "10.10.2.8")).nodes == L3
+    for pipeline in (alone, both):
+        assert pipeline.send("mu", "tacc", hosts=two).nodes == L2
+        assert pipeline.send("tacc", "mu", hosts=two[::-1]).nodes == L2[::-1]
+        assert pipeline.send("mu", "tacc", hosts=("10.10.1.2", "10.10.2.8")).nodes == L3
 
 
 def test_a_transit_is_for_the_hosts_it_names(tmp_path: Path) -> None:

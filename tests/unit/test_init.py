@@ -208,14 +208,14 @@ def test_neighbours_as_ip_prints_them() -> None:
 
 def test_an_answer_counts_only_to_who_asked() -> None:
     us, them = bytes.fromhex("02aaaaaaaaaa"), bytes.fromhex("020000000001")
-    asked = arp.request(us, "10.0.0.1")
-    assert len(asked) == 42 and asked[28:32] == bytes(4)  # as a probe: no sender address
-    reply = us + them + asked[12:20] + b"\0\2" + them + bytes([10, 0, 0, 1]) + us + bytes(4)
-    assert arp.read_request(asked) == "10.0.0.1" and arp.reply(asked, them) == reply
+    request = arp.request(us, "10.0.0.1")
+    assert len(request) == 42 and request[28:32] == bytes(4)  # as a probe: no sender address
+    reply = us + them + request[12:20] + b"\0\2" + them + bytes([10, 0, 0, 1]) + us + bytes(4)
+    assert arp.read_request(request) == "10.0.0.1" and arp.reply(request, them) == reply
     assert arp.read_reply(reply, us) == ("10.0.0.1", "02:00:00:00:00:01")
     assert arp.read_reply(reply, them) is None
-    assert arp.read_reply(asked, us) is None and arp.read_reply(reply[:30], us) is None
-    assert arp.read_request(reply) == arp.read_request(asked[:30]) == ""
+    assert arp.read_reply(request, us) is None and arp.read_reply(reply[:30], us) is None
+    assert arp.read_request(reply) == arp.read_request(request[:30]) == ""
 
 
 def test_whether_links_join_all_hosts() -> None:

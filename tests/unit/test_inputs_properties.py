@@ -67,13 +67,13 @@ def test_a_quantity_is_finite_within_its_limits_or_refused(value: object) -> Non
         (parse_duration, MAX_DURATION_S),
     ):
         try:
-            found = parse(value, "x")
+            quantity = parse(value, "x")
         except InputError as error:
             assert str(error).startswith("x: found ")
             assert "expected" in str(error)
         else:
-            assert math.isfinite(found)
-            assert 0 <= found <= most
+            assert math.isfinite(quantity)
+            assert 0 <= quantity <= most
 
 
 @given(st.integers(0, 10**15), st.sampled_from([("", 1), ("k", 1e3), ("M", 1e6), ("G", 1e9)]))
@@ -224,11 +224,11 @@ def test_what_pegasus_writes_is_read_as_it_was_meant(
         written = [Path(folder) / name for name in ("w.yml", "w.json")]
         for file in written:
             flow.write(str(file), _format=file.suffix[1:])
-        found, other = (read_workflow(file) for file in written)
-    assert as_read(found) == as_read(other)
-    assert list(found.jobs) == [f"ID{n}" for n in range(len(shapes))]
+        workflow, other = (read_workflow(file) for file in written)
+    assert as_read(workflow) == as_read(other)
+    assert list(workflow.jobs) == [f"ID{n}" for n in range(len(shapes))]
     for n, shape in enumerate(shapes):
-        job = found.jobs[f"ID{n}"]
+        job = workflow.jobs[f"ID{n}"]
         reads = {i for i in shape["reads"] if i < 6 + n}
         name = shape["name"]
         name = f"{shape['namespace']}::{name}" if "namespace" in shape else name
@@ -238,7 +238,7 @@ def test_what_pegasus_writes_is_read_as_it_was_meant(
         assert job.outputs == (f"f{6 + n}",)
         assert (job.runtime_s, job.cores) == (shape.get("runtime"), shape.get("cores", 1))
         assert job.site_hint == shape.get("site")
-        assert set(found.parents[job.id]) == {f"ID{i - 6}" for i in reads if i >= 6}
-        assert found.files[f"f{6 + n}"].stage_out == shape["keep"]
-    for lfn, file in found.files.items():
+        assert set(workflow.parents[job.id]) == {f"ID{i - 6}" for i in reads if i >= 6}
+        assert workflow.files[f"f{6 + n}"].stage_out == shape["keep"]
+    for lfn, file in workflow.files.items():
         assert file.size_bytes == sizes[int(lfn[1:])]

@@ -54,8 +54,8 @@ def undo(place: InstallTarget) -> None:
     carry_out(changes_to_undo(place), place.own)
 
 
-def needed(found: list[FileEdit]) -> list[Path]:
-    return [change.path for change in found if change.needed]
+def needed(edits: list[FileEdit]) -> list[Path]:
+    return [change.path for change in edits if change.needed]
 
 
 def test_settings_and_program_come_and_go(pegasus: FakePegasus) -> None:
@@ -115,8 +115,8 @@ def test_the_owner_stays(pegasus: FakePegasus) -> None:
     os.chown(pegasus.properties, 65534, 65534)
     place = place_for_all(pegasus.home)
     install(place, part())
-    found = pegasus.properties.stat()
-    assert (found.st_uid, found.st_gid) == (65534, 65534)
+    stat = pegasus.properties.stat()
+    assert (stat.st_uid, stat.st_gid) == (65534, 65534)
 
 
 @pytest.mark.parametrize(

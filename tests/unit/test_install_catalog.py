@@ -200,8 +200,8 @@ def test_any_list_in_block_style_keeps_its_bytes(
     text = ("---\n" if explicit else "") + "transformations:\n# é\n" + lines.rstrip("\n") + tail
     place = catalog(root, text)
     install(place, pegasus)
-    found = yaml.safe_load(place.settings.read_text())["transformations"]
-    assert [one["name"] for one in found] == ["transfer", *names]
+    transformations = yaml.safe_load(place.settings.read_text())["transformations"]
+    assert [transformation["name"] for transformation in transformations] == ["transfer", *names]
     undo(place)
     assert place.settings.read_bytes() == text.encode()
 

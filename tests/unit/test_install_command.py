@@ -125,14 +125,14 @@ def test_doctor_sees_a_jar_that_stops_planning(
     monkeypatch.delenv("_PEGASUS__SELECTOR__SITE", raising=False)
     assert list(doctor.plug_in()) == []
     assert run("--yes")[0] == 0
-    assert [found.ok for found in doctor.plug_in()] == [True]
+    assert [check.ok for check in doctor.plug_in()] == [True]
     pegasus.jar.write_bytes(pegasus.jar.read_bytes()[:-9])
-    [found] = doctor.plug_in()
-    assert (found.ok, found.needed) == (False, True)
-    assert found.what == f"the planner plug-in that {pegasus.properties} names"
-    assert found.found == f"no whole {pegasus.jar}: pegasus-plan cannot run"
+    [check] = doctor.plug_in()
+    assert (check.ok, check.needed) == (False, True)
+    assert check.what == f"the planner plug-in that {pegasus.properties} names"
+    assert check.found == f"no whole {pegasus.jar}: pegasus-plan cannot run"
     assert run("--yes")[0] == 0
-    assert [found.ok for found in doctor.plug_in()] == [True]
+    assert [check.ok for check in doctor.plug_in()] == [True]
 
 
 def test_nobody_to_ask_is_said(run: Run, pegasus: FakePegasus) -> None:
@@ -146,14 +146,14 @@ def test_nobody_to_ask_is_said(run: Run, pegasus: FakePegasus) -> None:
     assert pegasus.tree() == before
 
 
-@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("\n", 1), ("no\n", 1), ("", 1)])
+@pytest.mark.parametrize(("reply", "code"), [("y\n", 0), ("\n", 1), ("no\n", 1), ("", 1)])
 def test_a_person_is_asked(
-    run: Run, pegasus: FakePegasus, monkeypatch: pytest.MonkeyPatch, said: str, code: int
+    run: Run, pegasus: FakePegasus, monkeypatch: pytest.MonkeyPatch, reply: str, code: int
 ) -> None:
     before = pegasus.tree()
-    monkeypatch.setattr(sys, "stdin", Terminal(said))
-    found, out, _ = run()
-    assert found == code
+    monkeypatch.setattr(sys, "stdin", Terminal(reply))
+    exit_code, out, _ = run()
+    assert exit_code == code
     assert "Change these files? [y/N] " in out
     assert (pegasus.tree() == before) == bool(code)
 
@@ -266,7 +266,7 @@ def test_one_part_alone(run: Run, pegasus: FakePegasus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ([], {"broker": "http://127.0.0.1:8470"}),
         (["--broker", "http://b:1"], {"broker": "http://b:1"}),
@@ -277,7 +277,7 @@ def test_one_part_alone(run: Run, pegasus: FakePegasus) -> None:
 )
 def test_the_hooks_are_told_whom_to_ask(
     run: Run, pegasus: FakePegasus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    options: list[str], said: dict[str, object],
+    options: list[str], expected: dict[str, object],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(install_pegasus, "notes", lambda _args: iter(()))
@@ -290,8 +290,8 @@ def test_the_hooks_are_told_whom_to_ask(
     Path("adon.yml").write_text(json.dumps(config))
     code, _, err = run("--only", "hooks", "--yes", *options)
     assert (code, err) == (0, "")
-    found = json.loads(pegasus.hooks[2].read_text())
-    assert found.items() >= said.items()
+    settings = json.loads(pegasus.hooks[2].read_text())
+    assert settings.items() >= expected.items()
     assert hookconfig.load(pegasus.hooks[2]).watch == "~/.local/state/adon/watch"
 
 

@@ -199,9 +199,9 @@ def test_condor_master_runs_the_expander_and_stops_it(
     assert main([*install, "--dry-run"]) == 0
     assert not (etc / "config.d/99-adon-expander").exists()
     assert main(install) == 0
-    told = capsys.readouterr().out
-    assert f"by {config} (driver startd)" in told
-    assert "DAEMON_LIST is set again elsewhere: MASTER, SCHEDD, expected ADON_EXPANDER" in told
+    output = capsys.readouterr().out
+    assert f"by {config} (driver startd)" in output
+    assert "DAEMON_LIST is set again elsewhere: MASTER, SCHEDD, expected ADON_EXPANDER" in output
     text = (etc / "config.d/99-adon-expander").read_text()
     values = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
     assert values["DAEMON_LIST"] == "$(DAEMON_LIST) ADON_EXPANDER"

@@ -55,14 +55,14 @@ def said(file: Path) -> dict[str, str]:
 def test_settings_name_scripts_that_are_there(pegasus: FakePegasus, place: InstallTarget) -> None:
     before = pegasus.tree()
     install(place, part(), hooks(place))
-    found = said(pegasus.properties)
+    contents = said(pegasus.properties)
     pre, post, config = pegasus.hooks
-    assert found["dagman.pre"] == str(pre)
-    assert found["dagman.pre.arguments"] == "$JOB $RETRY $MAX_RETRIES"
-    assert found["dagman.post.path.pegasus-exitcode"] == f"{post} $RETRY"
-    assert found["dagman.maxpre"] == "20"
-    assert found[plugin.SELECTOR_PROPERTY] == plugin.SITE_SELECTOR_CLASS
-    assert found["pegasus.metrics.app"] == "none"
+    assert contents["dagman.pre"] == str(pre)
+    assert contents["dagman.pre.arguments"] == "$JOB $RETRY $MAX_RETRIES"
+    assert contents["dagman.post.path.pegasus-exitcode"] == f"{post} $RETRY"
+    assert contents["dagman.maxpre"] == "20"
+    assert contents[plugin.SELECTOR_PROPERTY] == plugin.SITE_SELECTOR_CLASS
+    assert contents["pegasus.metrics.app"] == "none"
     assert pre.stat().st_mode & 0o777 == post.stat().st_mode & 0o777 == 0o755
     assert config.stat().st_mode & 0o777 == 0o644
     undo(place)
@@ -115,7 +115,7 @@ def test_what_is_only_wished_gives_way(pegasus: FakePegasus, place: InstallTarge
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("a=b\ndagman.post = mine\n", "2: found dagman.post = mine"),
         ("dagman.post=pegasus-exitcode\n", None),
@@ -123,10 +123,10 @@ def test_what_is_only_wished_gives_way(pegasus: FakePegasus, place: InstallTarge
         ("", None),
     ],
 )
-def test_a_post_of_the_users_own_is_seen(tmp_path: Path, text: str, found: str | None) -> None:
+def test_a_post_of_the_users_own_is_seen(tmp_path: Path, text: str, expected: str | None) -> None:
     file = tmp_path / "x.properties"
     file.write_text(text)
-    assert own_post(file) == (found and f"{file}:{found}")
+    assert own_post(file) == (expected and f"{file}:{expected}")
     assert own_post(tmp_path / "absent") is None
 
 
@@ -287,5 +287,5 @@ def test_the_queue_is_asked_where_there_is_one(
         program.write_text(f"#!/bin/sh\necho /run1; echo undefined; echo /run2\n{how}\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = list(queued_dags())
-    assert found == ([] if how == "absent" else [Path("/run1"), Path("/run2")])
+    dags = list(queued_dags())
+    assert dags == ([] if how == "absent" else [Path("/run1"), Path("/run2")])

@@ -67,14 +67,16 @@ def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) ->
     waits = world.ask("b", "local", "tacc", template="plain", min_bps=110e6, max_bps=110e6)
     assert waits.state is TransitState.QUEUED
     world.run(45)
-    found = world.broker.get("a")
-    assert within(found, DISK_BPS) and found.request.min_bps == found.request.max_bps
+    transit = world.broker.get("a")
+    assert within(transit, DISK_BPS) and transit.request.min_bps == transit.request.max_bps
     assert world.broker.get("b").state is TransitState.INSTALLED
-    knee = found.io
+    knee = transit.io
     assert knee is not None and knee.knee is not None
     assert (knee.knee.site, knee.knee.way, knee.asked_max_bps) == ("tacc", "write", 150e6)
     assert knee.knee.low_bps <= 63e6 and knee.knee.high_bps >= 57e6 and knee.knee.io_wait > 0.5
-    assert "the disk of tacc" in described(knee) and found.grant.changes[-1].why == described(knee)
+    assert "the disk of tacc" in described(knee) and transit.grant.changes[-1].why == described(
+        knee
+    )
 
 
 def test_the_search_does_not_make_the_transfer_slower(world: World) -> None:
@@ -102,8 +104,8 @@ def test_the_rate_follows_neighbours_of_the_disk(world: World) -> None:
     assert within(world.broker.get("a"), 30e6)
     world.disk_bps = 1e9  # faster than all that was asked for
     world.run(400)
-    found = world.broker.get("a")
-    assert (found.request.min_bps, found.request.max_bps) == (100e6, 150e6)
+    transit = world.broker.get("a")
+    assert (transit.request.min_bps, transit.request.max_bps) == (100e6, 150e6)
 
 
 def test_two_transfers_into_one_disk_share_what_it_takes(world: World) -> None:
@@ -120,25 +122,28 @@ def test_a_minimum_that_others_have_by_now_is_gone_but_not_what_is_shared(world:
     world.ask("b", "local", "tacc", template="plain", min_bps=110e6, max_bps=110e6)
     world.disk_bps = 1e9
     world.run(400)
-    found = world.broker.get("a")
-    assert found.request.max_bps == 150e6 and found.request.min_bps <= 70e6
-    assert found.grant.granted_bps == 70e6  # all that is left
+    transit = world.broker.get("a")
+    assert transit.request.max_bps == 150e6 and transit.request.min_bps <= 70e6
+    assert transit.grant.granted_bps == 70e6  # all that is left
 
 
 def test_where_the_path_is_the_limit_nothing_changes(world: World) -> None:
     world.disk_bps = 500e6
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(60)
-    found = world.broker.get("a")
-    assert (found.request.min_bps, found.request.max_bps) == (100e6, 150e6) and found.io is None
+    transit = world.broker.get("a")
+    assert (transit.request.min_bps, transit.request.max_bps) == (
+        100e6,
+        150e6,
+    ) and transit.io is None
 
 
 def test_where_no_host_reports_its_disks_nothing_changes(world: World) -> None:
     world.reports = False
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(60)
-    found = world.broker.get("a")
-    assert (found.request.max_bps, found.io, found.grant.changes) == (150e6, None, [])
+    transit = world.broker.get("a")
+    assert (transit.request.max_bps, transit.io, transit.grant.changes) == (150e6, None, [])
 
 
 def test_pauses_between_files_are_no_disk(world: World) -> None:
@@ -146,8 +151,8 @@ def test_pauses_between_files_are_no_disk(world: World) -> None:
     world.moves = lambda at: at % 3 < 1  # type: ignore[method-assign]  # a second of each three
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(90)
-    found = world.broker.get("a")
-    assert (found.request.max_bps, found.io, found.grant.changes) == (150e6, None, [])
+    transit = world.broker.get("a")
+    assert (transit.request.max_bps, transit.io, transit.grant.changes) == (150e6, None, [])
 
 
 def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:
@@ -155,8 +160,8 @@ def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:
     world.run(45)
     world.broker.change("a", min_bps=20e6, max_bps=50e6)
     world.run(45)
-    found = world.broker.get("a")
-    assert (found.request.min_bps, found.request.max_bps) == (20e6, 50e6)
+    transit = world.broker.get("a")
+    assert (transit.request.min_bps, transit.request.max_bps) == (20e6, 50e6)
 
 
 def test_what_was_found_holds_after_a_restart_and_goes_when_the_disk_is_free(world: World) -> None:
@@ -180,17 +185,17 @@ def test_what_was_found_holds_after_a_restart_and_goes_when_the_disk_is_free(wor
 def test_a_transfer_begins_with_what_others_of_its_application_found(
     tmp_path: Path, known: dict[tuple[str, str], float], most: float
 ) -> None:
-    asked: list[str] = []
+    applications: list[str] = []
 
     def rate_of(site: str, way: str, application: str) -> float | None:
-        asked.append(application)
+        applications.append(application)
         return known.get((site, way))
 
     rig = World(tmp_path / "state.sqlite", templates=TEMPLATES, disk_rate_of=rate_of)
-    got = rig.ask("a", "mu", "tacc", template="mosaic", application="montage")
-    assert most <= got.request.max_bps <= 1.05 * most and {*asked} == {"montage"}
-    assert got.request.min_bps == min(100e6, got.request.max_bps)
-    assert (got.io is not None) == (most < 150e6) == bool(described(got.io))
+    transit = rig.ask("a", "mu", "tacc", template="mosaic", application="montage")
+    assert most <= transit.request.max_bps <= 1.05 * most and {*applications} == {"montage"}
+    assert transit.request.min_bps == min(100e6, transit.request.max_bps)
+    assert (transit.io is not None) == (most < 150e6) == bool(described(transit.io))
     rig.disk_bps = 1e9
     rig.run(400)
     assert rig.broker.get("a").request.max_bps == 150e6  # the disk is free now
@@ -199,21 +204,21 @@ def test_a_transfer_begins_with_what_others_of_its_application_found(
 def meter_of(bps: Callable[[float], float], every_s: float) -> list[float]:
     """What a meter makes of a counter that is brought up to date so often, looked at ten times a
     second."""
-    meter, found = Meter(), []
+    meter, rates = Meter(), []
     for n in range(200):
         at = n / 10
         counted_at = at // every_s * every_s
         rate = meter.take(int(bps(counted_at) * counted_at / 8), at, 100e6, 1.0)
         if rate is not None:
-            found.append(rate)
-    return found
+            rates.append(rate)
+    return rates
 
 
 @pytest.mark.parametrize("every_s", [0.1, 0.5, 1.0, 3.0])
 def test_a_counter_that_lags_is_read_where_it_moves(every_s: float) -> None:
-    found = meter_of(lambda at: 60e6, every_s)
-    assert len(found) >= 4
-    assert all(0.9 * 60e6 <= rate <= 1.12 * 60e6 for rate in found)
+    rates = meter_of(lambda at: 60e6, every_s)
+    assert len(rates) >= 4
+    assert all(0.9 * 60e6 <= rate <= 1.12 * 60e6 for rate in rates)
 
 
 def test_a_counter_that_goes_backwards_begins_a_new_period() -> None:

@@ -68,10 +68,10 @@ def test_a_url_holds_no_password_and_none_is_repeated() -> None:
 
 
 def test_the_home_is_used_where_the_job_brings_nothing(home: Path) -> None:
-    found = account(URL, env(home), home / "job")
-    assert (found["irods_host"], found["irods_port"]) == ("data.example", 1247)
-    assert (found["irods_user_name"], found["irods_zone_name"]) == ("ann", "iplant")
-    assert found["password"] == "kept"
+    login = account(URL, env(home), home / "job")
+    assert (login["irods_host"], login["irods_port"]) == ("data.example", 1247)
+    assert (login["irods_user_name"], login["irods_zone_name"]) == ("ann", "iplant")
+    assert login["password"] == "kept"
 
 
 def test_what_the_job_brings_goes_first_and_the_url_before_it(home: Path) -> None:
@@ -80,10 +80,10 @@ def test_what_the_job_brings_goes_first_and_the_url_before_it(home: Path) -> Non
              irods_authentication_uid=4711)  # fmt: skip
     (home / "job/.irodsA").write_text(encode("own", uid=4711))
     (home / "creds/irods.use").write_text("token")
-    found = account(IrodsUrl("/z/a", "other.example", user="eve"), env(home, "creds"), home / "job")
-    assert found["irods_host"] == "other.example"
-    assert (found["irods_port"], found["irods_user_name"]) == (7, "eve")
-    assert (found["password"], found["irods_authentication_scheme"]) == ("own", "native")
+    login = account(IrodsUrl("/z/a", "other.example", user="eve"), env(home, "creds"), home / "job")
+    assert login["irods_host"] == "other.example"
+    assert (login["irods_port"], login["irods_user_name"]) == (7, "eve")
+    assert (login["password"], login["irods_authentication_scheme"]) == ("own", "native")
 
 
 @pytest.mark.parametrize("text", ["tulip\n", '{"access_token": "tulip", "expires_in": 60}'])
@@ -91,8 +91,8 @@ def test_a_token_is_the_password(home: Path, text: str) -> None:
     settings(home / "home/.irods", irods_host="h", irods_user_name="ann",
              irods_authentication_scheme="pam_password")  # fmt: skip
     (home / "creds/irods.use").write_text(text)
-    found = account(URL, env(home, "creds"), home / "job")
-    assert (found["password"], found["irods_authentication_scheme"]) == ("tulip", "pam_password")
+    login = account(URL, env(home, "creds"), home / "job")
+    assert (login["password"], login["irods_authentication_scheme"]) == ("tulip", "pam_password")
 
 
 @pytest.mark.parametrize("port", ["1248", 1248, 1248.0, " 1248 "])
@@ -101,11 +101,11 @@ def test_numbers_may_be_text(home: Path, port: str) -> None:
              irods_encryption_key_size="32", irods_encryption_num_hash_rounds="16",
              irods_encryption_salt_size=8, irods_authentication_uid="4711")  # fmt: skip
     (home / "job/.irodsA").write_text(encode("own", uid=4711))
-    found = account(URL, env(home), home / "job")
-    assert (found["irods_port"], found["irods_user_name"]) == (1248, "4711")
-    assert [found[f"irods_encryption_{name}"] for name in
+    login = account(URL, env(home), home / "job")
+    assert (login["irods_port"], login["irods_user_name"]) == (1248, "4711")
+    assert [login[f"irods_encryption_{name}"] for name in
             ("key_size", "num_hash_rounds", "salt_size")] == [32, 16, 8]  # fmt: skip
-    assert found["password"] == "own"
+    assert login["password"] == "own"
 
 
 def test_what_is_no_number(home: Path) -> None:
@@ -123,16 +123,16 @@ def test_schemes_in_any_case(home: Path, written: str, scheme: str) -> None:
     settings(home / "job", irods_host="h", irods_user_name="ann",
              irods_authentication_scheme=written)  # fmt: skip
     (home / "creds/irods.use").write_text("token")
-    found = account(URL, env(home, "creds"), home / "job")
-    assert (found["password"], found["irods_authentication_scheme"]) == ("token", scheme)
+    login = account(URL, env(home, "creds"), home / "job")
+    assert (login["password"], login["irods_authentication_scheme"]) == ("token", scheme)
 
 
 def test_gsi_needs_no_password(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings(home / "job", irods_host="h", irods_user_name="ann", irods_authentication_scheme="GSI")
     nowhere = {"HOME": str(home)}
     monkeypatch.setattr(module, "find_spec", lambda _: object())
-    found = account(URL, nowhere, home / "job")
-    assert (found["irods_authentication_scheme"], found["password"]) == ("gsi", "")
+    login = account(URL, nowhere, home / "job")
+    assert (login["irods_authentication_scheme"], login["password"]) == ("gsi", "")
     monkeypatch.setattr(module, "find_spec", lambda _: None)
     with pytest.raises(
         InputError, match=r"gsi, expected the Python package gssapi for it, or a pa"
@@ -148,8 +148,8 @@ def test_files_named_by_the_environment(home: Path) -> None:
         "IRODS_ENVIRONMENT_FILE": str(home / "irods_environment.json"),
         "IRODS_AUTHENTICATION_FILE": str(home / "secret"),
     }
-    found = account(URL, env(home) | named, home / "job")
-    assert (found["irods_host"], found["password"]) == ("named.example", "named")
+    login = account(URL, env(home) | named, home / "job")
+    assert (login["irods_host"], login["password"]) == ("named.example", "named")
     where = {"irods_authentication_file": named.pop("IRODS_AUTHENTICATION_FILE")}
     settings(home, irods_host="named.example", irods_user_name="ann", **where)
     assert account(URL, env(home) | named, home / "job")["password"] == "named"
@@ -161,8 +161,8 @@ def test_nobody(home: Path) -> None:
         account(URL, nowhere, home / "job")
     with pytest.raises(InputError, match="found no password of ann in zone iplant, expected"):
         account(IrodsUrl(URL.path, "h", user="ann"), nowhere, home / "job")
-    found = account(IrodsUrl(URL.path, "h", user="anonymous"), nowhere, home / "job")
-    assert found["password"] == ""
+    login = account(IrodsUrl(URL.path, "h", user="anonymous"), nowhere, home / "job")
+    assert login["password"] == ""
     for text in ("[]", "{"):
         (home / "job/irods_environment.json").write_text(text)
         with pytest.raises(InputError, match="expected iRODS's settings in JSON"):
@@ -171,8 +171,8 @@ def test_nobody(home: Path) -> None:
 
 def test_a_password_may_stand_in_the_environment_as_pegasus_has_it(home: Path) -> None:
     settings(home / "job", irods_host="h", irods_user_name="ann", irods_password="pegasus")
-    found = account(URL, env(home), home / "job")
-    assert found["password"] == "pegasus" and "irods_password" not in found
+    login = account(URL, env(home), home / "job")
+    assert login["password"] == "pegasus" and "irods_password" not in login
     (home / "job/.irodsA").write_text(encode("own"))
     assert account(URL, env(home), home / "job")["password"] == "own"
 

@@ -25,9 +25,9 @@ TEXTS = st.text(st.characters(codec="ascii", categories=("L", "N", "P", "S", "Zs
 
 def test_what_it_can_do_is_told_without_the_client() -> None:
     words = [sys.executable, "-I", "-S", plugin.__file__, "-classad"]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert 'SupportedMethods = "irods"' in told.splitlines()
-    assert "MultipleFileSupport = true" in told.splitlines()
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert 'SupportedMethods = "irods"' in output.splitlines()
+    assert "MultipleFileSupport = true" in output.splitlines()
 
 
 def test_arguments_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +81,7 @@ def test_streams(ad: dict[str, str | int | float], size: int, count: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reason"),
     [
         (CAT_NO_ACCESS_PERMISSION(), "ann has no permission there"),
         (NetworkException("away"), "data.example:1247 cannot be reached, or broke off (away)"),
@@ -93,9 +93,9 @@ def test_streams(ad: dict[str, str | int | float], size: int, count: int) -> Non
         (RuntimeError("odd"), "RuntimeError: odd"),
     ],
 )  # fmt: skip
-def test_sentences(error: Exception, told: str) -> None:
+def test_sentences(error: Exception, reason: str) -> None:
     settings = {"irods_host": "data.example", "irods_port": 1247, "irods_user_name": "ann"}
-    assert messages.sentence(error, IrodsUrl("/z/a"), settings) == f"/z/a: {told}"
+    assert messages.sentence(error, IrodsUrl("/z/a"), settings) == f"/z/a: {reason}"
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,10 @@ def released(cluster: int, at: float) -> str:
 
 def took(followed: FollowedWorkflow, metric: str = "job") -> list[Measurement]:
     followed.step()
-    found, _ = followed.take()
+    measurements, _ = followed.take()
     with Archive(":memory:") as archive:
-        record_what_fits(archive, found)
-    return [one for one in found if one.metric == metric]
+        record_what_fits(archive, measurements)
+    return [measurement for measurement in measurements if measurement.metric == metric]
 
 
 def with_post(planned: Submitted, *jobs: str) -> None:
@@ -109,8 +109,8 @@ def test_a_pool_that_was_made_anew_counts_its_jobs_from_the_start(planned: Submi
     ]
     planned.log.write_text("".join(ran))
     planned.nodes.write_text(ran[1])
-    found = took(FollowedWorkflow(planned.path))
-    assert [job.details["outcome"] for job in found] == ["failed", "done"]
+    jobs = took(FollowedWorkflow(planned.path))
+    assert [job.details["outcome"] for job in jobs] == ["failed", "done"]
 
 
 @pytest.mark.parametrize("rests", [False, True])
@@ -132,8 +132,8 @@ def test_earlier_runs_count_though_their_log_could_not_be_read_at_first(
             followed.rest()
     planned.log.rmdir()
     planned.log.write_text("".join(ran))
-    found = [(job.details["attempt"], job.details["outcome"]) for job in took(followed)]
-    assert found == [(0, "failed"), (1, "done")]
+    outcomes = [(job.details["attempt"], job.details["outcome"]) for job in took(followed)]
+    assert outcomes == [(0, "failed"), (1, "done")]
 
 
 def test_the_post_script_has_the_last_word(planned: Submitted) -> None:
@@ -208,8 +208,8 @@ def test_how_many_jobs_are_held(planned: Submitted) -> None:
         submitted(1, START, ONE) + submitted(2, START, TWO) + held(1, START + 1)
         + held(1, START + 1) + held(2, START + 2) + released(1, START + 3) + aborted(2, START + 4)
     )  # fmt: skip
-    found = took(FollowedWorkflow(planned.path), "held")
-    assert [(m.value, m.at) for m in found] == [
+    counts = took(FollowedWorkflow(planned.path), "held")
+    assert [(m.value, m.at) for m in counts] == [
         (1.0, START + 1), (2.0, START + 2), (1.0, START + 3), (0.0, START + 4)
     ]  # fmt: skip
 
@@ -255,15 +255,18 @@ def test_each_attempt_has_its_own_last_words(planned: Submitted) -> None:
     for number, at in enumerate((START, START + 100), 1):
         text += submitted(number, at, ONE) + executing(number, at + 1)
         text += terminated(number, at + 7, returned=71)  # of PegasusLite
-        said = kickstart(at + 2, f"failed {number}")
-        output.with_name(f"{output.name}.00{number - 1}").write_text(said)
+        record = kickstart(at + 2, f"failed {number}")
+        output.with_name(f"{output.name}.00{number - 1}").write_text(record)
     planned.nodes.write_text(text)
     first, second = took(FollowedWorkflow(planned.path))
     assert (first.details["stderr"], second.details["stderr"]) == ("failed 1", "failed 2")
     assert first.details["cpu_s"] == 2.0
     assert (first.value, first.details["host"]) == (4.0, "n1")
-    assert [one.details["exitcode"] for one in (first, second)] == [3, 3]
-    assert [one.details["output"] for one in (first, second)] == [f"{output}.000", f"{output}.001"]
+    assert [attempt.details["exitcode"] for attempt in (first, second)] == [3, 3]
+    assert [attempt.details["output"] for attempt in (first, second)] == [
+        f"{output}.000",
+        f"{output}.001",
+    ]
 
 
 def test_where_pegasus_lite_fails_its_own_words_stand(planned: Submitted) -> None:
@@ -293,9 +296,9 @@ def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:
         submitted(n, at, ONE) + executing(n, at + 1) + terminated(n, at + 7, returned=1)
         for n, at in ((1, START), (2, START + 100))
     ))  # fmt: skip
-    found = took(FollowedWorkflow(planned.path))
-    assert [job.details["stderr"] for job in found] == ["words of 0", "words of 1"]
-    assert [(job.details["output"], job.details["exitcode"]) for job in found] == [("", 1)] * 2
+    jobs = took(FollowedWorkflow(planned.path))
+    assert [job.details["stderr"] for job in jobs] == ["words of 0", "words of 1"]
+    assert [(job.details["output"], job.details["exitcode"]) for job in jobs] == [("", 1)] * 2
 
 
 @settings(max_examples=25)
@@ -409,8 +412,8 @@ def test_a_jobs_own_transfers_from_a_staging_site_that_is_local(planned: Submitt
     output.write_text((folder / "split_ID1.out").read_text())
     at = 1795378872.0  # of the captured run
     planned.nodes.write_text(submitted(1, at, ONE) + executing(1, at + 1) + terminated(1, at + 9))
-    found = took(FollowedWorkflow(planned.path), "job_transfer")
-    assert {m.subject: (m.value, m.details["direction"]) for m in found} == {
+    transfers = took(FollowedWorkflow(planned.path), "job_transfer")
+    assert {m.subject: (m.value, m.details["direction"]) for m in transfers} == {
         "local>mu": (19.0, "in"),
         "mu>local": (19.0, "out"),
     }
@@ -451,12 +454,12 @@ def test_records_of_another_attempt_are_not_this_ones(planned: Submitted) -> Non
 
 
 def line(**more: object) -> str:
-    told = {
+    entry = {
         "at": START + 9.5, "hook": "post", "job": STAGE, "retry": 0, "event": "transfer",
         "id": "w:s:0:i-plant-mu", "src": "i-plant", "dst": "mu", "files": 2, "failed_attempts": 0,
         "bytes": 123, "seconds": 3.0, "path": ["i-plant", "s1", "mu"], "outcome": "success",
     } | more  # fmt: skip
-    return json.dumps(told) + "\n"
+    return json.dumps(entry) + "\n"
 
 
 def test_the_hooks_know_the_path_and_more_sizes(planned: Submitted) -> None:
@@ -594,8 +597,8 @@ def test_how_far_off_was_what_was_believed_of_a_job(planned: Submitted) -> None:
         submitted(n, START, job) + executing(n, START + 2) + terminated(n, START + 10)
         for n, job in ((2, ONE), (3, TWO))  # the latter ran elsewhere than it was placed
     ))  # fmt: skip
-    found = took(FollowedWorkflow(planned.path), "belief_error")
-    assert [(one.subject, one.value) for one in found] == [
+    errors = took(FollowedWorkflow(planned.path), "belief_error")
+    assert [(error.subject, error.value) for error in errors] == [
         ("throughput:topology", pytest.approx((5e6 * 8 / 10e6 + 1.5 + 0.5) / 2 - 1)),
         ("runtime:archive", pytest.approx(10 / 8 - 1)),
         ("queue_wait:schedd", pytest.approx(3 / 2 - 1)),
@@ -652,8 +655,8 @@ def test_it_is_the_same_whoever_reads_it_when(planned: Submitted) -> None:
     for start in range(0, len(text), 97):
         append(planned.nodes, text[start : start + 97])
         live.step()
-        ids += [one.id for one in live.take()[0]]
+        ids += [measurement.id for measurement in live.take()[0]]
     afterwards = FollowedWorkflow(planned.path)
     afterwards.step()
-    assert sorted(ids) == sorted(one.id for one in afterwards.take()[0])
+    assert sorted(ids) == sorted(measurement.id for measurement in afterwards.take()[0])
     assert len(ids) == len(set(ids))

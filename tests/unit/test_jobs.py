@@ -39,7 +39,7 @@ class Told:
 @st.composite
 def lives(draw: st.DrawFn, name: str) -> list[Told]:
     """What happens to one job: attempts of one or two processes, with PRE and POST, in order."""
-    found: list[Told] = []
+    history: list[Told] = []
     at = T0
     first = 10 * (1 + NAMES.index(name))
 
@@ -49,7 +49,7 @@ def lives(draw: st.DrawFn, name: str) -> list[Told]:
         event = happened(what, at, name, code, cluster)
         if isinstance(event, JobEvent):
             event = replace(event, proc=proc)
-        found.append(Told(name, event, not isinstance(event, JobEvent)))
+        history.append(Told(name, event, not isinstance(event, JobEvent)))
 
     for cluster in range(first, first + draw(st.integers(1, 3))):
         if draw(st.booleans()):
@@ -70,15 +70,15 @@ def lives(draw: st.DrawFn, name: str) -> list[Told]:
             tell(ends, code, cluster, proc)
         if draw(st.booleans()):
             tell(EventKind.POST_ENDED, draw(st.sampled_from([0, 1])), cluster)
-    return found
+    return history
 
 
 @st.composite
 def workflows(draw: st.DrawFn) -> list[Told]:
     """What happens to two jobs, the events of both in order."""
-    one, other = (draw(lives(name)) for name in NAMES)
-    both = [*one, *other]
-    return sorted(both, key=lambda told: told.event.at)
+    first, second = (draw(lives(name)) for name in NAMES)
+    both = [*first, *second]
+    return sorted(both, key=lambda report: report.event.at)
 
 
 def state(jobs: Jobs, *names: str) -> object:
@@ -95,22 +95,22 @@ def state(jobs: Jobs, *names: str) -> object:
     }
 
 
-def events(told: list[Told]) -> list[AnyEvent]:
-    return [one.event for one in told]
+def events(reports: list[Told]) -> list[AnyEvent]:
+    return [report.event for report in reports]
 
 
 @given(workflows(), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), min_size=1))
 def test_an_event_that_comes_again_changes_nothing(
-    told: list[Told], copies: list[tuple[int, int]]
+    reports: list[Told], copies: list[tuple[int, int]]
 ) -> None:
     """Two logs have the same events, and each may be read again from its beginning."""
-    once = events(told)
+    once = events(reports)
     again = list(once)
     for number, later in sorted(copies, reverse=True):
-        if number < len(told) and not told[number].by_dagman:
-            again.insert(number + 1 + later, told[number].event)
+        if number < len(reports) and not reports[number].by_dagman:
+            again.insert(number + 1 + later, reports[number].event)
     assert state(jobs_after(again)) == state(jobs_after(once))
-    of_jobs = [one.event for one in told if not one.by_dagman]
+    of_jobs = [report.event for report in reports if not report.by_dagman]
     expected = state(jobs_after(of_jobs))
     assert state(jobs_after(event for event in of_jobs for _ in range(2))) == expected
     assert state(jobs_after([*of_jobs, *of_jobs])) == expected
@@ -118,31 +118,33 @@ def test_an_event_that_comes_again_changes_nothing(
 
 @given(workflows(), st.randoms(use_true_random=False))
 def test_the_order_in_which_several_jobs_are_told_of_does_not_matter(
-    told: list[Told], random: object
+    reports: list[Told], random: object
 ) -> None:
-    queues = {name: [one for one in told if one.job == name] for name in NAMES}
+    queues = {name: [report for report in reports if report.job == name] for name in NAMES}
     shuffled: list[AnyEvent] = []
     while left := [name for name in NAMES if queues[name]]:
         shuffled.append(queues[random.choice(left)].pop(0).event)  # type: ignore[attr-defined]
-    assert state(jobs_after(shuffled)) == state(jobs_after(events(told)))
+    assert state(jobs_after(shuffled)) == state(jobs_after(events(reports)))
 
 
 @given(workflows(), st.integers(0, 60))
-def test_dagmans_words_may_come_late(told: list[Told], cut: int) -> None:
+def test_dagmans_words_may_come_late(reports: list[Told], cut: int) -> None:
     """Jobs' logs are read first: what DAGMan says of the same comes in one piece after it."""
-    portion = told[:cut]
+    portion = reports[:cut]
     late = [
-        *(one.event for one in portion if not one.by_dagman),
-        *(one.event for one in portion if one.by_dagman),
+        *(report.event for report in portion if not report.by_dagman),
+        *(report.event for report in portion if report.by_dagman),
     ]
-    in_order, found = jobs_after(events(portion)), jobs_after(late)
+    in_order, out_of_order = jobs_after(events(portion)), jobs_after(late)
     for name in NAMES:
-        assert [repr(a) for a in found.of_job(name)] == [repr(a) for a in in_order.of_job(name)]
+        assert [repr(a) for a in out_of_order.of_job(name)] == [
+            repr(a) for a in in_order.of_job(name)
+        ]
 
 
 @given(lives(NAMES[0]))
-def test_an_attempt_that_is_over_stays_so(told: list[Told]) -> None:
-    jobs = jobs_after(events(told))
+def test_an_attempt_that_is_over_stays_so(reports: list[Told]) -> None:
+    jobs = jobs_after(events(reports))
     before = state(jobs)
     for attempt in list(jobs.all):
         if not attempt.is_over:
@@ -154,41 +156,41 @@ def test_an_attempt_that_is_over_stays_so(told: list[Told]) -> None:
 
 
 @given(lives(NAMES[0]))
-def test_an_end_counts_though_no_log_says_that_it_ran(told: list[Told]) -> None:
-    whole = jobs_after(events(told))
-    kept = [
-        one.event
-        for one in told
-        if not (isinstance(one.event, JobEvent) and one.event.kind is Kind.EXECUTE)
+def test_an_end_counts_though_no_log_says_that_it_ran(reports: list[Told]) -> None:
+    whole = jobs_after(events(reports))
+    remaining = [
+        report.event
+        for report in reports
+        if not (isinstance(report.event, JobEvent) and report.event.kind is Kind.EXECUTE)
     ]
-    lost = jobs_after(kept)
+    lost = jobs_after(remaining)
     ends = [(a.key, a.end, a.returned, a.outcome) for a in whole.all]
     assert [(a.key, a.end, a.returned, a.outcome) for a in lost.all] == ends
     assert all(not a.starts for a in lost.all)
 
 
 @given(lives(NAMES[0]))
-def test_each_submission_is_an_attempt_of_its_own(told: list[Told]) -> None:
-    jobs = jobs_after(events(told))
-    found = jobs.of_job(NAMES[0])
-    assert [attempt.number for attempt in found] == list(range(len(found)))
-    assert len({attempt.key for attempt in found}) == len(found)
+def test_each_submission_is_an_attempt_of_its_own(reports: list[Told]) -> None:
+    jobs = jobs_after(events(reports))
+    attempts = jobs.of_job(NAMES[0])
+    assert [attempt.number for attempt in attempts] == list(range(len(attempts)))
+    assert len({attempt.key for attempt in attempts}) == len(attempts)
     submissions = [
-        one.event.cluster
-        for one in told
-        if isinstance(one.event, JobEvent) and one.event.kind is Kind.SUBMIT
+        report.event.cluster
+        for report in reports
+        if isinstance(report.event, JobEvent) and report.event.kind is Kind.SUBMIT
     ]
-    assert [attempt.cluster for attempt in found] == submissions
+    assert [attempt.cluster for attempt in attempts] == submissions
     job = jobs.get(NAMES[0])
     if job is not None and job.current is not None:
         assert job.current.cluster == submissions[-1]
 
 
 @given(lives(NAMES[0]))
-def test_a_job_runs_as_long_as_one_of_its_processes_does(told: list[Told]) -> None:
+def test_a_job_runs_as_long_as_one_of_its_processes_does(reports: list[Told]) -> None:
     jobs = Jobs()
-    for one in told:
-        jobs.take(one.event)
+    for report in reports:
+        jobs.take(report.event)
         job = jobs.get(NAMES[0])
         if job is None or job.current is None or job.current.last is Kind.POST_SCRIPT_TERMINATED:
             continue
@@ -197,9 +199,9 @@ def test_a_job_runs_as_long_as_one_of_its_processes_does(told: list[Told]) -> No
 
 
 @given(workflows(), st.sampled_from([kind for kind in Kind if kind <= 16]))
-def test_what_happens_to_one_job_is_nothing_to_another(told: list[Told], kind: Kind) -> None:
+def test_what_happens_to_one_job_is_nothing_to_another(reports: list[Told], kind: Kind) -> None:
     """Not even where their names begin alike."""
-    jobs = jobs_after(events(told))
+    jobs = jobs_after(events(reports))
     before = state(jobs, NAMES[1])
     jobs.take(JobEvent(kind, 99, 0, T0 + 9000, node=NAMES[0]))
     for attempt in list(jobs.of_job(NAMES[0])):
@@ -279,24 +281,24 @@ def test_a_rescue_runs_again_what_another_dagman_goes_on_with(before: DagmanStat
         happened(ends[before], T0 + 5),
         happened(EventKind.DAG_STARTED, T0 + 60),
     ])  # fmt: skip
-    found = progress_of(jobs.get("align"), 1, jobs.began, T0 + 60)
+    progress = progress_of(jobs.get("align"), 1, jobs.began, T0 + 60)
     goes_on = before is DagmanState.GONE
-    assert (found.phase is JobPhase.RUNNING) == goes_on and (found == NOT_BEGUN) != goes_on
+    assert (progress.phase is JobPhase.RUNNING) == goes_on and (progress == NOT_BEGUN) != goes_on
     assert jobs.began == (T0 if goes_on else T0 + 60)
     jobs.take(happened(EventKind.SUBMITTED, T0 + 70, "align", cluster=9))
     jobs.take(happened(EventKind.ENDED, T0 + 80, code=1, cluster=9))
-    found = progress_of(jobs.get("align"), 1, jobs.began, T0 + 60)
-    assert (found.phase, found.failures) == (JobPhase.WAITING, 1)
+    progress = progress_of(jobs.get("align"), 1, jobs.began, T0 + 60)
+    assert (progress.phase, progress.failures) == (JobPhase.WAITING, 1)
 
 
 def test_what_dagman_says_of_itself_twice_is_heard_once() -> None:
     jobs = Jobs()
-    told = [
+    sequence = [
         (EventKind.DAG_STARTED, ""), (EventKind.DAG_STARTED, None), (EventKind.DAG_GONE, ""),
         (EventKind.DAG_STARTED, ""), (EventKind.DAG_ENDED, ""), (EventKind.DAG_GONE, None),
         (EventKind.DAG_STARTED, ""),
     ]  # fmt: skip
-    for at, (what, name) in enumerate(told):
+    for at, (what, name) in enumerate(sequence):
         assert jobs.take(happened(what, T0 + at)) == name
 
 

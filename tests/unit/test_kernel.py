@@ -57,10 +57,10 @@ def test_compiled_or_as_they_stand_the_results_are_the_same(
     compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems = [(seed, staging) for seed in range(5) for staging in ("per-site", "per-job")]
-    fast = [everything(random_problem(*one), one[0]) for one in problems]
+    fast = [everything(random_problem(*case), case[0]) for case in problems]
     # A process that did nothing yet.
     monkeypatch.setattr(kernel, "_state", type(kernel._state)())
-    assert [everything(random_problem(*one), one[0]) for one in problems] == fast
+    assert [everything(random_problem(*case), case[0]) for case in problems] == fast
 
 
 def test_kinds_of_jobs_that_wait_alike_change_nothing(compiled: None) -> None:
@@ -171,9 +171,9 @@ def test_what_was_compiled_beside_the_package_serves_who_may_not_write_there(
 
 
 def test_code_for_another_processor_is_not_taken(tmp_path: Path) -> None:
-    told = tmp_path / "cpuinfo"
-    told.write_text("processor\t: 0\nmodel name\t: Some CPU\ncpu MHz\t\t: 2400.1\n")
-    assert kernel._processor(told) == "Some CPU"
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor\t: 0\nmodel name\t: Some CPU\ncpu MHz\t\t: 2400.1\n")
+    assert kernel._processor(cpuinfo) == "Some CPU"
     assert kernel._processor(tmp_path / "absent") == ""
 
 

@@ -58,18 +58,18 @@ toy.fa.bwt=toy.fa.bwt
 
 
 def test_one_run() -> None:
-    (found,) = kickstart.invocations(f"before\n{DOCUMENT}after\n")
-    assert round(found.runtime_s, 3) == 0.190  # the program's, as pegasus-statistics
-    assert (found.exitcode, found.host) == (0, "mu.adon.test")
-    assert found.inputs == {"toy.fa": 607514}
-    assert found.outputs == {"toy.fa.bwt": 600072, "a/odd: name.txt": 11}
+    (invocation,) = kickstart.invocations(f"before\n{DOCUMENT}after\n")
+    assert round(invocation.runtime_s, 3) == 0.190  # the program's, as pegasus-statistics
+    assert (invocation.exitcode, invocation.host) == (0, "mu.adon.test")
+    assert invocation.inputs == {"toy.fa": 607514}
+    assert invocation.outputs == {"toy.fa.bwt": 600072, "a/odd: name.txt": 11}
 
 
 def test_the_runs_of_a_clustered_job_are_kept_apart() -> None:
     second = DOCUMENT.replace("toy.fa.bwt", "other").replace("raw: 0", "raw: 768")
-    one, two = kickstart.invocations(DOCUMENT + second)
-    assert (one.exitcode, two.exitcode) == (0, 3)
-    assert "other" in two.outputs and "other" not in one.outputs
+    earlier, later = kickstart.invocations(DOCUMENT + second)
+    assert (earlier.exitcode, later.exitcode) == (0, 3)
+    assert "other" in later.outputs and "other" not in earlier.outputs
 
 
 def test_a_document_that_does_not_say_how_it_ended_is_torn() -> None:
@@ -81,14 +81,14 @@ def test_the_exit_code_is_pegasus_analyzers(status: int, code: int) -> None:
     """Of what a signal ended, or could not be started, kickstart writes no exit code."""
     ended = f"raw: {status}\n      signalled:\n        signal: 9\n"
     text = DOCUMENT.replace("raw: 0\n      regular_exitcode: 0\n", ended)
-    (found,) = kickstart.invocations(text)
-    assert found.exitcode == code
+    (invocation,) = kickstart.invocations(text)
+    assert invocation.exitcode == code
 
 
 @given(st.text(max_size=200), st.integers(0, len(DOCUMENT)))
 def test_anything_else_is_passed_over(noise: str, cut: int) -> None:
     kickstart.invocations(noise)
-    for found in kickstart.invocations(DOCUMENT[:cut]):  # killed while writing
-        assert found.inputs.items() <= {("toy.fa", 607514)}
-        assert found.outputs.items() <= {("toy.fa.bwt", 600072), ("a/odd: name.txt", 11)}
+    for invocation in kickstart.invocations(DOCUMENT[:cut]):  # killed while writing
+        assert invocation.inputs.items() <= {("toy.fa", 607514)}
+        assert invocation.outputs.items() <= {("toy.fa.bwt", 600072), ("a/odd: name.txt", 11)}
     assert kickstart.invocations("") == []

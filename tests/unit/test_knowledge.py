@@ -34,9 +34,13 @@ def test_fresh_transfers_count_whatever_probes_say() -> None:
     archive = archive_of(
         ("throughput", "mu>tacc", 1e8, FRESH_S), ("tcp_throughput", "mu/a>tacc/b", 9e8, 1.0)
     )
-    found = knowledge.gamma_a(archive, "mu", "tacc", NOW)
-    assert found == archive.estimate("throughput", "mu>tacc", NOW) or found is not None
-    assert found is not None and (found.value, found.metric, found.note) == (1e8, "throughput", "")
+    estimate = knowledge.gamma_a(archive, "mu", "tacc", NOW)
+    assert estimate == archive.estimate("throughput", "mu>tacc", NOW) or estimate is not None
+    assert estimate is not None and (estimate.value, estimate.metric, estimate.note) == (
+        1e8,
+        "throughput",
+        "",
+    )
 
 
 def moved(sizes: list[float], age: float = 10.0) -> Archive:
@@ -112,10 +116,14 @@ def test_what_one_transfer_took_was_hand_shakes_too(
         archive.record(
             Measurement(f"a{n}", "job_transfer", "mu>tacc", n_bytes, "byte", NOW, "t", details=took)
         )
-    one = {"bytes": 1e7, "files": files, "seconds": seconds}
-    archive.record(Measurement("b", "job_transfer", "tacc>isi", 1e7, "byte", NOW, "t", details=one))
+    details = {"bytes": 1e7, "files": files, "seconds": seconds}
     archive.record(
-        Measurement("c", "throughput", "tacc>isi", 8e7 / seconds, "bit/s", NOW, "t", details=one)
+        Measurement("b", "job_transfer", "tacc>isi", 1e7, "byte", NOW, "t", details=details)
+    )
+    archive.record(
+        Measurement(
+            "c", "throughput", "tacc>isi", 8e7 / seconds, "bit/s", NOW, "t", details=details
+        )
     )
     known = knowledge.known_estimates(archive, ["mu", "tacc", "isi"], [], NOW)
     paths = path_estimates({}, ["mu", "tacc", "isi"], Measurements(known), Network(), NOW)
@@ -126,22 +134,26 @@ def test_what_one_transfer_took_was_hand_shakes_too(
 
 def test_old_or_like_transfers_tell_no_hand_shakes() -> None:
     for archive in (moved([1e6, 1.1e6, 1.2e6, 1e6]), moved([1e6, 2e6, 4e6, 9e6], FRESH_S + 1)):
-        found = Knowledge(archive)
-        assert found.estimate("transfer_rate", "mu>tacc", NOW) is None
-        assert found.estimate("throughput", "mu>tacc", NOW) is not None
+        source = Knowledge(archive)
+        assert source.estimate("transfer_rate", "mu>tacc", NOW) is None
+        assert source.estimate("throughput", "mu>tacc", NOW) is not None
 
 
 def test_newer_probes_stand_in_for_old_transfers() -> None:
     old = ("throughput", "mu>tacc", 1e8, FRESH_S + 100)
     archive = archive_of(old, ("tcp_throughput", "mu/a>tacc/b", 9e8, FRESH_S + 50))
-    found = knowledge.gamma_a(archive, "mu", "tacc", NOW)
-    assert found is not None
-    assert (found.value, found.metric, found.subject) == (9e8, "tcp_throughput", "mu/a>tacc/b")
-    assert found.source == "by-tcp_throughput"
-    assert found.note == "by tcp_throughput of mu/a>tacc/b"
+    estimate = knowledge.gamma_a(archive, "mu", "tacc", NOW)
+    assert estimate is not None
+    assert (estimate.value, estimate.metric, estimate.subject) == (
+        9e8,
+        "tcp_throughput",
+        "mu/a>tacc/b",
+    )
+    assert estimate.source == "by-tcp_throughput"
+    assert estimate.note == "by tcp_throughput of mu/a>tacc/b"
     older = archive_of(old, ("tcp_throughput", "mu/a>tacc/b", 9e8, FRESH_S + 150))
-    found = knowledge.gamma_a(older, "mu", "tacc", NOW)
-    assert found is not None and found.value == 1e8
+    estimate = knowledge.gamma_a(older, "mu", "tacc", NOW)
+    assert estimate is not None and estimate.value == 1e8
 
 
 def test_the_fastest_pair_of_hosts_of_late_says_what_the_path_carries() -> None:
@@ -152,30 +164,30 @@ def test_the_fastest_pair_of_hosts_of_late_says_what_the_path_carries() -> None:
         ("tcp_throughput", "tacc>mu", 8e9, 1.0),
         ("tcp_throughput", "mux>tacc", 8e9, 1.0),
     )
-    found = knowledge.gamma_a(archive, "mu", "tacc", NOW)
-    assert found is not None and (found.value, found.subject) == (5e8, "mu/c>tacc")
+    estimate = knowledge.gamma_a(archive, "mu", "tacc", NOW)
+    assert estimate is not None and (estimate.value, estimate.subject) == (5e8, "mu/c>tacc")
 
 
 def test_probes_go_the_way_of_best_effort_alone() -> None:
     archive = archive_of(("tcp_throughput", "mu>tacc", 2e8, 10.0))
     assert knowledge.path_throughput(archive, "mu", "tacc", "l2", NOW) is None
-    found = knowledge.path_throughput(archive, "mu", "tacc", "best_effort", NOW)
-    assert found is not None and found.value == 2e8
+    estimate = knowledge.path_throughput(archive, "mu", "tacc", "best_effort", NOW)
+    assert estimate is not None and estimate.value == 2e8
 
 
 def test_rtt_of_a_path_is_that_of_its_nearest_hosts() -> None:
     archive = archive_of(("rtt", "mu/a>tacc", 0.06, 1.0), ("rtt", "mu/b>tacc", 0.05, 2.0))
-    found = knowledge.path_state(archive, "rtt", "mu", "tacc", NOW)
-    assert found is not None and found.value == 0.05
+    estimate = knowledge.path_state(archive, "rtt", "mu", "tacc", NOW)
+    assert estimate is not None and estimate.value == 0.05
 
 
 def test_rates_before_runtimes() -> None:
     archive = archive_of(("runtime", "t@mu", 5.0, 1.0))
-    found = knowledge.gamma_c(archive, "t", "mu", NOW)
-    assert found is not None and (found.value, found.metric) == (5.0, "runtime")
+    estimate = knowledge.gamma_c(archive, "t", "mu", NOW)
+    assert estimate is not None and (estimate.value, estimate.metric) == (5.0, "runtime")
     archive.record(Measurement("r", "compute_rate", "t@mu", 7.0, "byte/s", NOW, "x"))
-    found = knowledge.gamma_c(archive, "t", "mu", NOW)
-    assert found is not None and (found.value, found.metric) == (7.0, "compute_rate")
+    estimate = knowledge.gamma_c(archive, "t", "mu", NOW)
+    assert estimate is not None and (estimate.value, estimate.metric) == (7.0, "compute_rate")
     assert knowledge.queue_wait(archive, "mu", NOW) is None
 
 
@@ -188,35 +200,38 @@ facts = st.lists(
     ),
     max_size=25,
 )
-asked = st.sampled_from(
+questions = st.sampled_from(
     (("throughput", "a>b"), ("path_throughput", "a>b/best_effort"), ("path_throughput", "a>b/l2"),
      ("rtt", "a>b"), ("queue_wait", "a"))
 )  # fmt: skip
 
 
-@given(facts, asked)
+@given(facts, questions)
 def test_nothing_later_is_used(
     known: list[tuple[str, str, float, float]], question: tuple[str, str]
 ) -> None:
     everything, past = archive_of(*known), archive_of(*[k for k in known if NOW - k[3] <= NOW])
-    found = Knowledge(everything).estimate(*question, NOW)
+    estimate = Knowledge(everything).estimate(*question, NOW)
     again = Knowledge(past).estimate(*question, NOW)
-    assert found == again
-    assert found is None or found.at <= NOW
+    assert estimate == again
+    assert estimate is None or estimate.at <= NOW
 
 
-@given(facts, asked)
+@given(facts, questions)
 def test_with_transfers_alone_nothing_is_other_than_the_archive_has_it(
     known: list[tuple[str, str, float, float]], question: tuple[str, str]
 ) -> None:
     archive = archive_of(*[k for k in known if k[0] != "tcp_throughput" and "/1" not in k[1]])
     plain = archive.estimate(*question, NOW)
-    found = Knowledge(archive).estimate(*question, NOW)
+    estimate = Knowledge(archive).estimate(*question, NOW)
     if plain is not None or question[0] != "rtt":
-        assert (found is None) == (plain is None)
-    if found is not None and plain is not None:
-        assert (found.value, found.spread, found.count, found.at, found.source, found.unit) == (
-            plain.value, plain.spread, plain.count, plain.at, plain.source, plain.unit
+        assert (estimate is None) == (plain is None)
+    if estimate is not None and plain is not None:
+        assert (
+            estimate.value, estimate.spread, estimate.count,
+            estimate.at, estimate.source, estimate.unit,
+        ) == (
+            plain.value, plain.spread, plain.count, plain.at, plain.source, plain.unit,
         )  # fmt: skip
 
 
@@ -241,15 +256,15 @@ def test_a_path_is_told_by_what_was_measured_of_it_and_not_by_its_layer() -> Non
         ("loss", "mu>tacc via s1-s2", 0.5, 20.0),
         ("jitter", "mu>tacc via s1-s2", 0.2, 20.0),
     )
-    found = knowledge.path_metrics(archive, L2, False, NOW)
-    assert {name: one.value for name, one in found.items()} == {
+    metrics = knowledge.path_metrics(archive, L2, False, NOW)
+    assert {name: metric.value for name, metric in metrics.items()} == {
         "throughput": 1e6, "delay": 3.0, "loss": 0.5, "jitter": 0.2,
     }  # fmt: skip
-    assert found["delay"].age_s(NOW) == 20.0
+    assert metrics["delay"].age_s(NOW) == 20.0
     other = ["mu", "s1", "s3", "s2", "tacc"]  # of the same layer
     assert knowledge.path_metrics(archive, other, False, NOW) == {}
     back = knowledge.path_metrics(archive, L2[::-1], False, NOW)
-    assert {name: one.value for name, one in back.items()} == {"delay": 3.0}
+    assert {name: metric.value for name, metric in back.items()} == {"delay": 3.0}
     # What two sites have with each other says nothing of one of their paths, and back.
     assert knowledge.path_state(archive, "rtt", "mu", "tacc", NOW) is None
 
@@ -262,8 +277,11 @@ def test_probes_between_two_sites_are_of_the_way_that_best_effort_takes() -> Non
         ("tcp_throughput", "mu/a>tacc/b", 5e6, 30.0),
     )
     assert knowledge.path_metrics(archive, L2, False, NOW) == {}
-    found = knowledge.path_metrics(archive, L3, True, NOW)
-    assert {name: one.value for name, one in found.items()} == {"throughput": 5e6, "delay": 3.0}
+    metrics = knowledge.path_metrics(archive, L3, True, NOW)
+    assert {name: metric.value for name, metric in metrics.items()} == {
+        "throughput": 5e6,
+        "delay": 3.0,
+    }
 
 
 def test_no_transfer_is_believed_to_be_faster_than_the_disks_at_its_ends() -> None:
@@ -276,8 +294,8 @@ def test_no_transfer_is_believed_to_be_faster_than_the_disks_at_its_ends() -> No
     known = knowledge.known_estimates(archive, ["mu", "tacc"], [], NOW)
     assert {subject for _, subject in known} == {"tacc/write", "tacc/write/montage", "mu/read"}
     source, names = Measurements(known), ["mu", "tacc"]
-    found = path_estimates({}, names, source, Network(), NOW, "montage")
-    there, back = found["mu", "tacc"], found["tacc", "mu"]
+    estimates = path_estimates({}, names, source, Network(), NOW, "montage")
+    there, back = estimates["mu", "tacc"], estimates["tacc", "mu"]
     assert (there.rate_bps, there.bound) == (20e6, "Γ_t")
     assert there.gamma_t.note == "all that its disk writes" and there.gamma_t.source == "archive"
     assert back.rate_bps > 50e6  # tacc has never read too slowly, nor mu written

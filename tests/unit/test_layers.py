@@ -96,12 +96,12 @@ def test_decisions_touch_nothing(module: str) -> None:
 
 def modules() -> dict[str, Path]:
     """Every module of ours by its dotted name."""
-    found = {}
+    paths = {}
     for package in MAY_IMPORT:
         for file in (ROOT / package).rglob("*.py"):
             name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-            found[name.removesuffix(".__init__")] = file
-    return found
+            paths[name.removesuffix(".__init__")] = file
+    return paths
 
 
 def imported_modules(file: Path, known: Collection[str]) -> set[str]:
@@ -130,8 +130,8 @@ def test_a_wheel_has_every_package() -> None:
     )
     # Nowhere else: other folders of the repository come and go while tests run.
     shipped = (ROOT / package for package in MAY_IMPORT.keys() - {"examples"})
-    found = (file.relative_to(ROOT).parent for at in shipped for file in at.rglob("__init__.py"))
-    names = {".".join(folder.parts) for folder in found}
+    folders = (file.relative_to(ROOT).parent for at in shipped for file in at.rglob("__init__.py"))
+    names = {".".join(folder.parts) for folder in folders}
     assert sorted(ast.literal_eval(listed)) == sorted(names)
 
 

@@ -194,8 +194,8 @@ def test_nothing_new_is_put_on_a_switch_that_is_away_and_what_runs_there_stays(r
 
 
 def test_a_link_that_fails_again_and_again_is_left_alone_until_it_is_quiet(rig: Rig) -> None:
-    told: list[object] = []
-    rig.broker.link_listeners.append(told.append)
+    news: list[object] = []
+    rig.broker.link_listeners.append(news.append)
     for _ in range(10):
         fail_l2(rig)
         rig.let_pass(1)
@@ -203,10 +203,10 @@ def test_a_link_that_fails_again_and_again_is_left_alone_until_it_is_quiet(rig: 
         rig.let_pass(1)
     (failed,) = rig.broker.health()["links_failed"]
     assert failed["reason"] == "it has failed 3 times or more within a minute"
-    assert len(told) == 5  # it failed and came back twice, and failed for good
+    assert len(news) == 5  # it failed and came back twice, and failed for good
     assert rig.ask("a", "mu", "tacc").grant.path == L3
     rig.let_pass(16)
-    assert len(told) == 6
+    assert len(news) == 6
     assert rig.ask("b", "iplant", "tacc").grant.path == ["iplant", "s2", "tacc"]
 
 
@@ -280,23 +280,23 @@ def test_at_a_science_dmz_the_way_stays_open_without_a_rate(tmp_path: Path) -> N
 
 
 def test_a_failure_is_told_once_and_so_is_its_end(rig: Rig) -> None:
-    told: list[News] = []
-    rig.broker.link_listeners.append(told.append)
+    news_items: list[News] = []
+    rig.broker.link_listeners.append(news_items.append)
     rig.broker.link_listeners.insert(0, lambda news: 1 / 0)  # another's failure is not ours
     fail_l2(rig)
     for _ in range(3):
         rig.let_pass(1)
     at = rig.clock.now - 2
-    assert told == [News("link s1-s2", "has failed: port 10 of s1 is down", at)]
+    assert news_items == [News("link s1-s2", "has failed: port 10 of s1 is down", at)]
     health = rig.broker.health()
-    assert (health["status"], health["problem"]) == ("degraded", str(told[0]))
+    assert (health["status"], health["problem"]) == ("degraded", str(news_items[0]))
     expected = {"link": "s1-s2", "reason": "port 10 of s1 is down", "since": at}
     assert health["links_failed"] == [expected]
     links = rig.broker.describe_topology()["links"]
     assert [link["a"] for link in links if link["failed"]] == ["s1"]
     rig.controller.failed = {}
     rig.let_pass(1)
-    assert str(told[-1]) == "link s1-s2 works again after 3 s" and len(told) == 2
+    assert str(news_items[-1]) == "link s1-s2 works again after 3 s" and len(news_items) == 2
     assert rig.broker.health()["status"] == "ok"
 
 
@@ -325,12 +325,12 @@ def test_a_dead_link_stays_dead_over_a_restart_until_something_comes_through(
     assert again.controller.ways == rig.controller.ways
     assert again.broker.health()["links_failed"][0]["reason"] == "port 10 of s1 is down"
     assert again.ask("a", "mu", "tacc").grant.path == L3
-    told: list[News] = []
-    again.broker.link_listeners.append(told.append)
+    news: list[News] = []
+    again.broker.link_listeners.append(news.append)
     again.controller.failed = {}
     again.let_pass(1)
     assert again.broker.health()["status"] == "ok"
-    assert [str(one) for one in told] == ["link s1-s2 works again after 2 s"]
+    assert [str(item) for item in news] == ["link s1-s2 works again after 2 s"]
     assert again.ask("b", "iplant", "tacc").grant.path == ["iplant", "s2", "tacc"]
 
 

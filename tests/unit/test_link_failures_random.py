@@ -97,13 +97,13 @@ def test_promises_hold_while_links_fail(world: Sequences, brokers: int) -> None:
     moved = 0
     for seed in range(SEQUENCES // brokers):
         rng = Random(seed)
-        one = LinksFail(world, rng, brokers)
+        sequence = LinksFail(world, rng, brokers)
         try:
             for _ in range(rng.randint(4, 14)):
-                one.step()
-                one.judge()
-            moved += sum(row.grant.moves for row in one.rows.values())
-            one.end()
+                sequence.step()
+                sequence.judge()
+            moved += sum(row.grant.moves for row in sequence.rows.values())
+            sequence.end()
         except BaseException as error:
             error.add_note(f"sequence {seed} of {brokers} brokers")
             raise

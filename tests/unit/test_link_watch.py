@@ -48,9 +48,9 @@ def star(hosts: int = 1, version: int = 4) -> Topology:
 
 
 def test_segments_are_links_and_ways_through_routers() -> None:
-    found = {one.way: one for one in segments(two_switches())}
-    direct, routed = found[A, B], found[(1, 11), (2, 11)]
-    assert found.keys() == {(A, B), (B, A), ((1, 11), (2, 11)), ((2, 11), (1, 11))}
+    by_way = {segment.way: segment for segment in segments(two_switches())}
+    direct, routed = by_way[A, B], by_way[(1, 11), (2, 11)]
+    assert by_way.keys() == {(A, B), (B, A), ((1, 11), (2, 11)), ((2, 11), (1, 11))}
     assert not direct.is_routed and direct.hops == (("s1", "s2"),)
     assert routed.hops == (("s1", "r1"), ("r1", "s2"))
     assert routed.router_mac == "02:00:00:00:0b:01"
@@ -58,15 +58,17 @@ def test_segments_are_links_and_ways_through_routers() -> None:
 
 
 def test_of_many_switches_around_a_router_each_link_is_in_two_segments() -> None:
-    covered = Counter(hop for one in segments(star()) for hop in one.hops)
+    covered = Counter(hop for segment in segments(star()) for hop in segment.hops)
     assert covered == {(f"s{n}", "r"): 2 for n in N} | {("r", f"s{n}"): 2 for n in N}
 
 
 @pytest.mark.parametrize("version", [4, 6])
 def test_a_probe_is_a_packet_that_routers_pass_on(version: int) -> None:
-    one = next(s for s in segments(star(2, version)) if s.way == ((1, 2), (2, 2)))
-    assert len(one.hosts) == 2  # one of them may be switched off
-    for frame, (src, dst) in zip(probe_frames(one, 5, 6, b"payload"), one.hosts, strict=True):
+    segment = next(s for s in segments(star(2, version)) if s.way == ((1, 2), (2, 2)))
+    assert len(segment.hosts) == 2  # one of them may be switched off
+    for frame, (src, dst) in zip(
+        probe_frames(segment, 5, 6, b"payload"), segment.hosts, strict=True
+    ):
         read = Packet(frame).protocols
         head, ip, udp = read[:3]
         assert (head.dst, ip.src, ip.dst) == ("02:00:00:00:0b:01", src, dst)
@@ -82,14 +84,14 @@ def test_a_probe_is_a_packet_that_routers_pass_on(version: int) -> None:
 
 def test_the_link_that_fails_is_the_one_that_nothing_else_comes_through() -> None:
     watched = segments(star())
-    ways = {one.way: one.hops for one in watched}
+    ways = {segment.way: segment.hops for segment in watched}
     dead = {way for way, hops in ways.items() if hops[0] == ("s1", "r") or hops[1] == ("r", "s1")}
     both = {("s1", "r"), ("r", "s1")}
     assert set(failed_hops(watched, dead, ways.keys() - dead)) == both
     assert len(failed_hops(watched, set(ways), [])) == 6
     # Where all others come through, a router passes on what is for others.
-    (one, *_) = dead
-    assert len(failed_hops(watched, {one}, ways.keys() - {one})) == 4
+    (failed_way, *_) = dead
+    assert len(failed_hops(watched, {failed_way}, ways.keys() - {failed_way})) == 4
 
 
 def test_best_effort_goes_round_a_link_that_has_failed() -> None:
@@ -112,15 +114,15 @@ def test_best_effort_takes_no_long_way_for_the_sake_of_a_layer() -> None:
 
 @pytest.mark.parametrize("layer", ["l2", "l3"])
 def test_best_effort_goes_by_delay_and_rate_whatever_the_layer_is_called(layer: str) -> None:
-    one = two_switches()
-    site_links = [k for k in one.links if k.layer == "lan"]
+    base = two_switches()
+    site_links = [k for k in base.links if k.layer == "lan"]
     ports = [{"s1": n, "s2": n} for n in (31, 32, 33)]
     links = [
         Link("s1", "s2", 1e9, 0.1, layer="l3", ports=ports[0], name="long"),
         Link("s1", "s2", 1e9, 0.003, layer=layer, ports=ports[1], name="short"),
         Link("s1", "s2", 1e5, 0.002, layer="l3", ports=ports[2], name="thin"),
     ]
-    nodes = [node for node in one.nodes.values() if node.kind != "router"]
+    nodes = [node for node in base.nodes.values() if node.kind != "router"]
     topology = Topology(nodes, [*site_links, *links])
     ways = {p.nodes for p in default_paths(topology)}
     assert ("mu", "s1", "short", "s2", "tacc") in ways

@@ -200,7 +200,7 @@ def test_no_policy_is_better_than_nearly_and_the_same_for_a_seed(
     """Catalogs are not exact, so ``map_workflow`` hedges; the simple policies are its limit."""
     inputs, output = made
     world = estimate_world(inputs, now=0.0, output_site=output)
-    found = map_workflow(inputs, world, output, seed, evaluations=200)
+    mapping = map_workflow(inputs, world, output, seed, evaluations=200)
     run = Estimator(build_problem(inputs, world, output))
     policies = dict(baselines(run.problem))
     for name in SIMPLE:
@@ -209,9 +209,9 @@ def test_no_policy_is_better_than_nearly_and_the_same_for_a_seed(
         else:
             sites = list_schedule(run.problem, run.rank, VARIANTS[name])
         end = run.makespan(sites)
-        assert found.makespan_s <= end * (1 + NEARLY) or math.isinf(found.makespan_s)
-    assert {*policies, *VARIANTS} == set(found.portfolio)
-    assert found == map_workflow(inputs, world, output, seed, evaluations=200)
+        assert mapping.makespan_s <= end * (1 + NEARLY) or math.isinf(mapping.makespan_s)
+    assert {*policies, *VARIANTS} == set(mapping.portfolio)
+    assert mapping == map_workflow(inputs, world, output, seed, evaluations=200)
 
 
 @any_world
@@ -222,10 +222,10 @@ def test_without_uncertainty_nothing_in_the_portfolio_is_better_than_nearly(
     inputs, output = made
     problem = build_problem(inputs, estimate_world(inputs, now=0.0, output_site=output), output)
     kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
-    found = map_problem(problem, kinds, seed, evaluations=60)
-    assert (found.hedge, found.drawn) == (None, 0)
-    assert found.schedule.makespan_s <= min(found.portfolio.values()) * (1 + NEARLY)
-    assert found.schedule == Estimator(problem)(found.assignment)
+    choice = map_problem(problem, kinds, seed, evaluations=60)
+    assert (choice.hedge, choice.drawn) == (None, 0)
+    assert choice.schedule.makespan_s <= min(choice.portfolio.values()) * (1 + NEARLY)
+    assert choice.schedule == Estimator(problem)(choice.assignment)
 
 
 @any_world
@@ -233,9 +233,9 @@ def test_without_uncertainty_nothing_in_the_portfolio_is_better_than_nearly(
 def test_every_job_goes_where_it_may_and_hints_hold(made: tuple[Inputs, str | None]) -> None:
     inputs, output = made
     world = estimate_world(inputs, now=0.0, output_site=output)
-    found = map_workflow(inputs, world, output, evaluations=40)
-    assert set(found.sites) == set(inputs.workflow.jobs)
-    for placement in found.placements:
+    mapping = map_workflow(inputs, world, output, evaluations=40)
+    assert set(mapping.sites) == set(inputs.workflow.jobs)
+    for placement in mapping.placements:
         spec = inputs.workflow.jobs[placement.job]
         assert placement.site in inputs.candidates[placement.job]
         assert spec.site_hint in (None, placement.site)
@@ -251,8 +251,8 @@ def test_every_job_goes_where_it_may_and_hints_hold(made: tuple[Inputs, str | No
 
 def test_data_draws_the_work_when_the_path_is_slow_and_lets_it_go_when_it_is_fast() -> None:
     slow = chain(two_sites())
-    found = map_workflow(slow, estimate_world(slow, now=0.0), "mu")
-    assert found.sites == {"x": "mu", "y": "mu"}
+    mapping = map_workflow(slow, estimate_world(slow, now=0.0), "mu")
+    assert mapping.sites == {"x": "mu", "y": "mu"}
     fast = chain(two_sites(**{"adon.bandwidth.tacc": "10 Gb/s"}))
     assert map_workflow(fast, estimate_world(fast, now=0.0), "mu").sites == {
         "x": "tacc",
@@ -269,17 +269,17 @@ def test_search_finds_what_no_policy_has() -> None:
     inputs = inputs_from(*resequencing(5, 4, sites, "mu"))
     problem = build_problem(inputs, estimate_world(inputs, now=0.0), "mu")
     kinds = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
-    found = map_problem(problem, kinds, seed=3, evaluations=3000)
-    assert found.schedule.makespan_s < min(found.portfolio.values())
-    assert found.policy.endswith("+search")
+    choice = map_problem(problem, kinds, seed=3, evaluations=3000)
+    assert choice.schedule.makespan_s < min(choice.portfolio.values())
+    assert choice.policy.endswith("+search")
 
 
 def test_no_resources_anywhere_still_gives_a_mapping_that_says_so(tmp_path: Path) -> None:
     inputs = chain({"mu": {"adon.workers": 0}, "tacc": {"adon.workers": 0}})
-    found = map_workflow(inputs, estimate_world(inputs, now=0.0), "mu")
-    assert math.isinf(found.makespan_s)
-    assert "no site has resources now" in found.placements[0].reason
-    found.save(tmp_path / "m.json")
+    mapping = map_workflow(inputs, estimate_world(inputs, now=0.0), "mu")
+    assert math.isinf(mapping.makespan_s)
+    assert "no site has resources now" in mapping.placements[0].reason
+    mapping.save(tmp_path / "m.json")
     text = (tmp_path / "m.json").read_text()
     assert json.loads(text)["makespan_s"] is None
     assert json.loads(text)["placements"][0]["alternatives"][0]["t_q_s"] is None
@@ -290,8 +290,8 @@ def test_a_subworkflow_stays_at_the_submit_host() -> None:
     inputs = inputs_of(
         [job("x", "a", ["f"]), sub], {"local": {}, "mu": {}}, {"f": ("mu", 1000)}, {"a": ["mu"]}
     )
-    found = map_workflow(inputs, estimate_world(inputs, now=0.0))
-    assert found.sites == {"x": "mu", "s": "local"}
+    mapping = map_workflow(inputs, estimate_world(inputs, now=0.0))
+    assert mapping.sites == {"x": "mu", "s": "local"}
 
 
 def test_an_unknown_output_site_is_named() -> None:
@@ -302,9 +302,9 @@ def test_an_unknown_output_site_is_named() -> None:
 
 def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     inputs = chain(two_sites())
-    found = map_workflow(inputs, estimate_world(inputs, now=0.0), "mu", seed=7)
-    found.save(tmp_path / "mapping.json")
-    assert Mapping.load(tmp_path / "mapping.json").as_dict() == found.as_dict()
+    mapping = map_workflow(inputs, estimate_world(inputs, now=0.0), "mu", seed=7)
+    mapping.save(tmp_path / "mapping.json")
+    assert Mapping.load(tmp_path / "mapping.json").as_dict() == mapping.as_dict()
     assert [p.name for p in tmp_path.iterdir()] == ["mapping.json"]
 
 
@@ -335,17 +335,17 @@ def test_of_hundreds_of_sites_those_are_searched_that_are_worth_it() -> None:
     inputs = many_sites(200, 3)
     world = estimate_world(inputs, now=0.0, output_site="hub")
     problem = build_problem(inputs, world, "hub")
-    kept = worthwhile_sites(problem)
-    few, places = narrowed(problem, kept)
-    assert len(kept) == 16 and 199 in kept and few.n_sites == 16
+    best_sites = worthwhile_sites(problem)
+    few, places = narrowed(problem, best_sites)
+    assert len(best_sites) == 16 and 199 in best_sites and few.n_sites == 16
     assert [problem.places[p] for p in places] == list(few.places) and few.places[-1] == "hub"
-    found = map_workflow(inputs, world, "hub")
-    assert set(found.sites.values()) == {"s199"}
-    assert all(len(p.alternatives) == 16 for p in found.placements)
+    mapping = map_workflow(inputs, world, "hub")
+    assert set(mapping.sites.values()) == {"s199"}
+    assert all(len(p.alternatives) == 16 for p in mapping.placements)
     # The same as by all of them.
-    sites = [list(kept).index(199)] * 3
+    sites = [list(best_sites).index(199)] * 3
     assert Estimator(few).makespan(sites) == Estimator(problem).makespan([199] * 3)
-    assert len(found.beliefs["paths"]) == 17 * 16
+    assert len(mapping.beliefs["paths"]) == 17 * 16
 
 
 def test_as_many_sites_are_searched_as_the_widest_level_could_use() -> None:

@@ -39,11 +39,11 @@ def between(name: str, src: str, dst: str, **times: int) -> Task:
 @st.composite
 def tasks(draw: st.DrawFn, most: int = 7) -> list[Task]:
     """Any tasks, also such as no network has."""
-    found = []
+    result = []
     for number in range(draw(st.integers(0, most))):
         period = draw(st.sampled_from(PERIODS))
         deadline = draw(st.integers(1, period))
-        found.append(
+        result.append(
             Task(
                 f"t{number}",
                 period,
@@ -54,7 +54,7 @@ def tasks(draw: st.DrawFn, most: int = 7) -> list[Task]:
                 draw(st.sampled_from((0.0, 1.25, 2.5, 0.5))),
             )
         )
-    return found
+    return result
 
 
 agreements = st.builds(
@@ -69,9 +69,9 @@ agreements = st.builds(
 )
 
 
-def conflicting(one: Task, other: Task) -> bool:
+def conflicting(task: Task, other: Task) -> bool:
     """They share a host or a link."""
-    return bool(one.hosts & other.hosts or one.links & other.links)
+    return bool(task.hosts & other.hosts or task.links & other.links)
 
 
 def within(agreement: Agreement, running: list[Task]) -> bool:
@@ -88,38 +88,38 @@ def within(agreement: Agreement, running: list[Task]) -> bool:
 @given(tasks(), agreements, st.randoms(use_true_random=False))
 @settings(max_examples=60)
 def test_any_plan_keeps_to_everything_whatever_the_order(
-    found: list[Task], agreement: Agreement, rng: random.Random
+    tasks: list[Task], agreement: Agreement, rng: random.Random
 ) -> None:
     try:
-        schedule = plan(found, agreement)
+        schedule = plan(tasks, agreement)
     except Infeasible as error:
         assert error.tasks
-        assert set(error.tasks) <= {task.name for task in found}
+        assert set(error.tasks) <= {task.name for task in tasks}
         return
-    assert verify(found, agreement, schedule) == []
-    rng.shuffle(found)
-    assert plan(found, agreement) == schedule
+    assert verify(tasks, agreement, schedule) == []
+    rng.shuffle(tasks)
+    assert plan(tasks, agreement) == schedule
 
 
 @given(tasks(), agreements)
 @settings(max_examples=60)
-def test_what_has_a_schedule_is_within_the_bound(found: list[Task], agreement: Agreement) -> None:
+def test_what_has_a_schedule_is_within_the_bound(tasks: list[Task], agreement: Agreement) -> None:
     try:
-        plan(found, agreement)
+        plan(tasks, agreement)
     except Infeasible:
         return
-    assert bound(found, agreement).load <= 1
+    assert bound(tasks, agreement).load <= 1
 
 
 @given(tasks(most=5), agreements)
 @settings(max_examples=50)
-def test_the_bound_grows_with_durations(found: list[Task], agreement: Agreement) -> None:
+def test_the_bound_grows_with_durations(tasks: list[Task], agreement: Agreement) -> None:
     try:
-        load = bound(found, agreement).load
+        load = bound(tasks, agreement).load
         twice = [
             replace(task, duration_ms=2 * task.duration_ms, period_ms=4 * task.period_ms,
                     deadline_ms=4 * task.deadline_ms)
-            for task in found
+            for task in tasks
         ]  # fmt: skip
         assert math.isclose(bound(twice, agreement).load, load / 2)
     except Infeasible:
@@ -143,12 +143,12 @@ def test_nothing_to_do_and_what_conflicts_with_nothing() -> None:
 
 
 def test_a_proof_names_what_is_scarce() -> None:
-    found = [between(f"t{n}", "a", "d", duration=10, deadline=30) for n in range(4)]
+    tasks = [between(f"t{n}", "a", "d", duration=10, deadline=30) for n in range(4)]
     with pytest.raises(
         Infeasible, match=r"no schedule exists: host . is needed 133\.3% of some 0\.03 s"
     ):
-        plan(found, FREE)
-    assert plan(found[:3], FREE)
+        plan(tasks, FREE)
+    assert plan(tasks[:3], FREE)
     short, slow = between("short", "a", "b", period=10, duration=2), between("slow", "a", "c")
     most = bound([short, replace(slow, duration_ms=20)], FREE)
     assert most.load == (20 + 2 * 2) / 20
@@ -156,16 +156,16 @@ def test_a_proof_names_what_is_scarce() -> None:
 
 
 def test_domains_bound_what_runs_at_once() -> None:
-    found = [
+    tasks = [
         Task(f"t{n}", 60, 20, 60, frozenset(), frozenset({(f"{n}", "x")}), 2.0) for n in range(7)
     ]
-    links = {"all": frozenset(link for task in found for link in task.links)}
+    links = {"all": frozenset(link for task in tasks for link in task.links)}
     for agreement in (Agreement({}, links, {}, {"all": 2}), Agreement({}, links, {"all": 5.0})):
         with pytest.raises(Infeasible, match="domain 'all'"):
-            plan(found, agreement)
-        schedule = plan(found[:6], agreement)
-        assert verify(found[:6], agreement, schedule) == []
-        (all_,) = (u for u in usage(found[:6], agreement, schedule) if u.kind == "domain")
+            plan(tasks, agreement)
+        schedule = plan(tasks[:6], agreement)
+        assert verify(tasks[:6], agreement, schedule) == []
+        (all_,) = (u for u in usage(tasks[:6], agreement, schedule) if u.kind == "domain")
         assert (all_.share, all_.tasks, all_.at_once, all_.load_bps) == (1.0, 6, 2, 4.0)
 
 
@@ -198,9 +198,9 @@ def test_tasks_that_cannot_be_meant(wrong: dict[str, int], words: str) -> None:
 
 def test_periods_that_never_meet_are_named_with_a_way_out() -> None:
     periods = (60_000, 59_999, 61_001)
-    found = [between(f"t{n}", "a", "b", period=period) for n, period in enumerate(periods)]
+    tasks = [between(f"t{n}", "a", "b", period=period) for n, period in enumerate(periods)]
     with pytest.raises(InputError) as caught:
-        plan(found, FREE)
+        plan(tasks, FREE)
     assert "the periods 59.999 s, 60 s, 61.001 s" in str(caught.value)
     assert f"expected at most {MOST_RUNS:,} runs" in str(caught.value)
     assert "instead of" in str(caught.value)
@@ -209,11 +209,11 @@ def test_periods_that_never_meet_are_named_with_a_way_out() -> None:
 @given(tasks(), agreements, st.data())
 @settings(max_examples=50)
 def test_the_earliest_start_is_the_first_instant_with_room(
-    found: list[Task], agreement: Agreement, data: st.DataObject
+    tasks: list[Task], agreement: Agreement, data: st.DataObject
 ) -> None:
     """Against a look at every instant of every start."""
     table, running = Timetable(agreement), [list[Task]() for _ in range(200)]
-    for task in found * 2:
+    for task in tasks * 2:
         release = data.draw(st.integers(0, 60))
         last = release + task.deadline_ms - task.duration_ms
 
@@ -237,18 +237,18 @@ def test_the_earliest_start_is_the_first_instant_with_room(
 @pytest.mark.long
 @pytest.mark.parametrize("network", sorted(NETWORKS))
 def test_at_80_percent_of_the_bound_no_run_misses_its_deadline(network: str) -> None:
-    found = measurements(network, 1, (0.25, 0.5, 1.0))
-    loaded = scaled(found, 0.8, bound(found, FREE).scale)
+    tasks = measurements(network, 1, (0.25, 0.5, 1.0))
+    loaded = scaled(tasks, 0.8, bound(tasks, FREE).scale)
     assert verify(loaded, FREE, plan(loaded, FREE)) == []
 
 
 def test_a_mesh_at_80_percent_of_the_bound_is_planned() -> None:
     hour_ms, hosts = 3_600_000, [f"h{n}" for n in range(12)]
-    found = [
+    tasks = [
         between_sites(a, b, hour_ms * (1 + (n + m) % 2), 5_000 * (1 + n % 3))
         for n, a in enumerate(hosts) for m, b in enumerate(hosts) if a != b
     ]  # fmt: skip
-    loaded = scaled(found, 0.8, bound(found, FREE).scale)
+    loaded = scaled(tasks, 0.8, bound(tasks, FREE).scale)
     assert verify(loaded, FREE, plan(loaded, FREE)) == []
 
 
@@ -264,10 +264,10 @@ def between_sites(a: str, b: str, period: int, duration: int) -> Task:
 
 @given(tasks(), agreements)
 @settings(max_examples=50)
-def test_arrivals_one_by_one_keep_to_everything(found: list[Task], agreement: Agreement) -> None:
+def test_arrivals_one_by_one_keep_to_everything(tasks: list[Task], agreement: Agreement) -> None:
     there: list[Task] = []
     schedule = Schedule(1, ())
-    for task in found:
+    for task in tasks:
         try:
             after = arrive(schedule, there, agreement, task)
         except Infeasible as error:
@@ -284,13 +284,13 @@ def test_arrivals_one_by_one_keep_to_everything(found: list[Task], agreement: Ag
 
 @given(tasks(), agreements)
 @settings(max_examples=50)
-def test_nothing_moves_where_the_gaps_are_enough(found: list[Task], agreement: Agreement) -> None:
+def test_nothing_moves_where_the_gaps_are_enough(tasks: list[Task], agreement: Agreement) -> None:
     try:
-        schedule = plan(found, agreement)
+        schedule = plan(tasks, agreement)
     except Infeasible:
         return
-    for task in found:
-        others = [other for other in found if other != task]
+    for task in tasks:
+        others = [other for other in tasks if other != task]
         after = arrive(leave(schedule, task.name), others, agreement, task)
         if moved_tasks(schedule, after):  # its own place was there again
             assert moved_tasks(schedule, after) == (task.name,)
@@ -322,23 +322,23 @@ def test_slots_move_only_where_it_cannot_be_helped() -> None:
 @given(tasks(), agreements, st.data())
 @settings(max_examples=60)
 def test_runs_on_demand_disturb_nobody(
-    found: list[Task], agreement: Agreement, data: st.DataObject
+    tasks: list[Task], agreement: Agreement, data: st.DataObject
 ) -> None:
     """Every instant looked at, against the schedule repeated for ever."""
     try:
-        schedule = plan(found, agreement)
+        schedule = plan(tasks, agreement)
     except Infeasible:
         return
-    by_name = {task.name: task for task in found}
+    by_name = {task.name: task for task in tasks}
     taken: list[tuple[Task, Slot]] = []
     for number in range(3):
-        links = data.draw(st.sets(st.sampled_from(sorted({x for t in found for x in t.links})))
-                          if any(t.links for t in found) else st.just(set()))  # fmt: skip
+        links = data.draw(st.sets(st.sampled_from(sorted({x for t in tasks for x in t.links})))
+                          if any(t.links for t in tasks) else st.just(set()))  # fmt: skip
         hosts = data.draw(st.sets(st.sampled_from("abcde"), max_size=2))
         duration, now = data.draw(st.integers(1, 8)), data.draw(st.integers(0, 200))
         request = Task(f"t{number}", 1, duration, 1, frozenset(hosts), frozenset(links), 1.25)
         try:
-            slot = squeeze(schedule, found, agreement, request, now, now + 80, taken)
+            slot = squeeze(schedule, tasks, agreement, request, now, now + 80, taken)
         except Infeasible:
             continue
         assert now <= slot.start_ms

@@ -135,7 +135,7 @@ def test_a_task_says_how_often() -> None:
 
 
 def test_the_agreement() -> None:
-    found = agreement_from_dict(
+    agreement = agreement_from_dict(
         {
             "links": {"mu-s1": "50 %", "s1-r1": "5 Mb/s"},
             "domains": {
@@ -145,7 +145,7 @@ def test_the_agreement() -> None:
         },
         NETWORK,
     )
-    assert found == Agreement(
+    assert agreement == Agreement(
         {("mu", "s1"): 500e6, ("r1", "s1"): 5e6},
         {
             "campus": frozenset({("mu", "s1"), ("s1", "s2")}),

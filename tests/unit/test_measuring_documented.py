@@ -56,21 +56,21 @@ INSTANT = re.compile(r"(?<=:)1000[0-9]{3}\.[0-9]{3}\Z")  # of a run's id
 BEGAN, LOOKS_AHEAD_S = 1_000_000.0, 400.0
 
 
-def like(shown: Any, found: Any, ids: dict[str, str]) -> bool:
+def like(shown: Any, answer: Any, ids: dict[str, str]) -> bool:
     """Whether an answer has what the example shows of it. When exactly a run is made is the
     schedule's business: ``ids`` learns what each id that is shown is called here."""
     if isinstance(shown, dict):
-        return isinstance(found, dict) and all(
-            key in found and like(value, found[key], ids) for key, value in shown.items()
+        return isinstance(answer, dict) and all(
+            key in answer and like(value, answer[key], ids) for key, value in shown.items()
         )
     if isinstance(shown, list) and shown and isinstance(shown[0], dict):
-        return all(any(like(one, other, ids) for other in found) for one in shown)
-    if isinstance(shown, str) and isinstance(found, str) and INSTANT.search(shown):
-        same = INSTANT.sub("", shown) == INSTANT.sub("", found)
-        return same and found == ids.setdefault(shown, found)
+        return all(any(like(item, other, ids) for other in answer) for item in shown)
+    if isinstance(shown, str) and isinstance(answer, str) and INSTANT.search(shown):
+        same = INSTANT.sub("", shown) == INSTANT.sub("", answer)
+        return same and answer == ids.setdefault(shown, answer)
     if isinstance(shown, float) and BEGAN < shown < BEGAN + LOOKS_AHEAD_S:
-        return isinstance(found, float) and BEGAN < found < BEGAN + LOOKS_AHEAD_S
-    return bool(shown == found)
+        return isinstance(answer, float) and BEGAN < answer < BEGAN + LOOKS_AHEAD_S
+    return bool(shown == answer)
 
 
 def test_every_example_is_as_it_is_shown(web: TestClient) -> None:
@@ -79,8 +79,8 @@ def test_every_example_is_as_it_is_shown(web: TestClient) -> None:
     ids: dict[str, str] = {}
     for verb, shown_path, body, shown in examples:
         path = shown_path
-        for one, other in ids.items():
-            path = path.replace(one, other)
+        for shown_id, own_id in ids.items():
+            path = path.replace(shown_id, own_id)
         answer = web.request(verb, path, json=json.loads(body) if body else None)
         assert answer.is_success, (verb, path, answer.text)
         assert like(json.loads(shown), answer.json(), ids), (verb, path, answer.text)
@@ -110,7 +110,7 @@ def test_configurations_are_as_they_are_shown() -> None:
         config = parse_config({**data, **yaml.safe_load(block)}, "adon.yml")
         assert config.monitoring is not None
         rules = rules_from_list(config.monitoring.access, topology_from_dict(config.topology))
-        found = Measurement("x", "rtt", "mu>tacc", 1.0, "s", 1.0, "t")
+        measurement = Measurement("x", "rtt", "mu>tacc", 1.0, "s", 1.0, "t")
         for who in keyring_of(config).principals():
             if who.name == "ada":
-                assert rules.may_see(who, found) and rules.may_start(who, "mu", "tacc", "rtt")
+                assert rules.may_see(who, measurement) and rules.may_start(who, "mu", "tacc", "rtt")

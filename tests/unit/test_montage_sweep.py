@@ -48,11 +48,11 @@ def sweep(
 
 
 def test_each_rate_and_placement_is_run_and_not_again(tmp_path: Path, made: list[SweepRun]) -> None:
-    found = sweep(tmp_path)
-    assert {(run.placement, run.rate_bps) for run in found} == {
+    runs = sweep(tmp_path)
+    assert {(run.placement, run.rate_bps) for run in runs} == {
         (placement, rate_bps) for placement in ("default", "isolated") for rate_bps in RATES
     }
-    assert sweep(tmp_path) == found and len(made) == 4
+    assert sweep(tmp_path) == runs and len(made) == 4
     assert [run.number for run in sweep(tmp_path, runs=2)[4:]] == [2] * 4
     assert len(made) == 8
 
@@ -73,13 +73,13 @@ def test_without_a_network_of_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_is_shown() -> None:
     runs = [a_run(), a_run(seconds=120.0), a_run("isolated", 8e6), a_run(state="failed")]
-    found = swept.points(runs)
-    assert {point: len(of) for point, of in found.items()} == {
+    points = swept.points(runs)
+    assert {point: len(of) for point, of in points.items()} == {
         ("default", 2e6): 2, ("isolated", 8e6): 1,
     }  # fmt: skip
-    assert swept.text(found).splitlines()[1].split() == [
+    assert swept.text(points).splitlines()[1].split() == [
         "default", "2", "Mb/s", "110.0", "14.1", "50%", "50%", "0%",
     ]  # fmt: skip
-    drawn = ElementTree.fromstring(swept.figure(found))
+    drawn = ElementTree.fromstring(swept.figure(points))
     assert len(drawn.findall(".//{*}circle")) == 2  # a point of each curve
     assert len(drawn.findall(".//{*}rect")) == 1 + 2 * 10

@@ -127,7 +127,7 @@ def test_all_tiles_are_wanted_back_from_one_rack_where_that_is_asked_for(tmp_pat
 
 
 def test_rates_of_the_template_are_the_papers_scaled_alike() -> None:
-    paper, ours = (template_from_dict("montage", one) for one in (PAPERS, TEMPLATE))
+    paper, ours = (template_from_dict("montage", document) for document in (PAPERS, TEMPLATE))
     scale = paper.rspec.max_bps / ours.rspec.max_bps
     assert ours.qspec.min_bps * scale == paper.qspec.min_bps
     least, most = ours.qspec.min_bps, ours.rspec.max_bps
@@ -176,8 +176,8 @@ def test_the_check_sees_what_is_wrong_with_a_mosaic(
     assert check.held(numbers) is (flux_held and seam_held)
     met = [row.goal.rpartition(" ")[2] for row in result(numbers, b"").rows if row.goal]
     assert met == [("missed", "met")[held] for held in (flux_held, seam_held)]
-    told = (ROOT / "docs/report.md").read_text()
-    assert not [key for key in numbers if f"`{key}`" not in told]
+    documentation = (ROOT / "docs/report.md").read_text()
+    assert not [key for key in numbers if f"`{key}`" not in documentation]
 
 
 @pytest.mark.parametrize(

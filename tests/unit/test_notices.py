@@ -80,12 +80,12 @@ def service(
     return NoticeService(targets or (ALL,), archive, clock, clock, hook.deliver)
 
 
-def work(told: NoticeService) -> None:
+def work(notifier: NoticeService) -> None:
     """All that is due, in this thread."""
-    while told._tasks and told._tasks[0].due <= told._steady():
-        task = told._next()
+    while notifier._tasks and notifier._tasks[0].due <= notifier._steady():
+        task = notifier._next()
         assert task is not None
-        told._do(task)
+        notifier._do(task)
 
 
 def ends(archive: Archive) -> list[tuple[str, float]]:
@@ -147,14 +147,14 @@ def test_a_header_that_is_none_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_who_wants_what() -> None:
-    told = Notice("failed", "k", "t", T0, {"user": "ada", "name": "soykb-7", "workflow": "u-1"})
-    assert wants(ALL, told)
-    assert not wants(Target(on=frozenset({"stuck"}), command=("x",)), told)
-    assert wants(Target(users=("a*",), command=("x",)), told)
-    assert not wants(Target(users=("bob",), command=("x",)), told)
-    assert wants(Target(workflows=("soykb-*",), command=("x",)), told)
-    assert wants(Target(workflows=("u-1",), command=("x",)), told)
-    assert not wants(Target(users=("ada",), workflows=("other",), command=("x",)), told)
+    notice = Notice("failed", "k", "t", T0, {"user": "ada", "name": "soykb-7", "workflow": "u-1"})
+    assert wants(ALL, notice)
+    assert not wants(Target(on=frozenset({"stuck"}), command=("x",)), notice)
+    assert wants(Target(users=("a*",), command=("x",)), notice)
+    assert not wants(Target(users=("bob",), command=("x",)), notice)
+    assert wants(Target(workflows=("soykb-*",), command=("x",)), notice)
+    assert wants(Target(workflows=("u-1",), command=("x",)), notice)
+    assert not wants(Target(users=("ada",), workflows=("other",), command=("x",)), notice)
     anomaly = Notice("anomaly", "k", "t", T0, {})
     assert wants(ALL, anomaly)
     assert not wants(Target(users=("*",), command=("x",)), anomaly)
@@ -167,10 +167,10 @@ def test_who_wants_what() -> None:
 
 def test_a_thing_is_told_once_however_often_it_is_said() -> None:
     archive, hook = Archive(":memory:"), Hook()
-    told = service(archive, hook, ALL, MAIL)
+    notifier = service(archive, hook, ALL, MAIL)
     for _ in range(3):
-        told.tell("anomaly", "a1", "it dips", {})
-        work(told)
+        notifier.tell("anomaly", "a1", "it dips", {})
+        work(notifier)
     assert sorted(hook.got) == sorted((t.id, f"notice:{t.id}:anomaly:a1") for t in (ALL, MAIL))
     assert ends(archive) == [("delivered", 1.0)] * 2
     again = Hook()
@@ -188,66 +188,66 @@ def failed(number: int, workflow: str, user: str) -> Notice:
 
 def test_nobody_is_told_without_end() -> None:
     archive, hook, time = Archive(":memory:"), Hook(), Time()
-    told = service(archive, hook, time=time)
+    notifier = service(archive, hook, time=time)
     for number in range(300):
-        told.tell_of(failed(number, "forged", "eve"))
-    work(told)
+        notifier.tell_of(failed(number, "forged", "eve"))
+    work(notifier)
     assert len(hook.texts) == OF_WORKFLOW
     assert "Nothing more of workflow forged is told for an hour." in hook.texts[-1]
     assert "Nothing more" not in hook.texts[-2]
     for number in range(300):
-        told.tell_of(failed(0, f"w{number}", "eve"))
-    told.tell_of(failed(0, "w", "ada"))
-    told.tell_of(Notice("anomaly", "a", "slow\n", T0, {}))
-    work(told)
+        notifier.tell_of(failed(0, f"w{number}", "eve"))
+    notifier.tell_of(failed(0, "w", "ada"))
+    notifier.tell_of(Notice("anomaly", "a", "slow\n", T0, {}))
+    work(notifier)
     assert len(hook.texts) == OF_USER + 2
     assert "Nothing more of user eve is told for an hour." in hook.texts[OF_USER - 1]
     assert sum(outcome == "held back" for outcome, _ in ends(archive)) == 600 - OF_USER
     time.now += WINDOW_S
-    told.tell_of(failed(0, "w0", "eve"))  # once is once, though it was not told
-    told.tell_of(failed(1, "w0", "eve"))
-    work(told)
+    notifier.tell_of(failed(0, "w0", "eve"))  # once is once, though it was not told
+    notifier.tell_of(failed(1, "w0", "eve"))
+    work(notifier)
     assert len(hook.texts) == OF_USER + 3
 
 
 def test_of_every_link_is_told_that_it_failed_and_that_it_works_again() -> None:
     hook = Hook()
-    told = service(Archive(":memory:"), hook)
+    notifier = service(Archive(":memory:"), hook)
     for number in range(2 * OF_USER):
         for again in ("", ":again"):
             link = {"link": f"s1-s{number}"}
-            told.tell_of(Notice("link", f"s1-s{number}{again}", "The link\n", T0, link))
-    work(told)
+            notifier.tell_of(Notice("link", f"s1-s{number}{again}", "The link\n", T0, link))
+    work(notifier)
     assert hook.texts == ["The link\n"] * 4 * OF_USER
 
 
 def test_what_was_told_before_a_restart_does_not_count() -> None:
     archive, hook, time = Archive(":memory:"), Hook(), Time()
     for _ in range(2):
-        told = service(archive, hook, time=time)
+        notifier = service(archive, hook, time=time)
         for number in range(OF_USER):
-            told.tell_of(failed(0, f"w{number}", "ada"))
-        work(told)
-    told.tell_of(failed(0, "new", "ada"))
-    work(told)
+            notifier.tell_of(failed(0, f"w{number}", "ada"))
+        work(notifier)
+    notifier.tell_of(failed(0, "new", "ada"))
+    work(notifier)
     assert len(hook.texts) == OF_USER + 1
 
 
 def test_what_fails_is_tried_again_later_and_later() -> None:
     archive, time = Archive(":memory:"), Time()
     hook = Hook(Delivery(False, "HTTP 500"), Delivery(False, "HTTP 503", later_s=50.0))
-    told = service(archive, hook, time=time)
-    told.tell("failed", "k", "t", {})
-    work(told)
+    notifier = service(archive, hook, time=time)
+    notifier.tell("failed", "k", "t", {})
+    work(notifier)
     assert len(hook.got) == 1
     time.now += 2.0
-    work(told)
+    work(notifier)
     assert len(hook.got) == 2
     time.now += 49.0
-    work(told)
+    work(notifier)
     assert len(hook.got) == 2
     time.now += 1.0
-    work(told)
+    work(notifier)
     assert len(hook.got) == 3
     assert len(set(hook.got)) == 1  # the same key each time
     assert ends(archive) == [("delivered", 1.0)]
@@ -256,17 +256,17 @@ def test_what_fails_is_tried_again_later_and_later() -> None:
 def test_it_is_given_up_after_some_tries_or_where_it_is_refused() -> None:
     archive, time = Archive(":memory:"), Time()
     hook = Hook(*[Delivery(False, "no")] * 99)
-    told = service(archive, hook, time=time)
-    told.tell("failed", "k", "t", {})
+    notifier = service(archive, hook, time=time)
+    notifier.tell("failed", "k", "t", {})
     for _ in range(TRIES + 3):
-        work(told)
+        work(notifier)
         time.now += 4000
     assert len(hook.got) == TRIES
     assert ends(archive) == [("given up", 0.0)]
     refused = Hook(Delivery(False, "HTTP 404", again=False))
-    told = service(archive, refused, time=time)
-    told.tell("failed", "other", "t", {})
-    work(told)
+    notifier = service(archive, refused, time=time)
+    notifier.tell("failed", "other", "t", {})
+    work(notifier)
     assert len(refused.got) == 1
     assert ends(archive)[-1] == ("given up", 0.0)
 
@@ -331,15 +331,15 @@ def test_a_process_killed_anywhere_neither_loses_nor_doubles_a_notice(
         for _ in range(4):
             work(second)
             time.now += 5000
-        told = {m.details["of"] for m in archive.query("notice") if m.id.endswith(":end")}
-        assert told == {notice_id(target, Notice("anomaly", key, "", 0.0)) for key in set(keys)}
+        ids = {m.details["of"] for m in archive.query("notice") if m.id.endswith(":end")}
+        assert ids == {notice_id(target, Notice("anomaly", key, "", 0.0)) for key in set(keys)}
         # Each was tried; of tries, all but the ones that failed and one whose end was not noted
         # delivered it.
         tries = {key: [k for _, k in hook.got].count(key) for _, key in hook.got}
         if command:
             assert sum(tries.values()) <= len(set(keys)) + failures
         else:
-            assert set(tries) == told
+            assert set(tries) == ids
             assert sum(tries.values()) <= len(set(keys)) + failures + 1
 
 
@@ -375,26 +375,26 @@ class Told:
         self.notices.append(notice)
 
 
-def looking(archive: Archive, told: Told, time: Time) -> WorkflowNotices:
-    return WorkflowNotices(archive, told, time, KnownWorkflows(archive, time, 1800.0))
+def looking(archive: Archive, notifier: Told, time: Time) -> WorkflowNotices:
+    return WorkflowNotices(archive, notifier, time, KnownWorkflows(archive, time, 1800.0))
 
 
 @pytest.fixture
 def watched() -> tuple[Archive, Told, Time, WorkflowNotices]:
-    archive, told, time = Archive(":memory:"), Told(), Time()
-    return archive, told, time, looking(archive, told, time)
+    archive, notifier, time = Archive(":memory:"), Told(), Time()
+    return archive, notifier, time, looking(archive, notifier, time)
 
 
 Watched = tuple[Archive, Told, Time, WorkflowNotices]
 
 
 def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
-    archive, told, time, notices = watched
+    archive, notifier, time, notices = watched
     notices.observe()
     at = time.now
     archive.record_many([workflow(at=at), status(at=at + 1)])
     notices.observe()
-    assert told.notices == []
+    assert notifier.notices == []
     archive.record_many([
         status(at=at + 60, done=3, state=WorkflowState.FAILED),
         job("bwa_ID1", at=at + 50, outcome="failed", exitcode=3, stderr="no reads\nat all"),
@@ -402,7 +402,7 @@ def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
     ])  # fmt: skip
     notices.observe()
     notices.observe()
-    (failed,) = told.notices
+    (failed,) = notifier.notices
     assert failed.kind == "failed"
     assert failed.subject == "Workflow soykb of ada failed after 60 s"
     assert "Failed: bwa_ID1 at mu: exit code 3\n    no reads\n    at all\n" in failed.text
@@ -416,45 +416,45 @@ def test_each_end_of_a_workflow_is_told(watched: Watched) -> None:
     archive.record(status(at=at + 90, done=3))
     archive.record(status(at=at + 100, done=5, state=WorkflowState.DONE, name="end"))
     notices.observe()
-    assert [n.kind for n in told.notices] == ["failed", "finished"]
-    assert len({n.key for n in told.notices}) == 2
+    assert [n.kind for n in notifier.notices] == ["failed", "finished"]
+    assert len({n.key for n in notifier.notices}) == 2
 
 
 def test_what_was_over_before_anybody_looked_is_not_told(watched: Watched) -> None:
-    archive, told, time, notices = watched
+    archive, notifier, time, notices = watched
     archive.record_many([workflow(), status(done=5, state=WorkflowState.DONE)])
     notices.observe()
-    assert told.notices == []
+    assert notifier.notices == []
     # What ended while nobody ran is told by the next.
     time.now += 100
     archive.record_many([workflow("w2"), status("w2", time.now, 5, WorkflowState.DONE)])
     time.now += 100
-    looking(archive, told, time).observe()
-    assert [n.details["workflow"] for n in told.notices] == ["w2"]
+    looking(archive, notifier, time).observe()
+    assert [n.details["workflow"] for n in notifier.notices] == ["w2"]
 
 
 def test_stuck_is_told_once_for_each_standstill(watched: Watched) -> None:
-    archive, told, time, notices = watched
+    archive, notifier, time, notices = watched
     notices.observe()
     archive.record_many([workflow(at=time.now), status(at=time.now)])
     time.now += 1801
     notices.observe()
     time.now += 1801
     notices.observe()
-    assert [n.subject for n in told.notices] == [
+    assert [n.subject for n in notifier.notices] == [
         "Workflow soykb of ada is stuck: nothing changed for 30 min"
     ]
     archive.record(status(at=time.now, done=2))
     notices.observe()
     time.now += 1801
     notices.observe()
-    assert [n.kind for n in told.notices] == ["stuck", "stuck"]
-    assert len({n.key for n in told.notices}) == 2
+    assert [n.kind for n in notifier.notices] == ["stuck", "stuck"]
+    assert len({n.key for n in notifier.notices}) == 2
 
 
 def test_a_standstill_that_begins_after_all_else_is_told(watched: Watched) -> None:
     """Its last change is older than the notifier; held jobs are no change."""
-    archive, told, time, notices = watched
+    archive, notifier, time, notices = watched
     archive.record_many([workflow("w2"), status("w2", time.now - 7200)])
     archive.record_many([workflow(), status(at=time.now - 100)])
     notices.observe()
@@ -464,13 +464,13 @@ def test_a_standstill_that_begins_after_all_else_is_told(watched: Watched) -> No
     time.now += 61
     notices.observe()
     notices.observe()
-    assert [n.subject for n in told.notices] == [
+    assert [n.subject for n in notifier.notices] == [
         "Workflow soykb of ada is stuck: all 2 jobs in the queue held for 61 s"
     ]
 
 
 def test_workflows_inside_others_are_told_with_them(watched: Watched) -> None:
-    archive, told, time, notices = watched
+    archive, notifier, time, notices = watched
     notices.observe()
     at = time.now
     inner = job("join_ID4", key="inner", outcome="failed", exitcode=1, stderr="boom", at=at)
@@ -479,16 +479,16 @@ def test_workflows_inside_others_are_told_with_them(watched: Watched) -> None:
         status("inner", at, 1, WorkflowState.FAILED), status(UUID, at + 1, 1, WorkflowState.FAILED),
     ])  # fmt: skip
     notices.observe()
-    (failed,) = told.notices
+    (failed,) = notifier.notices
     assert failed.details["workflow"] == UUID
     assert "Failed: join_ID4 at mu" in failed.text
 
 
-@given(name=st.text(max_size=20), said=st.text(max_size=200))
-def test_no_name_breaks_a_notice(name: str, said: str) -> None:
-    failed = analyse([job("j", job=name, outcome="failed", stderr=said)]).failures
-    one = Overview(UUID, name=name, user=name, status=Status.from_measurement(status(done=1)))
-    notice = workflow_notice(one, "failed", failed)
+@given(name=st.text(max_size=20), stderr=st.text(max_size=200))
+def test_no_name_breaks_a_notice(name: str, stderr: str) -> None:
+    failed = analyse([job("j", job=name, outcome="failed", stderr=stderr)]).failures
+    overview = Overview(UUID, name=name, user=name, status=Status.from_measurement(status(done=1)))
+    notice = workflow_notice(overview, "failed", failed)
     assert all(c.isprintable() or c in "\n\t" for c in notice.text)
     assert "\n" not in notice.subject
 
@@ -501,12 +501,12 @@ def test_a_web_hook_gets_the_key_whatever_a_workflow_is_called(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channels, "_HOOK_S", 300.0)  # of a busy machine
-    got: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            got.append((self.headers["Idempotency-Key"], body["key"]))
+            requests.append((self.headers["Idempotency-Key"], body["key"]))
             self.send_response(204)
             self.end_headers()
 
@@ -518,11 +518,11 @@ def test_a_web_hook_gets_the_key_whatever_a_workflow_is_called(
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         target = Target(webhook=f"http://127.0.0.1:{server.server_port}/")
-        said = deliver(target, Notice("failed", "k", "text", T0), key)
+        delivery = deliver(target, Notice("failed", "k", "text", T0), key)
         thread.join()
-    assert said == Delivery(True)
-    ((header, told),) = got
-    assert told == key and (unquote(header) == key or header == key)
+    assert delivery == Delivery(True)
+    ((header, body_key),) = requests
+    assert body_key == key and (unquote(header) == key or header == key)
 
 
 def test_a_command_gets_the_text(tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ Answer = tuple[int, dict[str, str], str] | Exception
 class Scripted(BaseAdapter):
     """Answers what is listed, and by ``answer`` what changes something."""
 
-    def __init__(self, answer: Answer, on: str, found: Mapping[str, Any]) -> None:
+    def __init__(self, answer: Answer, on: str, documents: Mapping[str, Any]) -> None:
         super().__init__()
-        self.answer, self.on, self.found = answer, on, found
+        self.answer, self.on, self.found = answer, on, documents
         self.versions: set[str | None] = set()  # of which lists of servers were asked
         self.asked: list[tuple[str, str, Any]] = []
 
@@ -75,10 +75,10 @@ def cloud_of(
     answer: Answer,
     on: str,
     settings: OpenStackSettings = SETTINGS,
-    found: Mapping[str, Any] = FOUND,
+    documents: Mapping[str, Any] = FOUND,
     **pinned: Any,
 ) -> tuple[OpenStackCloud, Scripted]:
-    script = Scripted(answer, on, found)
+    script = Scripted(answer, on, documents)
     http = requests.Session()
     http.mount("http://", script)
 
@@ -137,16 +137,20 @@ def test_what_went_wrong_is_told_apart_and_nothing_is_asked_twice(
 def test_a_machine_is_asked_for_with_all_by_which_it_is_found() -> None:
     cloud, script = cloud_of((202, JSON, json.dumps({"server": {"id": "s"}})), CREATE)
     cloud.start("small", "w1")
-    (asked,) = [body["server"] for method, _, body in script.asked if method == "POST"]
-    assert (asked["name"], asked["flavorRef"], asked["imageRef"]) == ("w1", "f", "i")
-    assert asked["tags"] == ["adon:p"]
-    assert asked["metadata"] == {"adon_flavour": "small", "adon_collector": ""}
-    assert asked["networks"] == [{"uuid": "n"}]
+    (server_request,) = [body["server"] for method, _, body in script.asked if method == "POST"]
+    assert (server_request["name"], server_request["flavorRef"], server_request["imageRef"]) == (
+        "w1",
+        "f",
+        "i",
+    )
+    assert server_request["tags"] == ["adon:p"]
+    assert server_request["metadata"] == {"adon_flavour": "small", "adon_collector": ""}
+    assert server_request["networks"] == [{"uuid": "n"}]
 
 
 def row(name: str, *tags: str, **metadata: str) -> dict[str, Any]:
-    told = {"status": "ACTIVE", "created": "2026-11-23T09:00:00Z", "addresses": {}}
-    return {"id": f"id-{name}", "name": name, "tags": list(tags), "metadata": metadata, **told}
+    fields = {"status": "ACTIVE", "created": "2026-11-23T09:00:00Z", "addresses": {}}
+    return {"id": f"id-{name}", "name": name, "tags": list(tags), "metadata": metadata, **fields}
 
 
 FOREIGN = [
@@ -180,16 +184,16 @@ def test_a_cloud_that_ignores_every_filter_loses_nothing_of_others(pinned: dict[
     described = [
         ("w9", "adon:p cm:9618"), ("w8", "adon:p"), ("db-port", ""), ("q", "adon:p other:9618"),
     ]  # fmt: skip
-    found = FOUND | {
+    documents = FOUND | {
         "/v2.1/servers/detail": {"servers": [*FOREIGN, *own]},
         "/v2.1/v2.0/ports": ports(*described),
     }
     settings = replace(SETTINGS, collector="cm:9618", qos_policy="qos")
-    cloud, script = cloud_of((404, {}, "{}"), "", settings, found, **pinned)
+    cloud, script = cloud_of((404, {}, "{}"), "", settings, documents, **pinned)
     machines = [machine.name for machine in cloud.machines()]
     assert machines == ["w1", "w2", "w9", "w8"]
     assert script.versions == {"compute 2.52"}
-    for name in [*(one["name"] for one in FOREIGN), "db-port", "q", *machines]:
+    for name in [*(foreign["name"] for foreign in FOREIGN), "db-port", "q", *machines]:
         cloud.delete(name)
     deleted = [path for method, path, _ in script.asked if method == "DELETE"]
     assert deleted == [
@@ -199,13 +203,13 @@ def test_a_cloud_that_ignores_every_filter_loses_nothing_of_others(pinned: dict[
 
 
 def test_a_port_of_somebody_else_is_not_plugged_in() -> None:
-    found = FOUND | {
+    documents = FOUND | {
         "/v2.1/v2.0/ports": ports(("w1", ""), ("w2", "adon:p cm:9618"), ("w1", "adon:p other:1")),
         "/v2.1/v2.0/qos/policies/qos": {"policy": {"id": "qos", "name": "qos"}},
     }
     settings = replace(SETTINGS, collector="cm:9618", qos_policy="qos")
     port = json.dumps({"port": {"id": "new"}})
-    cloud, script = cloud_of((201, JSON, port), "POST /v2.1/v2.0/ports", settings, found)
+    cloud, script = cloud_of((201, JSON, port), "POST /v2.1/v2.0/ports", settings, documents)
     with pytest.raises(CloudError):
         cloud.start("small", "w1")
     bodies = {path: body for method, path, body in script.asked if method == "POST"}
@@ -216,8 +220,8 @@ def test_a_port_of_somebody_else_is_not_plugged_in() -> None:
 @pytest.mark.parametrize("latest", ["2.1", "2.25", "2.51"])
 def test_a_compute_api_without_tags_is_told_at_the_start(latest: str) -> None:
     version = {**VERSION, "version": latest}
-    found = FOUND | {"/v2.1": {"version": version}, "/": {"versions": [version]}}
-    cloud, script = cloud_of((404, {}, "{}"), "", found=found)
+    documents = FOUND | {"/v2.1": {"version": version}, "/": {"versions": [version]}}
+    cloud, script = cloud_of((404, {}, "{}"), "", documents=documents)
     with pytest.raises(InputError, match=rf"cloud c: found compute API {latest}, expected 2\.52"):
         cloud.check()
     with pytest.raises(CloudError, match=r"expected 2\.52"):
@@ -265,8 +269,8 @@ def server(change: Callable[[dict[str, Any]], None] = lambda _: None, **more: An
     ],
 )  # fmt: skip
 def test_a_server_is_a_machine(more: dict[str, Any], state: MachineState) -> None:
-    found = _machine(server(**more), 60.0)
-    assert found == CloudServer(
+    machine = _machine(server(**more), 60.0)
+    assert machine == CloudServer(
         "w1", "small", state, pytest.approx(1_795_424_400),
         "" if state is MachineState.BOOTING else "10.0.0.5",
         "No valid host" if state is MachineState.ERROR else "", pytest.approx(1_795_424_460),

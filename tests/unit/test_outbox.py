@@ -121,5 +121,5 @@ def test_a_listener_that_fails_is_told_of_once(
     for name in ("a", "b"):
         rig.ask(name, "mu", "tacc")
         rig.broker.release(name, 10**9, 8.0, "success")
-    told = [one for one in caplog.records if "recorded" in one.getMessage()]
-    assert [one.exc_info for one in told] == [None]
+    records = [record for record in caplog.records if "recorded" in record.getMessage()]
+    assert [record.exc_info for record in records] == [None]

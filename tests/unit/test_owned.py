@@ -61,8 +61,12 @@ def failing(run: Submitted, complaint: Path) -> None:
 
 
 def words(archive: Archive) -> str:
-    found = [one for metric in ("job", "workflow", "status") for one in archive.query(metric)]
-    return json.dumps([one.details for one in found])
+    measurements = [
+        measurement
+        for metric in ("job", "workflow", "status")
+        for measurement in archive.query(metric)
+    ]
+    return json.dumps([measurement.details for measurement in measurements])
 
 
 def test_logs_of_the_future_are_not_recorded(tmp_path: Path, archive: Archive) -> None:
@@ -73,7 +77,7 @@ def test_logs_of_the_future_are_not_recorded(tmp_path: Path, archive: Archive) -
     )
     Follower(run.path, archive).poll()
     for metric in ("job", "status", "transfer", "compute"):
-        assert all(one.at < late - 1 for one in archive.query(metric))
+        assert all(measurement.at < late - 1 for measurement in archive.query(metric))
 
 
 @pytest.mark.parametrize("linked", [False, True])

@@ -36,9 +36,9 @@ def killed(value: int) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_results_are_in_order(processes: int) -> None:
-    told: list[int] = []
-    assert each(range(7), squared, processes, told.append) == [0, 1, 4, 9, 16, 25, 36]
-    assert told == [1, 2, 3, 4, 5, 6, 7]
+    progress: list[int] = []
+    assert each(range(7), squared, processes, progress.append) == [0, 1, 4, 9, 16, 25, 36]
+    assert progress == [1, 2, 3, 4, 5, 6, 7]
     assert each([], squared, processes) == []
 
 

@@ -29,13 +29,13 @@ SECOND = ("mu", "s1", "s1-s2.2", "s2", "tacc")
 
 def twins(**more: Any) -> Topology:
     """The two switches with a second link between them."""
-    one = two_switches()
-    link = one.link("s1", "s2")
+    base = two_switches()
+    link = base.link("s1", "s2")
     other = replace(
         link, delay_s=0.03, ports={"s1": 12, "s2": 12}, devices={"s1": "s1-c", "s2": "s2-c"}, **more
     )
-    nodes = [n for n in one.nodes.values() if n.kind != "link"]
-    return Topology(nodes, [*one.whole_links, other])
+    nodes = [n for n in base.nodes.values() if n.kind != "link"]
+    return Topology(nodes, [*base.whole_links, other])
 
 
 def test_each_is_a_path_of_its_own() -> None:
@@ -91,9 +91,9 @@ def test_rules_classes_and_counters_of_each() -> None:
 
 
 def test_two_links_to_one_router() -> None:
-    one = two_switches()
-    again = replace(one.link("s1", "r1"), ports={"s1": 12}, devices=None, name="up2")
-    topology = Topology(one.nodes.values(), [*one.whole_links, again])
+    base = two_switches()
+    again = replace(base.link("s1", "r1"), ports={"s1": 12}, devices=None, name="up2")
+    topology = Topology(base.nodes.values(), [*base.whole_links, again])
     path = ("mu", "s1", "up2", "r1", "s2", "tacc")
     plan = make_plan(topology, [Circuit("a", path, MBPS, MBPS, 2000.0)], 1000.0)
     first = plan.rules_of(plan.carrier("a"))[0]  # type: ignore[arg-type]
@@ -127,8 +127,10 @@ def test_discovery_knows_both() -> None:
     }  # fmt: skip
     both = frozenset({((1, 10), (2, 10)), ((1, 12), (2, 12))})
     assert differences(topology, Discovered(ports, both)) == []
-    one = Discovered(ports, frozenset({((1, 10), (2, 10))}))
-    assert differences(topology, one) == ["link s1-s2.2: nothing came through from port to port"]
+    network = Discovered(ports, frozenset({((1, 10), (2, 10))}))
+    assert differences(topology, network) == [
+        "link s1-s2.2: nothing came through from port to port"
+    ]
 
 
 def test_the_port_of_one_fails_that_one_alone() -> None:

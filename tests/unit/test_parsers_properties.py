@@ -81,9 +81,9 @@ def test_any_submit_directory(dump: bytes, dag: bytes, sub: bytes) -> None:
         (path / "00" / "00" / "stage_in_1.sub").write_bytes(sub)
 
         def as_the_monitors_do() -> None:
-            found = SubmitDir(path)
-            for name in [*found.job_names(), "stage_in_1", "none"]:
-                assert found.job(name).name == name
+            submit_dir = SubmitDir(path)
+            for name in [*submit_dir.job_names(), "stage_in_1", "none"]:
+                assert submit_dir.job(name).name == name
 
         def as_the_hooks_do() -> None:
             files = PlannedFiles(path, "stage_in_1")
@@ -138,11 +138,11 @@ RECORD = """\
 @example(RECORD.replace("2026-11-21T09:49:17.718+00:00", "0001-01-01"))
 @example(RECORD.replace("600072", "²"))
 def test_any_record_of_kickstart(text: str) -> None:
-    for found in kickstart.invocations(text):
-        assert math.isfinite(found.start)
-        assert math.isfinite(found.end)
-        assert found.end >= found.start
-        assert all(size >= 0 for size in (found.inputs | found.outputs).values())
+    for invocation in kickstart.invocations(text):
+        assert math.isfinite(invocation.start)
+        assert math.isfinite(invocation.end)
+        assert invocation.end >= invocation.start
+        assert all(size >= 0 for size in (invocation.inputs | invocation.outputs).values())
     kickstart.standard_error(text)
 
 

@@ -59,7 +59,7 @@ class Clock:
         self.seconds += seconds
 
 
-def asked(
+def outcomes(
     broker: FakeBroker, patience: Patience, requests: Sequence[TransitRequest] = REQUESTS
 ) -> RequestOutcomes:
     return ask(requests, patience, Clock(broker).effects)
@@ -76,7 +76,7 @@ def test_a_queued_transit_is_followed_until_it_has_a_path() -> None:
 
 def test_patience_ends_in_best_effort_and_leaves_the_queue() -> None:
     broker = FakeBroker(QUEUED)
-    first, second = asked(broker, Patience(5.0)).answers
+    first, second = outcomes(broker, Patience(5.0)).answers
     assert first.state == second.state == "best_effort"
     assert "patience" in first.reason and first.told
     assert [(r[0], r[3]) for r in broker.released] == [
@@ -116,7 +116,7 @@ def test_when_dagman_is_to_ask_again(
 ) -> None:
     broker = FakeBroker(QUEUED)
     broker.service = Service(when_queued=when_queued)
-    answers = asked(broker, Patience(20.0, waited_s, lambda: may_defer))
+    answers = outcomes(broker, Patience(20.0, waited_s, lambda: may_defer))
     assert answers.deferred is deferred
     assert {d.state for d in answers.answers} == {"queued" if deferred else "best_effort"}
     assert bool(broker.released) is not deferred
@@ -166,17 +166,21 @@ def test_what_the_broker_refuses_is_on_record_as_best_effort() -> None:
     broker = FakeBroker()
     broker.refuses = {"tacc": BrokerError("there is no template 'x'", "unknown_template")}
     refused = replace(REQUESTS[0], id="w:j:0:a-tacc", dst="tacc")
-    given, other = asked(broker, Patience(5.0), [REQUESTS[0], refused]).answers
+    given, other = outcomes(broker, Patience(5.0), [REQUESTS[0], refused]).answers
     assert (given.state, other.state, other.told) == ("installed", "best_effort", True)
     assert [r.best_effort for r in broker.told] == ["best effort: there is no template 'x'"]
 
 
 def test_what_is_told_is_no_request() -> None:
     broker = FakeBroker()
-    (told, _) = tell(
+    (outcome, _) = tell(
         [replace(w, best_effort="the disk is full") for w in REQUESTS], Clock(broker).effects
     )
-    assert (told.state, told.reason, told.told) == ("best_effort", "the disk is full", True)
+    assert (outcome.state, outcome.reason, outcome.told) == (
+        "best_effort",
+        "the disk is full",
+        True,
+    )
     assert broker.asked == []
 
 
@@ -194,11 +198,11 @@ def test_what_cannot_be_told_is_a_warning() -> None:
 def test_a_lease_is_made_to_outlast_the_transfer() -> None:
     broker = FakeBroker(granted_bps=1.0)  # 800 bits at 1 b/s, twice over, and a minute
     broker.lease_until = 1e6 + 2 * 800.0 + 59.0
-    asked(broker, Patience(5.0), REQUESTS[:1])
+    outcomes(broker, Patience(5.0), REQUESTS[:1])
     assert broker.renewed == [(REQUESTS[0].id, 2 * 800.0 + 60.0)]
     broker.renewed.clear()
     broker.lease_until += 1.0
-    asked(broker, Patience(5.0), REQUESTS[:1])
+    outcomes(broker, Patience(5.0), REQUESTS[:1])
     assert broker.renewed == []
 
 
@@ -285,15 +289,15 @@ def test_a_decision_file_names_all_that_may_have_to_be_given_back(
         "left_over": sorted(left),
         "given_back": False,
     }
-    found = to_give_back(data)
-    assert found.keys() == {pair.id for pair in pairs} | left
-    assert all(found[pair.id] == (pair.state == UNASKED) for pair in pairs)
+    releases = to_give_back(data)
+    assert releases.keys() == {pair.id for pair in pairs} | left
+    assert all(releases[pair.id] == (pair.state == UNASKED) for pair in pairs)
     assert to_give_back({**data, "given_back": True}) == {}
 
 
 def test_the_rounds_of_an_id_come_to_an_end() -> None:
-    found = list(ids_of("x"))
-    assert found[:3] == ["x", "x.2", "x.3"] and len(found) == len(set(found)) == 100
+    ids = list(ids_of("x"))
+    assert ids[:3] == ["x", "x.2", "x.3"] and len(ids) == len(set(ids)) == 100
 
 
 @pytest.mark.parametrize(
@@ -317,6 +321,6 @@ def test_the_broker_knows_where_it_knows_of_every_pair(tmp_path: Path) -> None:
         Pair("a", "a", "mu", "best_effort", told=True),
         Pair("b", "b", "mu", UNASKED),
     ]
-    for found, told in ((pairs, False), (pairs[:1], True), ([], True)):
-        PathDecision("j", 0, "w", 1.0, 1.0, found).write(tmp_path / "d.json")
-        assert read_json(tmp_path / "d.json")["told"] is told
+    for file_pairs, expected in ((pairs, False), (pairs[:1], True), ([], True)):
+        PathDecision("j", 0, "w", 1.0, 1.0, file_pairs).write(tmp_path / "d.json")
+        assert read_json(tmp_path / "d.json")["told"] is expected

@@ -20,12 +20,14 @@ edges = st.dictionaries(
 )
 
 
-def slow(found: dict[tuple[str, str], int], ends: set[str], limit: int) -> list[tuple[str, ...]]:
+def slow(
+    delays_ms: dict[tuple[str, str], int], ends: set[str], limit: int
+) -> list[tuple[str, ...]]:
     """All simple paths, sorted."""
     graph: Any = nx.Graph()
     graph.add_nodes_from(n for n in NODES if n not in ends or n in "ah")
     graph.add_weighted_edges_from(
-        (a, b, ms) for (a, b), ms in found.items() if a in graph and b in graph
+        (a, b, ms) for (a, b), ms in delays_ms.items() if a in graph and b in graph
     )
     paths = [tuple(p) for p in nx.all_simple_paths(graph, "a", "h")]
 
@@ -37,12 +39,12 @@ def slow(found: dict[tuple[str, str], int], ends: set[str], limit: int) -> list[
 
 @given(edges, st.sets(st.sampled_from(NODES)), st.integers(0, 12), st.randoms())
 def test_the_first_of_all_paths(
-    found: dict[tuple[str, str], int], ends: set[str], limit: int, rng: Any
+    delays_ms: dict[tuple[str, str], int], ends: set[str], limit: int, rng: Any
 ) -> None:
-    links = [(a, b, ms / 1000) for (a, b), ms in found.items()]
+    links = [(a, b, ms / 1000) for (a, b), ms in delays_ms.items()]
     rng.shuffle(links)
     finder = PathFinder(rng.sample(NODES, len(NODES)), links, ends)
-    expected = slow(found, ends, limit)
+    expected = slow(delays_ms, ends, limit)
     assert finder.k_shortest("a", "h", limit) == expected
     assert finder.k_shortest("a", "h", limit) == expected  # from trees that are kept
 
@@ -63,12 +65,12 @@ def test_delays_that_differ_by_less_than_a_nanosecond_are_equal() -> None:
 
 @given(edges, st.sets(st.sampled_from(NODES)), st.sets(st.sampled_from(NODES)))
 def test_the_first_path_over_open_links(
-    found: dict[tuple[str, str], int], ends: set[str], closed: set[str]
+    delays_ms: dict[tuple[str, str], int], ends: set[str], closed: set[str]
 ) -> None:
-    finder = PathFinder(NODES, [(a, b, ms / 1000) for (a, b), ms in found.items()], ends)
+    finder = PathFinder(NODES, [(a, b, ms / 1000) for (a, b), ms in delays_ms.items()], ends)
     expected = [
         path
-        for path in slow(found, ends, 10_000)
+        for path in slow(delays_ms, ends, 10_000)
         if not any(a in closed and a < b for a, b in pairwise(path))
     ]
     best = finder.shortest_open("a", "h", lambda a, b: not (a in closed and a < b))

@@ -74,8 +74,8 @@ cont base { type "docker" image "docker:///base" mount "/data:/data"
 
 def test_a_workflow_in_xml() -> None:
     flow = parse_workflow(DAX, "w.dax")
-    one, inner, _ = flow.jobs.values()
-    assert (flow.name, one.transformation, one.runtime_s) == ("leaves", "t::count:1.0", 60)
+    first, inner, _ = flow.jobs.values()
+    assert (flow.name, first.transformation, first.runtime_s) == ("leaves", "t::count:1.0", 60)
     assert (inner.kind, inner.inputs) == ("pegasusWorkflow", ("inner.dax",))
     assert flow.files["raw.txt"] == DataFile("raw.txt", 1000, None, ("ID1",), False)
     assert flow.files["n.txt"] == DataFile("n.txt", None, "ID1", (), False, True)
@@ -150,7 +150,7 @@ containers:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (DAX.replace('ref="ID2"/>', 'ref="ID9"/>'), "x:20: dependency names the unknown job 'ID9'"),
         (DAX.replace('size="1000"', 'size="big"'), "x:13: size of 'raw.txt' is 'big'"),
@@ -161,14 +161,14 @@ containers:
         ),
     ],
 )
-def test_errors_in_xml_name_the_line(text: str, said: str) -> None:
-    with pytest.raises(InputError) as found:
+def test_errors_in_xml_name_the_line(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
         parse_workflow(text, "x")
-    assert str(found.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tr a {\n site mu {\n pfn /x\n}}", "x:3: found '/x', expected a value in quotes"),
         ("tr a {\n sites mu { }\n}", "x:2: found 'sites', expected one of profile, metadata, site"),
@@ -177,10 +177,10 @@ def test_errors_in_xml_name_the_line(text: str, said: str) -> None:
         ('tr a { site mu { pfn "/x } }', "x:1: found '\"/x } }', expected text in quotes"),
     ],
 )
-def test_errors_in_text_name_the_line(text: str, said: str) -> None:
-    with pytest.raises(InputError) as found:
+def test_errors_in_text_name_the_line(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
         parse_document(text, "x", "transformation catalog")
-    assert str(found.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def placed(*jobs: str) -> Mapping:

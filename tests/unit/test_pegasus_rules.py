@@ -143,7 +143,7 @@ def test_a_program_runs_where_its_system_is(
 
 
 @pytest.mark.parametrize(
-    ("grove", "transformations", "found"),
+    ("grove", "transformations", "place"),
     [
         ({"arch": "aarch64"}, at("grove"), "grove for x86_64 linux"),
         ({"os.type": "macosx"}, at("grove"), "grove for x86_64 linux"),
@@ -154,9 +154,9 @@ def test_a_program_runs_where_its_system_is(
     ],
 )  # fmt: skip
 def test_a_program_for_another_system_is_refused(
-    load: Load, grove: dict[str, str], transformations: dict[str, Any], found: str
+    load: Load, grove: dict[str, str], transformations: dict[str, Any], place: str
 ) -> None:
-    message = f"no site can run count: it is at {found}, execution sites"
+    message = f"no site can run count: it is at {place}, execution sites"
     with pytest.raises(InputError, match=message):
         load(sites_yml=sites({**GROVE, **grove}), transformations_yml=transformations)
 
@@ -318,17 +318,19 @@ def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path
     folder = tmp_path / "served" / "5.1" / "conf"
     folder.mkdir(parents=True)
     (folder / "pool.yml").write_text(yaml.safe_dump(hosted))
-    found = "pegasus.catalog.site.repo = file://{0}/served\npegasus.catalog.site.repo.file = {1}\n"
+    template = (
+        "pegasus.catalog.site.repo = file://{0}/served\npegasus.catalog.site.repo.file = {1}\n"
+    )
     own = sites({"name": "compute", "profiles": {"pegasus": {"style": "condor"}}})
-    files = {"pegasus.properties": found.format(tmp_path, "pool.yml")}
+    files = {"pegasus.properties": template.format(tmp_path, "pool.yml")}
     inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
     assert inputs.sites["compute"].profiles == {"env": {"A": "1"}, "pegasus": {"style": "condor"}}
     assert "staging" in inputs.sites
-    files = {"pegasus.properties": found.format(tmp_path, "gone.yml")}
+    files = {"pegasus.properties": template.format(tmp_path, "gone.yml")}
     inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
     assert inputs.notes[0].startswith("the hosted site catalog gone.yml cannot be read: ")
     (folder / "bare.yml").write_text("sites: []\n")  # which Pegasus refuses, hosted or not
-    files = {"pegasus.properties": found.format(tmp_path, "bare.yml")}
+    files = {"pegasus.properties": template.format(tmp_path, "bare.yml")}
     with pytest.raises(InputError, match=r"bare\.yml:1: site catalog: found no"):
         load(sites_yml=own, transformations_yml=program("compute"), files=files)
 
@@ -425,7 +427,7 @@ def test_sizes_that_nobody_tells(load: Load, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("a ${B} ${b} $B", "a grove grove $B"),
         ("${NESTED}", "grove/x"),
@@ -435,9 +437,9 @@ def test_sizes_that_nobody_tells(load: Load, tmp_path: Path) -> None:
         ("none", "none"),
     ],
 )
-def test_variables_are_put_in_as_pegasus_does(text: str, found: str) -> None:
+def test_variables_are_put_in_as_pegasus_does(text: str, expected: str) -> None:
     known = {"B": "grove", "NESTED": "${B}/x", "LOOP": "${LOOP}"}
-    assert expanded(text, "f", known) == found
+    assert expanded(text, "f", known) == expected
 
 
 @pytest.mark.parametrize("text", ["${NOT}", "# ${NOT}", "${NOT:-x}"])
@@ -477,9 +479,9 @@ def test_a_variable_that_is_not_set_is_named(load: Load, text: str) -> None:
     ],
 )
 def test_patterns_of_java(pattern: str, matches: str, other: str) -> None:
-    found = compiled(pattern)
-    assert found.fullmatch(matches)
-    assert not found.fullmatch(other)
+    regex = compiled(pattern)
+    assert regex.fullmatch(matches)
+    assert not regex.fullmatch(other)
 
 
 def test_properties_files_beside_and_here_are_both_read(tmp_path: Path) -> None:

@@ -89,24 +89,24 @@ def test_whatever_it_prints(changes: dict[str, Any]) -> None:
 
 
 def test_it_is_asked_after_a_while_and_seldom() -> None:
-    asked: list[Path] = []
+    queries: list[Path] = []
 
     def run(folder: Path) -> str:
-        asked.append(folder)
+        queries.append(folder)
         return said()
 
-    one = Path("/w/one")
+    workflow_dir = Path("/w/one")
     patient = Fallback(run, lambda: 5.0, patience_s=3600.0)
-    assert patient.observe([one]) == {} and asked == []
+    assert patient.observe([workflow_dir]) == {} and queries == []
     quick = Fallback(run, lambda: 5.0, patience_s=0.0, again_s=3600.0)
-    (answer,) = until(lambda: quick.observe([one])).items()
-    assert answer[0] == one and answer[1].at == 5.0
+    (answer,) = until(lambda: quick.observe([workflow_dir])).items()
+    assert answer[0] == workflow_dir and answer[1].at == 5.0
     for _ in range(3):
-        assert quick.observe([one]) == {}
-    assert asked == [one]
+        assert quick.observe([workflow_dir]) == {}
+    assert queries == [workflow_dir]
     quick.observe([])
-    until(lambda: quick.observe([one]))  # unclear once more
-    assert asked == [one, one]
+    until(lambda: quick.observe([workflow_dir]))  # unclear once more
+    assert queries == [workflow_dir, workflow_dir]
     quick.close()
     patient.close()
 

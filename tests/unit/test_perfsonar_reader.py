@@ -73,7 +73,10 @@ def test_every_kind_of_result(world: Esmond, archive: Archive) -> None:
     world.put("e", "packet-trace", {at: [*probes, {"ip": "134.55.38.77", "ttl": "3"}]})
     assert reader_of(world, archive).once(NOW) == 11
     assert {
-        metric: sorted((one.subject, one.at - AT, one.value) for one in archive.query(metric))
+        metric: sorted(
+            (measurement.subject, measurement.at - AT, measurement.value)
+            for measurement in archive.query(metric)
+        )
         for metric in archive.metrics()
     } == {
         "tcp_throughput": [("mu>tacc", 0.0, 9.4e8), ("mu>tacc", 3600.0, 9.1e8)],
@@ -100,8 +103,8 @@ def test_reading_again_and_later_records_everything_once(world: Esmond, archive:
     world.put("a", "throughput", {late: 5e8, int(NOW) + 60: 6e8})
     assert reader.once(NOW + 120) == 2
     assert reader_of(world, archive).once(NOW + 180) == 0  # another process
-    found = archive.query("tcp_throughput")
-    assert len(found) == len({one.id for one in found}) == 51
+    measurements = archive.query("tcp_throughput")
+    assert len(measurements) == len({measurement.id for measurement in measurements}) == 51
 
 
 def test_a_reader_that_comes_back_goes_on_where_it_was(world: Esmond, archive: Archive) -> None:
@@ -165,20 +168,20 @@ def test_an_archive_and_a_test_that_stop_are_silent(world: Esmond, archive: Arch
     hour = 3600
     world.add("a", MU, TACC)
     world.put("a", "throughput", dict.fromkeys(range(int(NOW) - 5 * hour, int(NOW), hour), 1e9))
-    one, now = reader_of(world, archive, every_s=600.0), NOW
-    one.once(now)
-    assert one.silent(lambda: now + 600) == {}
+    perfsonar, now = reader_of(world, archive, every_s=600.0), NOW
+    perfsonar.once(now)
+    assert perfsonar.silent(lambda: now + 600) == {}
     for now in (NOW + hour, NOW + 2 * hour):
-        one.once(now)
-    assert list(one.silent(lambda: now)) == ["perfSONAR throughput mu>tacc"]
+        perfsonar.once(now)
+    assert list(perfsonar.silent(lambda: now)) == ["perfSONAR throughput mu>tacc"]
     world.put("a", "throughput", {int(now) - 60: 1e9})
-    one.once(now)
-    assert one.silent(lambda: now) == {}
+    perfsonar.once(now)
+    assert perfsonar.silent(lambda: now) == {}
     world.answers[ROOT] = (500, b"")
     with pytest.raises(FetchError):
-        one.once(now + 600)
-    assert one.silent(lambda: now + 900) == {}
-    (silent,) = one.silent(lambda: now + 1300).values()
+        perfsonar.once(now + 600)
+    assert perfsonar.silent(lambda: now + 900) == {}
+    (silent,) = perfsonar.silent(lambda: now + 1300).values()
     assert silent == (now, "it does not answer")
 
 
@@ -190,12 +193,12 @@ class Counting:
         self.points, self.most = points, most
 
     def __call__(self, url: str) -> Any:
-        asked = {
+        query = {
             key: int(value) for key, value in parse_qsl(urlsplit(url).query) if key != "format"
         }
-        first, last = asked["time-start"], asked["time-end"]
+        first, last = query["time-start"], query["time-end"]
         hits = [at for at in sorted(self.points) if first <= at <= last]
-        return [{"ts": at, "val": 1} for at in hits[: asked["limit"]] if self.points[at]]
+        return [{"ts": at, "val": 1} for at in hits[: query["limit"]] if self.points[at]]
 
 
 @settings(max_examples=80, deadline=None)
@@ -210,8 +213,8 @@ def test_results_left_out_of_an_answer_hide_no_others(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "RESULTS", 120)  # twice as many as there are
         pages = list(reader.listed_results(Counting(points, 120), "x", first, last))
-    found = {point["ts"] for page in pages for point in page}
-    assert found == {at for at, valued in points.items() if valued and first <= at <= last}
+    times = {point["ts"] for page in pages for point in page}
+    assert times == {at for at, valued in points.items() if valued and first <= at <= last}
 
 
 @settings(max_examples=80, deadline=None)
@@ -225,13 +228,13 @@ def test_every_result_is_found_however_few_are_given_at_once(times: set[int], mo
 
 def test_an_answer_that_is_too_large_is_asked_for_in_parts() -> None:
     def fetch(url: str) -> Any:
-        asked = dict(parse_qsl(urlsplit(url).query))
-        if int(asked["time-end"]) - int(asked["time-start"]) > 1000:
+        query = dict(parse_qsl(urlsplit(url).query))
+        if int(query["time-end"]) - int(query["time-start"]) > 1000:
             raise TooLargeError("too much")
         return Counting(dict.fromkeys(range(0, 10_000, 10), True), 100)(url)
 
-    found = {point["ts"] for page in reader.listed_results(fetch, "x", 0, 9_999) for point in page}
-    assert found == set(range(0, 10_000, 10))
+    times = {point["ts"] for page in reader.listed_results(fetch, "x", 0, 9_999) for point in page}
+    assert times == set(range(0, 10_000, 10))
 
 
 @pytest.mark.parametrize("role", [Role.ENGINEER, Role.AGENT])
@@ -264,8 +267,8 @@ def test_no_delay_where_the_clocks_do_not_allow_it(world: Esmond, archive: Archi
     world.put("a", "histogram-owdelay", {at: {"2.5": 600}, at + 60: {"2.5": 600}})
     world.put("a", "time-error-estimates", {at: 0.27, at + 60: 3.1})
     assert reader_of(world, archive).once(NOW) == 3
-    (found,) = archive.query("one_way_delay")
-    assert (found.at, found.details["clock_error_s"]) == (AT, 0.00027)
+    (measurement,) = archive.query("one_way_delay")
+    assert (measurement.at, measurement.details["clock_error_s"]) == (AT, 0.00027)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,9 @@ def test_delays_are_in_units_of_the_buckets(
     world.add("a", MU, TACC, **about, **{"sample-bucket-width": "0.0001"})
     world.put("a", "histogram-owdelay", {int(AT): {"2.5": 600}})
     reader_of(world, archive).once(NOW)
-    assert [one.value for one in archive.query("one_way_delay")] == [pytest.approx(delay)]
+    assert [measurement.value for measurement in archive.query("one_way_delay")] == [
+        pytest.approx(delay)
+    ]
 
 
 def test_a_result_whose_run_is_not_there_yet_waits_for_it(world: Esmond, archive: Archive) -> None:
@@ -294,8 +299,8 @@ def test_a_result_whose_run_is_not_there_yet_waits_for_it(world: Esmond, archive
     assert reader.once(NOW) == 0
     world.put("a", "pscheduler-run-href", {at: {"href": "https://ps/runs/new"}})
     assert reader.once(NOW + 60) == 1
-    (found,) = archive.query("tcp_throughput")
-    assert found.id == f"perfsonar:new:{at}:tcp_throughput"
+    (measurement,) = archive.query("tcp_throughput")
+    assert measurement.id == f"perfsonar:new:{at}:tcp_throughput"
 
 
 def test_filters_and_the_token_are_shown(world: Esmond, archive: Archive, tmp_path: Any) -> None:
@@ -318,15 +323,15 @@ ELMOND_NOW = 1_763_000_000.0
 
 
 def elmond(url: str) -> Any:
-    path, asked = urlsplit(url).path, dict(parse_qsl(urlsplit(url).query))
-    first, last = float(asked["time-start"]), float(asked.get("time-end", "inf"))
+    path, query = urlsplit(url).path, dict(parse_qsl(urlsplit(url).query))
+    first, last = float(query["time-start"]), float(query.get("time-end", "inf"))
     if path == ROOT:
-        found = [
+        tests = [
             test for test in ELMOND["tests"]
-            if "reverse" not in asked or test["metadata-key"] in ELMOND["reverse"]
+            if "reverse" not in query or test["metadata-key"] in ELMOND["reverse"]
         ]  # fmt: skip
-        return found[int(asked["offset"]) :][: int(asked["limit"])]
-    return [one for one in ELMOND["results"][path] if first <= one["ts"] <= last]
+        return tests[int(query["offset"]) :][: int(query["limit"])]
+    return [result for result in ELMOND["results"][path] if first <= result["ts"] <= last]
 
 
 def elmonds(archive: Archive, fetch: Any = elmond) -> Reader:
@@ -339,7 +344,8 @@ def test_everything_that_elmond_has(archive: Archive) -> None:
     assert elmonds(archive).once(ELMOND_NOW + 120) == 0  # another process
     assert {
         metric: sorted(
-            (one.subject, ELMOND_NOW - one.at, one.value) for one in archive.query(metric)
+            (measurement.subject, ELMOND_NOW - measurement.at, measurement.value)
+            for measurement in archive.query(metric)
         )
         for metric in archive.metrics()
     } == {
@@ -375,7 +381,7 @@ def test_what_was_posted_is_not_recorded_again_from_elmond(archive: Archive) -> 
     for body in (good, bad):
         assert archive.record_many(measurements_of(body, HOSTS)) == 1
     assert elmonds(archive).once(ELMOND_NOW) == 17
-    assert [one.details["run"] for one in archive.query(FAILURE)] == [RUN]
+    assert [measurement.details["run"] for measurement in archive.query(FAILURE)] == [RUN]
 
 
 def test_results_that_elmond_cannot_give_cost_only_themselves(
@@ -509,4 +515,4 @@ def test_what_nobody_believes_is_left_out(archive: Archive) -> None:
     remote = Remote("http://ps.example.edu/")
     reader = Reader(remote, HOSTS, archive, lambda url: answers[urlsplit(url).path])
     assert reader.once(NOW) == 1
-    assert [one.value for one in archive.query("tcp_throughput")] == [9e8]
+    assert [measurement.value for measurement in archive.query("tcp_throughput")] == [9e8]

@@ -104,12 +104,12 @@ def posted(kind: str, result: Any, participants: Any = None, **spec: Any) -> dic
 
 
 def values(body: dict[str, Any]) -> dict[str, float]:
-    return {one.metric: one.value for one in measurements_of(body, HOSTS)}
+    return {measurement.metric: measurement.value for measurement in measurements_of(body, HOSTS)}
 
 
 def test_tcp_throughput_is_what_the_receiver_counted() -> None:
-    (found,) = measurements_of(posted("throughput", TCP, parallel=4), HOSTS)
-    assert found == Measurement(
+    (measurement,) = measurements_of(posted("throughput", TCP, parallel=4), HOSTS)
+    assert measurement == Measurement(
         f"perfsonar:{RUN}:{int(AT)}:tcp_throughput", "tcp_throughput", "mu>tacc", 9.3e8, "bit/s",
         AT, "perfsonar",
         details={"run": RUN, "test": "throughput", "tool": "iperf3", "duration_s": 31.0,
@@ -179,20 +179,23 @@ def test_what_each_test_measured(
 
 def test_a_reverse_test_is_of_the_other_direction() -> None:
     for kind, result in (("throughput", TCP), ("latency", LATENCY)):
-        (found, *_) = measurements_of(posted(kind, result, reverse=True), HOSTS)
-        assert found.subject == "tacc>mu"
+        (measurement, *_) = measurements_of(posted(kind, result, reverse=True), HOSTS)
+        assert measurement.subject == "tacc>mu"
 
 
 def test_a_delay_has_the_error_of_its_clocks() -> None:
-    found = {one.metric: one for one in measurements_of(posted("latency", LATENCY), HOSTS)}
-    assert found["one_way_delay"].details["clock_error_s"] == 0.00027
+    by_metric = {
+        measurement.metric: measurement
+        for measurement in measurements_of(posted("latency", LATENCY), HOSTS)
+    }
+    assert by_metric["one_way_delay"].details["clock_error_s"] == 0.00027
 
 
 def test_a_trace_is_its_hops() -> None:
-    (found,) = measurements_of(posted("trace", TRACE, source=None), HOSTS)
-    assert (found.metric, found.value, found.unit) == ("hops", 4.0, "1")
-    assert found.subject == "mu>tacc"  # from the first participant
-    assert found.details["route"] == ["10.0.2.2", "192.52.179.65", None, "206.196.177.5"]
+    (measurement,) = measurements_of(posted("trace", TRACE, source=None), HOSTS)
+    assert (measurement.metric, measurement.value, measurement.unit) == ("hops", 4.0, "1")
+    assert measurement.subject == "mu>tacc"  # from the first participant
+    assert measurement.details["route"] == ["10.0.2.2", "192.52.179.65", None, "206.196.177.5"]
 
 
 def test_disk_to_disk_is_goodput() -> None:
@@ -202,8 +205,12 @@ def test_disk_to_disk_is_goodput() -> None:
         source="gsiftp://ps-bw.mu.example.edu:2811/data/1g",
         dest="gsiftp://10.3.4.5/data/1g",
     )
-    (found,) = measurements_of(body, HOSTS)
-    assert (found.metric, found.subject, found.value) == ("throughput", "mu>iplant/dtn", 888888888)
+    (measurement,) = measurements_of(body, HOSTS)
+    assert (measurement.metric, measurement.subject, measurement.value) == (
+        "throughput",
+        "mu>iplant/dtn",
+        888888888,
+    )
     body["test"]["spec"]["dest"] = "file:///data/1g"
     body["participants"] = ["10.3.4.5"]  # it ran where the file went
     assert measurements_of(body, HOSTS)[0].subject == "mu>iplant/dtn"
@@ -219,15 +226,19 @@ def test_disk_to_disk_is_goodput() -> None:
     ],
 )
 def test_a_run_that_failed_is_recorded_as_such(result: Any, error: str) -> None:
-    (found,) = measurements_of(posted("throughput", result), HOSTS)
-    assert (found.metric, found.value, found.details["error"]) == (FAILURE, 1.0, error)
+    (measurement,) = measurements_of(posted("throughput", result), HOSTS)
+    assert (measurement.metric, measurement.value, measurement.details["error"]) == (
+        FAILURE,
+        1.0,
+        error,
+    )
 
 
 def test_old_participants_and_tools() -> None:
     body = posted("rtt", RTT, [{"host": "ps-bw.mu.example.edu", "result": {}}], source=None)
     body["tool"] = "ping"
-    (found, _) = measurements_of(body, HOSTS)
-    assert (found.subject, found.details["tool"]) == ("mu>tacc", "ping")
+    (measurement, _) = measurements_of(body, HOSTS)
+    assert (measurement.subject, measurement.details["tool"]) == ("mu>tacc", "ping")
 
 
 # ---------------------------------------------------------------- hosts
@@ -262,11 +273,11 @@ def test_of_several_names_the_known_one_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [("PT0.0002S", 0.0002), ("PT1M30S", 90), ("P1DT2H", 93_600), ("P2W", 1_209_600), ("PT0S", 0)],
 )
-def test_durations(text: str, found: float) -> None:
-    assert seconds(text, "x") == pytest.approx(found)
+def test_durations(text: str, expected: float) -> None:
+    assert seconds(text, "x") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "5 s", "PT-1S", "PT1S1S", None, 5, "PT1e3S"])
@@ -302,12 +313,12 @@ def test_whatever_is_posted_is_taken_or_refused(
 ) -> None:
     body = posted(kind, {"succeeded": True, **result}, participants, **spec)
     try:
-        found = measurements_of(body, HOSTS)
+        measurements = measurements_of(body, HOSTS)
     except InputError as error:
         assert "\n" not in str(error)
         return
     with Archive(":memory:") as archive:
-        archive.record_many(found)
+        archive.record_many(measurements)
 
 
 # ---------------------------------------------------------------- settings

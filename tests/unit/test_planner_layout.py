@@ -78,8 +78,8 @@ def test_one_stage_job_for_ten_jobs_of_a_level(case: Case, jobs: int, stage_jobs
         {"lfn": name, "pfns": [{"site": "store", "pfn": by_gridftp("store", f"/{name}")}]}
         for name in names
     ))  # fmt: skip
-    found = planned(case, {f"ID{number}": "mu" for number in range(jobs)})
-    kinds = [job.kind for job in found.values()]
+    planned_jobs = planned(case, {f"ID{number}": "mu" for number in range(jobs)})
+    kinds = [job.kind for job in planned_jobs.values()]
     assert kinds.count(PlannedKind.STAGE_IN) == kinds.count(PlannedKind.STAGE_OUT) == stage_jobs
 
 
@@ -222,10 +222,10 @@ def flows(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, str]]:
 
 def ancestors(jobs: Mapping[str, ExecutableJob]) -> dict[str, set[str]]:
     """Of each job; the jobs come parents first, or this fails."""
-    found: dict[str, set[str]] = {}
-    for name, one in jobs.items():
-        found[name] = set(one.parents).union(*(found[p] for p in one.parents))
-    return found
+    above: dict[str, set[str]] = {}
+    for name, planned_job in jobs.items():
+        above[name] = set(planned_job.parents).union(*(above[p] for p in planned_job.parents))
+    return above
 
 
 @pytest.fixture(scope="module")
@@ -249,12 +249,12 @@ def test_any_workflow_finds_its_files(
     jobs = planned(shared, mapping, output, options)
     above = ancestors(jobs)
     arrivals: dict[tuple[str, str], list[str]] = {}  # (site, file) to the jobs that put it there
-    for name, one in jobs.items():
-        if one.task is not None:
-            for lfn in one.task.outputs:
-                arrivals.setdefault((one.site, lfn), []).append(name)
-        elif one.kind is not PlannedKind.STAGE_OUT:
-            for entry in one.entries:
+    for name, planned_job in jobs.items():
+        if planned_job.task is not None:
+            for lfn in planned_job.task.outputs:
+                arrivals.setdefault((planned_job.site, lfn), []).append(name)
+        elif planned_job.kind is not PlannedKind.STAGE_OUT:
+            for entry in planned_job.entries:
                 if isinstance(entry, Transfer):
                     arrivals.setdefault((entry.destination.site, entry.lfn), []).append(name)
     assert all(len(names) == 1 for names in arrivals.values())  # brought or made once
@@ -263,22 +263,22 @@ def test_any_workflow_finds_its_files(
         return arrivals[site, lfn][0] in above[name]
 
     staged_out = set()
-    for name, one in jobs.items():
-        if one.task is not None:
-            assert one.site == mapping[one.task.id]
-            assert all(there_before(name, one.site, lfn) for lfn in one.task.inputs)
-            assert f"create_dir_mini_0_{one.site}" in above[name]
-        for entry in one.entries:
-            if isinstance(entry, Transfer) and one.kind is PlannedKind.STAGE_INTER:
+    for name, planned_job in jobs.items():
+        if planned_job.task is not None:
+            assert planned_job.site == mapping[planned_job.task.id]
+            assert all(there_before(name, planned_job.site, lfn) for lfn in planned_job.task.inputs)
+            assert f"create_dir_mini_0_{planned_job.site}" in above[name]
+        for entry in planned_job.entries:
+            if isinstance(entry, Transfer) and planned_job.kind is PlannedKind.STAGE_INTER:
                 assert there_before(name, entry.source.site, entry.lfn)
                 assert entry.source.site != entry.destination.site
-            elif isinstance(entry, Transfer) and one.kind is PlannedKind.STAGE_OUT:
+            elif isinstance(entry, Transfer) and planned_job.kind is PlannedKind.STAGE_OUT:
                 assert there_before(name, entry.source.site, entry.lfn)
                 assert entry.destination.site == output
                 staged_out.add(entry.lfn)
             elif isinstance(entry, Remove):
                 touching = {n for n, j in jobs.items() if entry.target.site in j.touches}
                 assert touching <= above[name]
-        assert sum(isinstance(e, Mkdir) for e in one.entries) <= 1
+        assert sum(isinstance(e, Mkdir) for e in planned_job.entries) <= 1
     wanted = {u["lfn"] for e in entries for u in e["uses"] if u.get("stageOut")}
     assert staged_out == wanted

@@ -65,10 +65,10 @@ def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_pa
     own = tmp_path / "own.properties"
     own.write_text("# mine\npegasus.data.configuration = nonsharedfs\ndagman.maxpre=7\n")
     sources = replace(case.sources, conf=own)
-    found = pegasus_plan.plan(
+    workflow = pegasus_plan.plan(
         sources, mapping(), tmp_path / "submit", "store", tmp_path / "hooks.json", run=planner
     )
-    assert (found.planner, found.submit_dir, found.dag) == (
+    assert (workflow.planner, workflow.submit_dir, workflow.dag) == (
         "pegasus-plan", run, run / "flow-0.dag",
     )  # fmt: skip
     command = planner.command
@@ -232,8 +232,8 @@ def test_what_pegasus_run_refuses_is_one_line(home: Path, answer: Finished) -> N
 
 def test_commands_run_with_the_environment_and_the_words_they_are_given() -> None:
     run = pegasus_plan.runner({"WORD": "here"}, lambda command: ["/bin/sh", "-c", *command])
-    found = run(['echo "$WORD"; echo why >&2; exit 3'])
-    assert found == Finished(3, "here\n", "why\n")
+    outcome = run(['echo "$WORD"; echo why >&2; exit 3'])
+    assert outcome == Finished(3, "here\n", "why\n")
 
 
 def test_without_pegasus(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,34 +41,34 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_directory_has_pegasus_shape(case: Case) -> None:
-    found = planned(case)
-    assert found.submit_dir == case.root / "submit/u/pegasus/mini/run0001"
-    assert found.dag == found.submit_dir / "mini-0.dag"
-    assert {p.name for p in found.submit_dir.iterdir()} == {
+    workflow = planned(case)
+    assert workflow.submit_dir == case.root / "submit/u/pegasus/mini/run0001"
+    assert workflow.dag == workflow.submit_dir / "mini-0.dag"
+    assert {p.name for p in workflow.submit_dir.iterdir()} == {
         "00", "adon-jobrun.py", "braindump.yml", "catalogs", "mini-0.dag", "mini-0.metadata",
         "mini-0.notify", "pegasus.properties", "workflow.yml",
     }  # fmt: skip
-    dump = job_files.braindump(found.submit_dir)
+    dump = job_files.braindump(workflow.submit_dir)
     assert (dump["wf_uuid"], dump["dag"], dump["dax_label"]) == ("fixed-uuid", "mini-0.dag", "mini")
-    assert dump["submit_dir"] == str(found.submit_dir)
+    assert dump["submit_dir"] == str(workflow.submit_dir)
     assert "embedded" in dump["planner_version"]
-    assert "without Pegasus" in found.output
-    assert sorted(p.name for p in (found.submit_dir / "catalogs").iterdir()) == [
+    assert "without Pegasus" in workflow.output
+    assert sorted(p.name for p in (workflow.submit_dir / "catalogs").iterdir()) == [
         "replicas.yml", "sites.yml", "transformations.yml",
     ]  # fmt: skip
 
 
 def test_monitors_and_hooks_understand_it(case: Case) -> None:
-    found = planned(case)
-    seen = SubmitDir(found.submit_dir)
-    assert seen.workflow == "fixed-uuid"
-    kinds = {name: seen.job(name).kind for name in seen.job_names()}
-    assert kinds == {name: JobKind(str(job.kind)) for name, job in found.jobs.items()}
-    split = seen.job("split_ID1")
+    workflow = planned(case)
+    submit_dir = SubmitDir(workflow.submit_dir)
+    assert submit_dir.workflow == "fixed-uuid"
+    kinds = {name: submit_dir.job(name).kind for name in submit_dir.job_names()}
+    assert kinds == {name: JobKind(str(job.kind)) for name, job in workflow.jobs.items()}
+    split = submit_dir.job("split_ID1")
     assert (split.site, split.transformation, split.task) == ("mu", "t::split:1.0", "ID1")
-    assert split.output == found.submit_dir / "00/00/split_ID1.out"
-    for name, job in found.jobs.items():
-        listing = PlannedFiles(found.submit_dir, name).file(".in")
+    assert split.output == workflow.submit_dir / "00/00/split_ID1.out"
+    for name, job in workflow.jobs.items():
+        listing = PlannedFiles(workflow.submit_dir, name).file(".in")
         assert listing.exists() == (job.task is None)
         if job.task is None:
             assert transferlist.read(listing) == job.entries
@@ -102,8 +102,8 @@ def test_the_lines_of_the_dag(case: Case) -> None:
 
 
 def test_submit_files(case: Case) -> None:
-    found = planned(case)
-    folder = found.submit_dir / "00/00"
+    workflow = planned(case)
+    folder = workflow.submit_dir / "00/00"
     inside = (folder / "split_ID1.sub").read_text().splitlines()
     assert "universe = vanilla" in inside
     assert 'requirements = PegasusSite == "mu"' in inside
@@ -187,20 +187,20 @@ def test_resources_and_dagman_profiles(case: Case) -> None:
         profiles={"pegasus": {"cores": "2", "memory": "1024.5"},
                   "dagman": {"retry": "7", "priority": "3", "category": "big"}}
     ))  # fmt: skip
-    found = planned(case)
-    text = (found.submit_dir / "00/00/split_ID1.sub").read_text()
+    workflow = planned(case)
+    text = (workflow.submit_dir / "00/00/split_ID1.sub").read_text()
     assert "request_cpus = 2\n" in text and "request_memory = 1025 MB\n" in text
-    dag = found.dag.read_text()
+    dag = workflow.dag.read_text()
     assert "RETRY split_ID1 7\n" in dag and "PRIORITY split_ID1 3\n" in dag
     assert "CATEGORY split_ID1 big\n" in dag
 
 
-def priorities(found: PlannedWorkflow, job: str) -> tuple[str, str | None]:
+def priorities(workflow: PlannedWorkflow, job: str) -> tuple[str, str | None]:
     """That of the submit file, and that of the DAG."""
     (submit,) = re.findall(
-        r"(?m)^priority = (.*)$", (found.submit_dir / f"00/00/{job}.sub").read_text()
+        r"(?m)^priority = (.*)$", (workflow.submit_dir / f"00/00/{job}.sub").read_text()
     )
-    dag = re.findall(rf"(?m)^PRIORITY {job} (.*)$", found.dag.read_text())
+    dag = re.findall(rf"(?m)^PRIORITY {job} (.*)$", workflow.dag.read_text())
     return submit, dag[0] if dag else None
 
 
@@ -209,14 +209,14 @@ def test_the_mappings_priorities_go_to_dag_and_submit_file_and_the_users_own_win
 ) -> None:
     own = {"condor": {"priority": "3"}}
     case.change("workflow", lambda d: d["jobs"][0].update(profiles=own))
-    found = plan(
+    workflow = plan(
         case.inputs(), case.sources, MAPPING, case.root / "submit", "store", None, FIXED,
         dict.fromkeys(("ID1", "ID2"), -41),
     )  # fmt: skip
-    assert priorities(found, "split_ID1") == ("3", "3")
-    assert priorities(found, "shout_ID2") == ("-41", "-41")
-    assert priorities(found, "count_ID3") == ("30", "30")
-    assert priorities(found, "stage_in_local_mu_0_0") == ("700", "700")
+    assert priorities(workflow, "split_ID1") == ("3", "3")
+    assert priorities(workflow, "shout_ID2") == ("-41", "-41")
+    assert priorities(workflow, "count_ID3") == ("30", "30")
+    assert priorities(workflow, "stage_in_local_mu_0_0") == ("700", "700")
 
 
 def test_a_priority_that_is_no_number_stays_as_it_is_and_a_wrong_one_is_named(case: Case) -> None:
@@ -379,8 +379,8 @@ def test_a_job_run_tells_times_and_sizes(tmp_path: Path) -> None:
     ],
 )
 def test_how_a_job_failed_is_told(tmp_path: Path, task: dict[str, Any], code: int) -> None:
-    found, record, _ = run_task(tmp_path, **task)
-    assert found == record["exitcode"] == code
+    exit_code, record, _ = run_task(tmp_path, **task)
+    assert exit_code == record["exitcode"] == code
 
 
 def test_a_staged_program_is_made_executable(tmp_path: Path) -> None:
@@ -391,15 +391,15 @@ def test_a_staged_program_is_made_executable(tmp_path: Path) -> None:
 
 
 def test_dagman_can_be_told_to_ask_again(case: Case) -> None:
-    found = planned(case, options=replace(FIXED, defer_s=15))
+    workflow = planned(case, options=replace(FIXED, defer_s=15))
     name = "stage_in_local_mu_0_0"
-    assert f"SCRIPT DEFER 4 15 PRE {name} " in found.dag.read_text()
-    assert PlannedFiles(found.submit_dir, name).defers(4)
+    assert f"SCRIPT DEFER 4 15 PRE {name} " in workflow.dag.read_text()
+    assert PlannedFiles(workflow.submit_dir, name).defers(4)
     assert "DEFER" not in planned(case).dag.read_text()
 
 
 def test_retries_and_scripts_can_be_left_out(case: Case) -> None:
     options = replace(FIXED, cleanup=False, retries=0)
-    found = plan(case.inputs(), case.sources, MAPPING, case.root / "s", "store", None, options)
-    dag = found.dag.read_text()
+    workflow = plan(case.inputs(), case.sources, MAPPING, case.root / "s", "store", None, options)
+    dag = workflow.dag.read_text()
     assert "SCRIPT" not in dag and "cleanup_" not in dag and "RETRY split_ID1 0\n" in dag

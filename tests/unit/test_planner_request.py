@@ -139,20 +139,20 @@ def test_what_cannot_be_used_is_named(changed: dict[str, Any], words: str) -> No
 def test_a_hint_that_is_wrong_is_warned_of_and_the_others_serve(
     key: str, value: str, words: str
 ) -> None:
-    found, (warning,) = read(small(**site(**{key: value, "adon.rtt.tacc": "1 ms"})))
+    request, (warning,) = read(small(**site(**{key: value, "adon.rtt.tacc": "1 ms"})))
     assert warning.startswith("warning: site 'mu' of the site catalog: ")
     assert words in warning
-    assert found.sites["mu"].hints == Hints(rtt_s={"tacc": 0.001})
+    assert request.sites["mu"].hints == Hints(rtt_s={"tacc": 0.001})
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a JSON value."""
-    found = [at]
+    places = [at]
     if isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in inner:
-            found += paths(item, (*at, key))
-    return found
+            places += paths(item, (*at, key))
+    return places
 
 
 PLACES = [path for path in paths(SMALL) if path]
@@ -224,10 +224,10 @@ def test_the_first_answer_never_waits_for_a_compiler(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(compiled, "_is_warm", lambda: False)
     monkeypatch.setattr(compiled, "COLD_STEPS", 0)  # as where there are very many jobs
     monkeypatch.setattr(compiled, "_twin", late)
-    found = answers(parse_request(small()), lambda _: None)
-    assert not next(found).last
+    stream = answers(parse_request(small()), lambda _: None)
+    assert not next(stream).last
     with pytest.raises(AssertionError, match="compiled"):
-        next(found)
+        next(stream)
 
 
 @pytest.mark.parametrize("text", [small(config="/nowhere/adon.yml"), b"\xff"])
@@ -357,8 +357,8 @@ def test_the_planner_expects_what_site_map_expects(
     inputs, _ = read(text)
     mapping = place(inputs, output_site=",".join(outputs)).mapping
     assert last.makespan_s == pytest.approx(mapping.expected_s)
-    told = mapping.policy + range_text(mapping.forecast)
-    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, told)
+    expected = mapping.policy + range_text(mapping.forecast)
+    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, expected)
 
 
 def test_what_fits_nowhere_is_told_and_planned() -> None:
@@ -384,7 +384,7 @@ def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
         '"g \\" h" "file:///b c" site="mu"\nbroken\n\n  nosite file:///d x=1\n'
     )
     notes: list[str] = []
-    found = find_replicas(
+    replicas = find_replicas(
         ["y", "f", 'g " h', "dir.txt", "r5", "nosite", "lost"],
         [
             ("YAML", str(tmp_path / "rc.yml")),
@@ -395,7 +395,7 @@ def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
         [str(tmp_path / "here")],
         notes.append,
     )
-    assert {lfn: (r.places, r.size_bytes) for lfn, r in found.items()} == {
+    assert {lfn: (r.places, r.size_bytes) for lfn, r in replicas.items()} == {
         "dir.txt": ((("local", f"{tmp_path}/here/dir.txt"),), 5),
         "y": ((("mu", "gsiftp://m/y"),), 7),
         "r5": ((("tacc", "gsiftp://t/r"),), None),

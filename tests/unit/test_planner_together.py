@@ -74,10 +74,10 @@ def test_merging_loses_no_work_no_file_and_no_order(
         for parent in problem.parents[job]:
             above, below = merged.part[parent], merged.part[job]
             assert above == below or above in small.parents[below]
-    assert all(parent < job for job, found in enumerate(small.parents) for parent in found)
+    assert all(parent < job for job, parents in enumerate(small.parents) for parent in parents)
     assert abs(small.compute_s.sum() - problem.compute_s.sum()) < 1e-6
-    assert sorted(f for found in small.writes for f in found) == sorted(
-        f for found in problem.writes for f in found
+    assert sorted(f for files in small.writes for f in files) == sorted(
+        f for files in problem.writes for f in files
     )
     for file, readers in enumerate(small.readers):
         assert all(file in small.reads[reader] for reader in readers)
@@ -151,5 +151,5 @@ def test_clusters_that_wait_for_each_other_are_kept_together_instead() -> None:
 
 
 def test_chains_of_groups_and_clusters_are_one_company() -> None:
-    found = connected([("g", None), ("g", "c"), (None, "c"), (None, None), ("h", None)])
-    assert found == [[0, 1, 2]]
+    groups = connected([("g", None), ("g", "c"), (None, "c"), (None, None), ("h", None)])
+    assert groups == [[0, 1, 2]]

@@ -115,13 +115,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "code", "said"), BAD, ids=[str(b[0]) for b in BAD])
-def test_bad_input_is_one_line(change: dict[str, Any], code: str, said: str) -> None:
+@pytest.mark.parametrize(("change", "code", "pattern"), BAD, ids=[str(b[0]) for b in BAD])
+def test_bad_input_is_one_line(change: dict[str, Any], code: str, pattern: str) -> None:
     body = {k: v for k, v in (LISTING_1 | change).items() if v is not None}
-    found, line = refused(body)
-    assert found == code
+    refusal_code, line = refused(body)
+    assert refusal_code == code
     assert "\n" not in line
-    assert re.search(said, line)
+    assert re.search(pattern, line)
 
 
 @pytest.mark.parametrize("body", [None, 3, "start", [LISTING_1], {}])

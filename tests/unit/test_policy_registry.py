@@ -115,8 +115,8 @@ class TestQueues:
 class TestTime:
     def test_who_looks_late_is_told_that_it_is_due(self, rig: PolicyRig) -> None:
         rig.post(time=[NOW + 60, NOW + 120])
-        for asked, due in ((0, 60), (61, 120)):
-            rig.book.queues([], NOW + asked)
+        for at, due in ((0, 60), (61, 120)):
+            rig.book.queues([], NOW + at)
             late = rig.book.next_change(NOW + due + 0.7)
             assert late is not None
             assert late <= NOW + due + 0.7

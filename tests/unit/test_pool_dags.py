@@ -65,8 +65,8 @@ class World:
         }  # fmt: skip
 
     def observe(self, at: float, *jobs: Ad) -> FollowedDag:
-        (found,) = self.follow.observe([self.dagman, *jobs], START + at)
-        return found
+        (dag,) = self.follow.observe([self.dagman, *jobs], START + at)
+        return dag
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def world(tmp_path: Path) -> World:
 
 def coming(dag: FollowedDag, at: float) -> dict[str, float]:
     """When each job asks for a worker, in seconds from the beginning."""
-    found = forecast([dag.state], [], 30.0, START + at, START + 1e6)
-    return {job.name: round(job.ready_at - START) for job in found}
+    jobs = forecast([dag.state], [], 30.0, START + at, START + 1e6)
+    return {job.name: round(job.ready_at - START) for job in jobs}
 
 
 def later(dag: FollowedDag, at: float) -> set[str]:
@@ -176,9 +176,9 @@ def test_nothing_comes_after_a_job_that_is_held_or_removed(world: World, status:
 def test_the_log_is_newer_than_the_queue(world: World) -> None:
     world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 20))
     world.log(submitted(12, START + 21, "b1"))
-    told = world.observe(22, world.ad(11, RUNNING, 1, DAGNodeName="a"))
-    assert told.state.done == {"a"}
-    assert set(told.state.queued) == {"b1"}
+    dag = world.observe(22, world.ad(11, RUNNING, 1, DAGNodeName="a"))
+    assert dag.state.done == {"a"}
+    assert set(dag.state.queued) == {"b1"}
     # One that is long gone from the queue does not wait, whatever the log says.
     assert world.observe(200).state.never == {"b1"}
 
@@ -199,33 +199,33 @@ def test_a_rescue_and_marks_in_the_dag_say_what_is_done(world: World) -> None:
     world.dag("JOB d d.sub DONE\nFINAL z z.sub\n")
     # Another DAGMan's.
     world.log(submitted(3, START - 99, "b2"), terminated(3, START - 90))
-    found = world.observe(0)
-    assert found.state.done == {"a", "b1", "d"}
-    assert set(coming(found, 0)) == {"b2", "b3", "c"}
+    dag = world.observe(0)
+    assert dag.state.done == {"a", "b1", "d"}
+    assert set(coming(dag, 0)) == {"b2", "b3", "c"}
 
 
 def test_jobs_of_the_submit_host_take_no_worker(world: World) -> None:
     world.submit_file("b2", "universe = local")
-    found = world.observe(0)
-    assert set(coming(found, 0)) == {"a", "b1", "b3", "c"}
-    assert set(found.requests) == {"a", "b1", "b3", "c"}
+    dag = world.observe(0)
+    assert set(coming(dag, 0)) == {"a", "b1", "b3", "c"}
+    assert set(dag.requests) == {"a", "b1", "b3", "c"}
 
 
 def test_a_request_matches_as_a_job_of_the_queue_does(world: World) -> None:
     world.submit_file("b2", "request_disk = 2 MB\nrequest_gpus = 1\nrequest_memory = $(much)\n")
-    found = world.observe(0)
-    ask = found.request("b1")
-    assert ask is found.request("b3")
+    dag = world.observe(0)
+    ask = dag.request("b1")
+    assert ask is dag.request("b3")
     assert (ask["RequestCpus"], ask["RequestMemory"], ask["User"]) == (2, 1024, "ada@x")
     assert ask["pegasus_site"] == "mu"
     slot = classad2.ClassAd()
     slot.update({"PegasusSite": "mu", "Cpus": 2, "Memory": 1024, "Disk": 2048})
     slot["Requirements"] = classad2.ExprTree('TARGET.Owner == "ada"')
     assert ask.symmetricMatch(slot)
-    assert not found.request("b2").symmetricMatch(slot)
+    assert not dag.request("b2").symmetricMatch(slot)
     slot["GPUs"] = 1
-    assert found.request("b2")["RequestDisk"] == 2048
-    assert found.request("b2").symmetricMatch(slot)
+    assert dag.request("b2")["RequestDisk"] == 2048
+    assert dag.request("b2").symmetricMatch(slot)
     slot["Memory"] = 1000
     assert not ask.symmetricMatch(slot)
     slot.update({"Memory": 1024, "PegasusSite": "tacc"})
@@ -237,10 +237,10 @@ def test_a_plain_dag_of_jobs_alike(world: World) -> None:
     (world.path / "nap.sub").write_text("executable = /bin/sleep\nqueue\n")
     world.dag('JOB n1 nap.sub\nJOB n2 nap.sub\nVARS n2 request_cpus="4" +much="7"\n')
     world.log(submitted(11, START, "n1"), executing(11, START + 1), terminated(11, START + 21))
-    found = world.observe(30)
-    assert found.workflow == ""
-    assert (found.state.run_s["n2"], found.state.cores["n2"]) == ((3 * RUN_S + 20) / 4, 4)
-    assert (found.request("n2")["much"], found.request("n2")["Cmd"]) == (7, "/bin/sleep")
+    dag = world.observe(30)
+    assert dag.workflow == ""
+    assert (dag.state.run_s["n2"], dag.state.cores["n2"]) == ((3 * RUN_S + 20) / 4, 4)
+    assert (dag.request("n2")["much"], dag.request("n2")["Cmd"]) == (7, "/bin/sleep")
 
 
 def test_a_sub_workflow_is_a_dag_of_its_own_and_its_end_is_the_jobs(tmp_path: Path) -> None:

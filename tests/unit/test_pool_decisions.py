@@ -47,27 +47,27 @@ def test_a_site_needs_a_worker() -> None:
 @given(st.integers(1, 500), st.sampled_from(["10.254.1.2", "127.0.0.1"]))
 def test_a_site_has_as_many_slots_as_workers(workers: int, address: str) -> None:
     spec = SiteSpec(workers, address=address, attributes={"Rack": "r1"})
-    found = settings(site_config(PLACE, "mu", spec, "10.254.0.1:9618", ""))
-    assert found["NUM_SLOTS_TYPE_1"] == found["NUM_CPUS"] == str(workers)
-    assert found["COLLECTOR_HOST"] == "10.254.0.1:9618"
-    assert found["CONDOR_HOST"] == "10.254.0.1"
-    assert found["NETWORK_INTERFACE"] == address
-    assert found["PegasusSite"] == '"mu"'
-    assert found["STARTD_ATTRS"].split() == ["$(STARTD_ATTRS)", "PegasusSite", "Rack"]
+    config = settings(site_config(PLACE, "mu", spec, "10.254.0.1:9618", ""))
+    assert config["NUM_SLOTS_TYPE_1"] == config["NUM_CPUS"] == str(workers)
+    assert config["COLLECTOR_HOST"] == "10.254.0.1:9618"
+    assert config["CONDOR_HOST"] == "10.254.0.1"
+    assert config["NETWORK_INTERFACE"] == address
+    assert config["PegasusSite"] == '"mu"'
+    assert config["STARTD_ATTRS"].split() == ["$(STARTD_ATTRS)", "PegasusSite", "Rack"]
 
 
 def test_only_the_pools_own_user_may_write_or_join() -> None:
-    found = settings(hub_config(PLACE, "127.0.0.1", 0))
-    allowed = {k: v for k, v in found.items() if k.startswith("ALLOW_") and k != "ALLOW_READ"}
+    config = settings(hub_config(PLACE, "127.0.0.1", 0))
+    allowed = {k: v for k, v in config.items() if k.startswith("ALLOW_") and k != "ALLOW_READ"}
     assert {"ALLOW_WRITE", "ALLOW_DAEMON", "ALLOW_ADVERTISE_STARTD"} <= set(allowed)
     assert set(allowed.values()) == {"adon@adon.test"}
-    assert found["SEC_DEFAULT_AUTHENTICATION"] == "REQUIRED"
+    assert config["SEC_DEFAULT_AUTHENTICATION"] == "REQUIRED"
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\0", codec="utf-8"))))
 def test_quoted_words_can_be_read_back(words: list[str]) -> None:
     inner = quoted(words)[1:-1].replace('""', '"')
-    found, rest = [], inner
+    result, rest = [], inner
     while rest:
         word, rest = "", rest.removeprefix(" ")[1:]
         while True:
@@ -76,8 +76,8 @@ def test_quoted_words_can_be_read_back(words: list[str]) -> None:
             if not rest.startswith("'"):
                 break
             word, rest = word + "'", rest[1:]
-        found.append(word)
-    assert found == words
+        result.append(word)
+    assert result == words
 
 
 users = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)

@@ -62,8 +62,8 @@ def test_each_decision_has_its_reasons_the_newest_last(
         "  adon-8 drained: no job fits",
     ]
     assert main(["pool", "explain", "--config", str(config), "--limit", "1", "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)["decisions"]
-    assert (told["kind"], told["outcome"]) == ("pool", "1 drained")
+    (entry,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert (entry["kind"], entry["outcome"]) == ("pool", "1 drained")
 
 
 def test_where_nothing_was_decided_it_says_what_would(

@@ -56,8 +56,8 @@ def ended(**more: Any) -> dict[str, Any]:
 def test_a_start_of_a_job_did_well_or_died_or_tells_nothing(
     job: dict[str, Any], good: bool | None
 ) -> None:
-    found = run_of(job, "m1")
-    assert (found.good if found else None) is good
+    run = run_of(job, "m1")
+    assert (run.good if run else None) is good
 
 
 def test_a_job_that_ran_nowhere_tells_nothing() -> None:
@@ -69,7 +69,7 @@ def starts(place: str, kind: str, good: bool, count: int = DEATHS) -> list[Run]:
 
 
 @pytest.mark.parametrize(
-    ("runs", "found"),
+    ("runs", "expected"),
     [
         (starts("m1", "x", False), {"m1"}),
         (starts("m1", "x", False, DEATHS - 1), set()),
@@ -90,13 +90,13 @@ def starts(place: str, kind: str, good: bool, count: int = DEATHS) -> list[Run]:
     ],
 )  # fmt: skip
 def test_a_black_hole_is_where_jobs_die_that_do_not_die_elsewhere(
-    runs: Sequence[Run], found: set[str]
+    runs: Sequence[Run], expected: set[str]
 ) -> None:
     known = Runs()
     known.add(runs, NOW)
     known.add(runs, NOW + 15)  # as the history tells them again
     holes = black_holes(known.by_place())
-    assert holes.keys() == found
+    assert holes.keys() == expected
     assert all("died there within 60 s" in why for why in holes.values())
     known.add((), NOW + 3700)
     assert not known.by_place()
@@ -124,7 +124,7 @@ def machine(busy: int = 0, state: MachineState = MachineState.RUNNING) -> Machin
 
 
 def judged(
-    one: Machine,
+    candidate: Machine,
     ad: classad2.ClassAd,
     waiting: Sequence[Waiting],
     after_s: float = UNFIT_S,
@@ -135,7 +135,7 @@ def judged(
     given: dict[str, Any] = {"holes": {}, "lives": {}, "demand": (), **more}
 
     def at(now: float) -> Fitness:
-        return judge.of([one], slots={"m1": ad}, waiting=waiting, now=now, **given)
+        return judge.of([candidate], slots={"m1": ad}, waiting=waiting, now=now, **given)
 
     at(NOW)
     return at(NOW + after_s)
@@ -158,19 +158,19 @@ def test_a_machine_that_some_job_can_use_is_supply(
 
 @pytest.mark.parametrize("more", [{"Start": False}, {"Disk": 1000}, {"Memory": 100}])
 def test_one_that_idles_and_takes_no_job_is_none(more: dict[str, object]) -> None:
-    found = judged(machine(), slot(**more), [waits()])
-    assert (found.machines, found.unfit.keys()) == ((), {"m1"})
-    assert "takes no job that waits: 4 cores, " in found.unfit["m1"]
+    fitness = judged(machine(), slot(**more), [waits()])
+    assert (fitness.machines, fitness.unfit.keys()) == ((), {"m1"})
+    assert "takes no job that waits: 4 cores, " in fitness.unfit["m1"]
     # Ads and queue may be of two moments.
     assert judged(machine(), slot(**more), [waits()], UNFIT_S - 1).machines == (machine(),)
 
 
 def test_cores_that_fit_no_job_that_waits_count_again_when_one_ends() -> None:
     """A job of 1 core and nearly all memory leaves 3 cores that the jobs of 2 GB cannot have."""
-    found = judged(machine(busy=1), slot(Cpus=3, Memory=500), [waits(memory_mb=2048)])
-    (one,) = found.machines
-    assert (found.unfit, found.partly) == ({}, {"m1": 3})
-    assert one.jobs == (*machine(busy=1).jobs, RunningJob(3, NOW + 900))
+    fitness = judged(machine(busy=1), slot(Cpus=3, Memory=500), [waits(memory_mb=2048)])
+    (candidate,) = fitness.machines
+    assert (fitness.unfit, fitness.partly) == ({}, {"m1": 3})
+    assert candidate.jobs == (*machine(busy=1).jobs, RunningJob(3, NOW + 900))
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_cores_of_jobs_that_no_queue_tells_of_are_taken(
     more: dict[str, object], waiting: list[Waiting]
 ) -> None:
     """Of an access point of another pool, or of another universe."""
-    found = judged(machine(), slot(**more), waiting)
-    (one,) = found.machines
-    assert (found.unfit, found.partly) == ({}, {"m1": 4})
-    assert one.jobs == (RunningJob(4, NOW + UNFIT_S + 3600),)
+    fitness = judged(machine(), slot(**more), waiting)
+    (candidate,) = fitness.machines
+    assert (fitness.unfit, fitness.partly) == ({}, {"m1": 4})
+    assert candidate.jobs == (RunningJob(4, NOW + UNFIT_S + 3600),)
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_one_with_less_life_than_the_shortest_job_takes_is_none(
     demand = [JobDemand(1, 1, 64, NOW, run_s, only=ONLY) for run_s in takes]
     # Neither who may come nor a lease says how long jobs take.
     demand += [JobDemand(1, 1, 64, NOW, 9e5, sure=False, only=ONLY), JobDemand(1, 1, 64, NOW, 9e5)]
-    found = judged(machine(), slot(), [], lives={"m1": Life(left_s, whole_s)}, demand=demand)
-    assert bool(found.machines) is fits
-    assert fits or "its life ends in" in found.unfit["m1"]
+    fitness = judged(machine(), slot(), [], lives={"m1": Life(left_s, whole_s)}, demand=demand)
+    assert bool(fitness.machines) is fits
+    assert fits or "its life ends in" in fitness.unfit["m1"]
 
 
 def test_what_was_unfit_stays_so_while_it_drains() -> None:
@@ -219,8 +219,8 @@ def test_what_was_unfit_stays_so_while_it_drains() -> None:
     judge.of([machine()], holes, {"m1": slot()}, now=NOW, **given)
     drains = machine(state=MachineState.DRAINING)
     for _ in range(2):
-        found = judge.of([drains], {}, {"m1": slot()}, now=NOW, **given)
-        assert (found.machines, found.unfit) == ((), holes)
+        fitness = judge.of([drains], {}, {"m1": slot()}, now=NOW, **given)
+        assert (fitness.machines, fitness.unfit) == ((), holes)
     assert Judge().of([drains], {}, {"m1": slot()}, now=NOW, **given).machines == (drains,)
 
 

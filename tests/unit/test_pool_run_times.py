@@ -25,8 +25,10 @@ def test_the_archive_before_jobs_of_the_program_before_the_default() -> None:
         times.learn([ended(20.0), ended(40.0), ended(5.0, ExitCode=1), ended(5.0, JobStatus=3)])
         assert times.of_job(PEGASUS) == times.of_job(JOB) == 30.0
         assert times.of_job({**JOB, "User": "bob@x"}) == 600.0
-        found = Measurement("r", "runtime", "t::nap:1.0@mu", 12.5, "s", at=900.0, source="log")
-        archive.record(found)
+        measurement = Measurement(
+            "r", "runtime", "t::nap:1.0@mu", 12.5, "s", at=900.0, source="log"
+        )
+        archive.record(measurement)
         assert times.of_job(PEGASUS) == 30.0  # it has been asked just now
         assert RunTimes(archive, 600.0, lambda: 1000.0).of_job(PEGASUS) == 12.5
 

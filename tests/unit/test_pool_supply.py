@@ -83,7 +83,7 @@ def test_what_is_undefined_is_no_number() -> None:
 
 
 def test_a_flavour_advertises_what_its_machines_will_be_told() -> None:
-    told = told_by(
+    attributes = told_by(
         {
             "FILESYSTEM_DOMAIN": "here",
             "STARTD_ATTRS": "$(STARTD_ATTRS) HasX Rack",
@@ -92,7 +92,7 @@ def test_a_flavour_advertises_what_its_machines_will_be_told() -> None:
             "Other": "1",
         }
     )
-    ad = offline_ad(SMALL, told, VERSION)
+    ad = offline_ad(SMALL, attributes, VERSION)
     assert (ad["FileSystemDomain"], ad["Rack"], "Other" in ad) == ("here", "r1", False)
     asks = 'TARGET.FileSystemDomain == "here" && TARGET.HasX'
     assert Matching({"small": ad}).of(job(asks), None).only == {"small"}
@@ -165,11 +165,11 @@ def slot(name: str = "m1", ago_s: float = 10.0, draining: bool = False) -> Worke
 
 def test_a_machine_boots_until_its_startd_is_in_the_collector() -> None:
     memory = Memory(asked={"m1": NOW - 500})
-    found = supply([server()], {}, [SMALL], {}, (), memory, NOW)
-    assert [(m.state, m.since) for m in found.machines] == [(MachineState.BOOTING, NOW - 500)]
-    found = supply([server()], {"m1": slot()}, [SMALL], {}, (), memory, NOW)
-    assert [(m.state, m.since) for m in found.machines] == [(MachineState.RUNNING, NOW - 300)]
-    assert found.boots == {"m1": 200.0}
+    pool = supply([server()], {}, [SMALL], {}, (), memory, NOW)
+    assert [(m.state, m.since) for m in pool.machines] == [(MachineState.BOOTING, NOW - 500)]
+    pool = supply([server()], {"m1": slot()}, [SMALL], {}, (), memory, NOW)
+    assert [(m.state, m.since) for m in pool.machines] == [(MachineState.RUNNING, NOW - 300)]
+    assert pool.boots == {"m1": 200.0}
     assert not supply([server()], {"m1": slot()}, [SMALL], {}, (), memory, NOW).boots
 
 
@@ -184,12 +184,12 @@ def test_one_that_drains_goes_with_its_last_job() -> None:
     claims = {"m1": [Claim(1, 0, NOW + 60, "ann")]}
     (machine,) = supply([server()], slots, [SMALL], claims, (), memory, NOW).machines
     assert machine.state is MachineState.DRAINING
-    found = supply([server()], slots, [SMALL], {}, (), memory, NOW + 15)
-    assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, set())
+    pool = supply([server()], slots, [SMALL], {}, (), memory, NOW + 15)
+    assert (pool.machines, pool.over, pool.dead) == ((), {"m1": "it is drained"}, set())
     # Its startd has shut down, or says that it has drained.
     drained = {"m1": slot(draining=True)._replace(drained=True)}
-    assert supply([server()], {}, [SMALL], {}, (), memory, NOW + 15).over == found.over
-    assert supply([server()], drained, [SMALL], {}, (), Memory({"m1"}), NOW).over == found.over
+    assert supply([server()], {}, [SMALL], {}, (), memory, NOW + 15).over == pool.over
+    assert supply([server()], drained, [SMALL], {}, (), Memory({"m1"}), NOW).over == pool.over
 
 
 def test_who_was_told_to_drain_says_so_only_later() -> None:
@@ -207,37 +207,37 @@ def test_who_was_told_to_drain_says_so_only_later() -> None:
 def test_one_that_is_silent_is_dead_but_not_at_once() -> None:
     """A collector that was started anew knows nobody for a while."""
     memory = Memory({"m1"})
-    found = supply([server()], {}, [SMALL], {}, (), memory, NOW)
-    assert (found.machines, found.over) == ((), {})
+    pool = supply([server()], {}, [SMALL], {}, (), memory, NOW)
+    assert (pool.machines, pool.over) == ((), {})
     assert supply([server()], {}, [SMALL], {}, (), memory, NOW + SILENT_S + 1).dead == {"m1"}
     # One that has lost the collector and not its jobs is left alone.
     claims = {"m1": [Claim(1, 0, NOW, "ann")]}
     assert not supply([server()], {}, [SMALL], claims, {"m1"}, memory, NOW + 2 * SILENT_S).over
     # Its ad outlives it.
-    found = supply(
+    pool = supply(
         [server()], {"m1": slot(ago_s=SILENT_S + 1)}, [SMALL], {}, (), Memory({"m1"}), NOW
     )
-    assert (found.machines, found.dead) == ((), {"m1"})
+    assert (pool.machines, pool.dead) == ((), {"m1"})
 
 
 def test_one_that_will_lose_the_pool_is_drained_and_ends_its_jobs() -> None:
     old, memory = server(until=NOW - 1), Memory({"m1"})
     claims = {"m1": [Claim(1, 0, NOW + 9999, "ann")]}
-    found = supply([old], {"m1": slot()}, [SMALL], claims, (), memory, NOW)
-    assert (found.machines, found.over, found.old.keys()) == ((), {}, {"m1"})
+    pool = supply([old], {"m1": slot()}, [SMALL], claims, (), memory, NOW)
+    assert (pool.machines, pool.over, pool.old.keys()) == ((), {}, {"m1"})
     memory.draining["m1"] = NOW
     for after_s in (1.0, 2 * SILENT_S, 9000.0):
-        found = supply([old], {}, [SMALL], claims, {"m1"}, memory, NOW + after_s)
-        assert (found.machines, found.over, found.old) == ((), {}, {})
+        pool = supply([old], {}, [SMALL], claims, {"m1"}, memory, NOW + after_s)
+        assert (pool.machines, pool.over, pool.old) == ((), {}, {})
     assert supply([old], {}, [SMALL], {}, (), memory, NOW + 9999).over == {"m1": "it is drained"}
 
 
 @pytest.mark.parametrize("state", [MachineState.ENDED, MachineState.ERROR])
 def test_one_that_its_cloud_says_is_over_goes(state: MachineState) -> None:
-    found = supply(
+    pool = supply(
         [server(state=state, error="no host")], {"m1": slot()}, [SMALL], {}, (), Memory(), NOW
     )
-    assert (found.machines, found.over, found.dead) == ((), {"m1": "no host"}, {"m1"})
+    assert (pool.machines, pool.over, pool.dead) == ((), {"m1": "no host"}, {"m1"})
 
 
 def test_boot_times_are_learnt() -> None:
@@ -263,36 +263,36 @@ def test_boot_times_are_learnt() -> None:
 def test_a_refusal_says_what_to_leave_alone(
     why: Refusal, after_s: float, until: dict[str, float]
 ) -> None:
-    found = BackOff()
-    found.refused("small", CloudError("no", why, after_s), 0.0)
-    assert found.of(until) == until
+    back_off = BackOff()
+    back_off.refused("small", CloudError("no", why, after_s), 0.0)
+    assert back_off.of(until) == until
 
 
 def test_back_off_doubles_and_ends() -> None:
-    found = BackOff()
+    back_off = BackOff()
     for until in (30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0):
-        found.broke("small", 0.0)
-        assert found.of(["small"]) == {"small": until}
-        found.until.clear()
-    found.joined("small")
-    found.broke("small", 0.0)
-    assert found.of(["small"]) == {"small": 30.0}
-    found.refused("large", CloudError("no", Refusal.QUOTA), 0.0)
-    found.room()
-    assert found.of(["large"]) == {"large": 0.0}
+        back_off.broke("small", 0.0)
+        assert back_off.of(["small"]) == {"small": until}
+        back_off.until.clear()
+    back_off.joined("small")
+    back_off.broke("small", 0.0)
+    assert back_off.of(["small"]) == {"small": 30.0}
+    back_off.refused("large", CloudError("no", Refusal.QUOTA), 0.0)
+    back_off.room()
+    assert back_off.of(["large"]) == {"large": 0.0}
 
 
 def test_a_decision_tells_each_thing_once() -> None:
     why = {"small": "3 jobs would wait", "m1": "none is in sight", "limits": "money"}
-    found = PoolDecision(
+    decision = PoolDecision(
         NOW, ScalingPlan({"small": 2}, ("m1",), why=why), {"m2": "it is drained"},
         {"queued": 3}, {"booting": 1, "running": 4}, failed=("small: no quota",),
     )  # fmt: skip
-    assert found.reason == (
+    assert decision.reason == (
         "start 2 small: 3 jobs would wait; drain m1: none is in sight; delete m2: it is drained; "
         "limits: money; small: no quota"
     )
-    assert found.as_measurement("adon").value == 6
+    assert decision.as_measurement("adon").value == 6
 
 
 def test_what_was_noted_of_machines_that_are_gone_is_forgotten() -> None:

@@ -39,10 +39,10 @@ def test_blocks_are_given_in_turns_and_to_one_at_a_time() -> None:
     blocks = PortBlocks(1000, 1000 + 4 * BLOCK)
     given = []
     for name in "abcd":
-        one = transit(name, job=name)
-        one.grant.ports = blocks.choose(one)
-        blocks.enter(one)
-        given.append(one)
+        candidate = transit(name, job=name)
+        candidate.grant.ports = blocks.choose(candidate)
+        blocks.enter(candidate)
+        given.append(candidate)
     assert [t.grant.ports for t in given] == [[1024, 1279], [1280, 1535], [1536, 1791], []]
     blocks.leave(given[0])
     again = transit("e", job="e")
@@ -55,16 +55,16 @@ def test_blocks_are_given_in_turns_and_to_one_at_a_time() -> None:
 
 
 def test_all_pairs_of_a_job_use_the_same_ports(rig: Rig) -> None:
-    asked = [
+    requests = [
         TransitRequest(f"t-{src}", src, "tacc", min_bps=1e6, ports_at="dst", job="stage_in")
         for src in ("mu", "local")
     ]
-    one, other = (answer.transit for answer in rig.broker.ask(asked))
-    assert one is not None and other is not None
-    assert one.grant.ports == other.grant.ports and one.request.flows == other.request.flows
-    assert one.request.flows == (Flow("tcp", dst_ports=tuple(one.grant.ports)),)
+    first, second = (answer.transit for answer in rig.broker.ask(requests))
+    assert first is not None and second is not None
+    assert first.grant.ports == second.grant.ports and first.request.flows == second.request.flows
+    assert first.request.flows == (Flow("tcp", dst_ports=tuple(first.grant.ports)),)
     alone = rig.ask("t", "mu", "tacc", min_bps=1e6, ports_at="dst", job="another")
-    assert alone.grant.ports != one.grant.ports
+    assert alone.grant.ports != first.grant.ports
 
 
 def test_what_a_client_moves_itself_has_a_path_of_its_own(rig: Rig) -> None:
@@ -198,12 +198,12 @@ def test_a_servers_connections_are_its_clients() -> None:
         ends = {"laddr": End("10.0.0.1", local), "raddr": End("10.0.0.2", remote)}
         return SimpleNamespace(pid=pid, status=status, **ends)
 
-    found = [
+    connections = [
         tcp(1, 2811, 20_001), tcp(1, 50_000, 41_000), tcp(1, 50_000, 41_001),
         tcp(2, 2811, 20_300), tcp(2, 2811, 20_301), tcp(2, 50_001, 41_002),
         tcp(3, 80, 20_400), tcp(None, 2811, 20_401), tcp(1, 50_000, 41_003, "TIME_WAIT"),
     ]  # fmt: skip
-    assert [(c["client_port"], c["remote_port"]) for c in carrying(found, {2811})] == [
+    assert [(c["client_port"], c["remote_port"]) for c in carrying(connections, {2811})] == [
         (20_001, 41_000),
         (20_001, 41_001),
     ]

@@ -35,8 +35,8 @@ def test_files_are_made_for_their_owner(tmp_path: Path) -> None:
     assert len(list((tmp_path / "s").iterdir())) > 2  # SQLite's own and the lock, too
     for name in "samr":
         assert modes(tmp_path / name) == {0o700, 0o600}
-    for one in (state, archive, runs):
-        one.close()
+    for store in (state, archive, runs):
+        store.close()
 
 
 def test_what_an_admin_opened_stays_open_and_is_said_but_for_the_lock(tmp_path: Path) -> None:

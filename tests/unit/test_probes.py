@@ -92,17 +92,17 @@ def test_options_that_cannot_be(tool: str, options: dict[str, Any], said: str) -
 
 @given(
     left_s=st.floats(0, 4000),
-    asked=st.none() | st.integers(1, 3600),
+    limit_s=st.none() | st.integers(1, 3600),
     omit=st.integers(0, 60),
 )
 def test_a_test_leaves_time_to_set_up_and_take_down(
-    left_s: float, asked: int | None, omit: int
+    left_s: float, limit_s: int | None, omit: int
 ) -> None:
-    seconds = iperf.seconds_of_test(left_s, asked, omit)
+    seconds = iperf.seconds_of_test(left_s, limit_s, omit)
     assert seconds >= 0
     if seconds:
         assert seconds + omit + max(1.0, left_s / 10) <= left_s + 1e-6
-        assert asked is None or seconds <= asked
+        assert limit_s is None or seconds <= limit_s
 
 
 def test_command_lines() -> None:
@@ -126,11 +126,11 @@ def tcp_report(**received: Any) -> dict[str, Any]:
 
 
 def test_what_tcp_moved() -> None:
-    (found,) = iperf.tcp_findings(tcp_report())
-    assert (found.metric, found.value, found.unit) == ("tcp_throughput", 20e6, "bit/s")
-    assert found.details["retransmits"] == 7
-    assert found.details["streams"] == 2
-    row(found)
+    (reading,) = iperf.tcp_findings(tcp_report())
+    assert (reading.metric, reading.value, reading.unit) == ("tcp_throughput", 20e6, "bit/s")
+    assert reading.details["retransmits"] == 7
+    assert reading.details["streams"] == 2
+    row(reading)
     with pytest.raises(ProbeError, match="moved nothing"):
         iperf.tcp_findings(tcp_report(bits_per_second=0))
 
@@ -214,15 +214,15 @@ def test_a_clock_that_was_set_while_packets_were_away_changes_no_round_trip() ->
 TRIPS = {n: trip(n) for n in range(8)}
 
 
-def metrics(found: list[Reading]) -> dict[str, Reading]:
-    return {f.metric: f for f in found}
+def metrics(readings: list[Reading]) -> dict[str, Reading]:
+    return {f.metric: f for f in readings}
 
 
 def test_loss_is_of_one_direction_where_the_other_end_said_how_many_came() -> None:
-    found = metrics(echo.findings(TRIPS, 10, 9, 0, True, 0.002, 0.01))
-    assert found["loss"].value == pytest.approx(0.1)
-    assert found["loss"].details["direction"] == "one way"
-    assert found["one_way_delay"].details["error_s"] == 0.002
+    by_metric = metrics(echo.findings(TRIPS, 10, 9, 0, True, 0.002, 0.01))
+    assert by_metric["loss"].value == pytest.approx(0.1)
+    assert by_metric["loss"].details["direction"] == "one way"
+    assert by_metric["one_way_delay"].details["error_s"] == 0.002
     unsaid = metrics(echo.findings(TRIPS, 10, None, 0, True, 0.002, 0.01))
     assert unsaid["loss"].value == pytest.approx(0.2)
     assert unsaid["loss"].details["direction"] == "there and back"
@@ -238,10 +238,10 @@ def test_loss_is_of_one_direction_where_the_other_end_said_how_many_came() -> No
     ],
 )
 def test_no_one_way_delay_without_good_clocks(trusted: bool, error_s: float, why: str) -> None:
-    found = metrics(echo.findings(TRIPS, 8, 8, 0, trusted, error_s, 0.01))
-    assert "one_way_delay" not in found
-    assert found["rtt"].details["one_way"] == f"not measured: {why}"
-    assert ("jitter" in found) == trusted
+    by_metric = metrics(echo.findings(TRIPS, 8, 8, 0, trusted, error_s, 0.01))
+    assert "one_way_delay" not in by_metric
+    assert by_metric["rtt"].details["one_way"] == f"not measured: {why}"
+    assert ("jitter" in by_metric) == trusted
 
 
 def test_what_the_kernel_says_of_its_clock() -> None:
@@ -277,16 +277,16 @@ def test_packets_come_as_they_went(packet: Packet, secret: bytes, length: int) -
 
 @given(
     left_s=st.floats(-1, 100),
-    asked=st.none() | st.integers(1, 1000),
+    limit=st.none() | st.integers(1, 1000),
     interval_s=st.floats(0.01, 10),
     rtt_s=st.floats(0, 5),
 )
 def test_a_stream_ends_in_time(
-    left_s: float, asked: int | None, interval_s: float, rtt_s: float
+    left_s: float, limit: int | None, interval_s: float, rtt_s: float
 ) -> None:
     waits = echo.timeouts_for(rtt_s)
-    count = echo.packets_in(left_s, asked, interval_s, waits)
-    assert 1 <= count <= (asked or math.inf)
+    count = echo.packets_in(left_s, limit, interval_s, waits)
+    assert 1 <= count <= (limit or math.inf)
     last_s = (count - 1) * interval_s
     assert count == 1 or last_s + min(waits.all_s, 0.6 * left_s) <= left_s + 1e-9
 
@@ -321,28 +321,28 @@ def test_echo_between_two_ends(port: int, peer: str) -> None:
     if ":" in peer and not _has_ipv6():
         pytest.skip("this machine has no IPv6 on loopback")
     shared: dict[str, Any] = {"port": port, "secret": b"s", "peer": peer}
-    served, found = both(
+    served, findings = both(
         lambda: echo.server(order("echo", 900.0, role="server", **shared), 0.001),
         lambda: echo.client(
             order("echo", 900.0, options={"interval": 0.01, "count": 20}, **shared), 0.001, 0.01
         ),
     )
     assert served == []
-    by_name = metrics(found)
+    by_name = metrics(findings)
     assert set(by_name) == {"loss", "rtt", "jitter", "one_way_delay"}
     assert by_name["loss"].value == 0
-    for finding in found:
+    for finding in findings:
         row(finding)
 
 
 def test_echo_answers_nobody_else(port: int) -> None:
     other = {"port": port, "options": {"interval": 0.01}}
-    served, found = both(
+    served, failure = both(
         lambda: echo.server(order("echo", 1.5, role="server", secret=b"mine", **other), 0.0),
         lambda: echo.client(order("echo", 1.0, secret=b"theirs", **other), 0.0, 0.01),
     )
     assert str(served) == f"nobody came to port {port}"
-    assert f"127.0.0.1 port {port} does not answer" in str(found)
+    assert f"127.0.0.1 port {port} does not answer" in str(failure)
 
 
 def test_who_comes_from_elsewhere_with_the_right_key_is_named(
@@ -421,9 +421,9 @@ rtt min/avg/max/mdev = 40.600/41.600/42.600/1.000 ms
 
 
 def test_what_the_program_ping_says() -> None:
-    found = metrics(ping.read(PINGED, programs.ProgramResult(0, PINGED, b"")))
-    assert found["rtt"].value == pytest.approx(0.0416)
-    assert found["loss"].value == pytest.approx(1 / 3)
+    by_metric = metrics(ping.read(PINGED, programs.ProgramResult(0, PINGED, b"")))
+    assert by_metric["rtt"].value == pytest.approx(0.0416)
+    assert by_metric["loss"].value == pytest.approx(1 / 3)
     failed = programs.ProgramResult(2, b"", b"ping: connect: Network is unreachable\n")
     with pytest.raises(ProbeError, match="exit code 2: ping: connect: Network is unreachable"):
         ping.read(b"", failed)
@@ -542,9 +542,9 @@ def test_any_output_is_a_finding_or_one_error(said: Any) -> None:
 
 
 def commanded(script: str, timeout_s: float = 900.0) -> list[Reading]:
-    one = programs.Command("disk", ("sh", "-c", script), timeout_s=timeout_s)
-    asked = order("command", 900.0, role="alone", peer="", options={"command": "disk"})
-    return programs.measure_by_command(asked, {"disk": one}, "mu")
+    command = programs.Command("disk", ("sh", "-c", script), timeout_s=timeout_s)
+    assignment = order("command", 900.0, role="alone", peer="", options={"command": "disk"})
+    return programs.measure_by_command(assignment, {"disk": command}, "mu")
 
 
 def test_a_command_runs_with_its_subject_and_fails_in_words() -> None:

@@ -45,10 +45,10 @@ def test_lines_are_numbered() -> None:
 @given(st.text(max_size=60))
 def test_anything_parses_or_is_a_value_error(text: str) -> None:
     try:
-        found = properties.parse(text)
+        values = properties.parse(text)
     except ValueError:
         return
-    assert all(isinstance(word, str) for pair in found.items() for word in pair)
+    assert all(isinstance(word, str) for pair in values.items() for word in pair)
 
 
 @given(st.text(max_size=60))

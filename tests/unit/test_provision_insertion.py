@@ -189,14 +189,14 @@ counts = st.integers(0, 10**15)
     st.sampled_from([PROVISION, RELEASE]),
 )  # fmt: skip
 def test_what_a_job_is_told_arrives_through_every_shell(step: ProvisioningStep, verb: str) -> None:
-    told = to_arguments(verb, step)
+    arguments = to_arguments(verb, step)
     plain = set(string.ascii_letters + string.digits + "-_=.,:/%@+")
-    assert all(word and set(word) <= plain for word in told)
-    assert from_arguments(" ".join(told).split()) == (verb, step)
+    assert all(word and set(word) <= plain for word in arguments)
+    assert from_arguments(" ".join(arguments).split()) == (verb, step)
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("arguments", "message"),
     [
         ([], "found '', expected provision or release"),
         (["provision"], "found no --level"),
@@ -205,9 +205,9 @@ def test_what_a_job_is_told_arrives_through_every_shell(step: ProvisioningStep, 
         (["release", "--level=1", "--slots=1", "--path=mu"], "--path: found 'mu', expected SOURCE"),
     ],
 )
-def test_other_arguments_are_told(told: list[str], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        from_arguments(told)
+def test_other_arguments_are_told(arguments: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        from_arguments(arguments)
 
 
 def test_the_program_is_there() -> None:
@@ -225,8 +225,8 @@ def test_replicas_tell_sizes_and_places() -> None:
     replicas = replicas_of(parse_document(yaml.safe_dump(catalog), "rc.yml", "catalog"))
     flat: dict[str, list[str]] = {"split": [], "other": []}
     document = parse_document(text(flat, sizes={"other.in": 1}), "w.yml", WHAT)
-    found = provisioned(
+    provisioning = provisioned(
         document, replicas, ProvisioningOptions(2, hooks="/h", execution=("mu",)), PROGRAM
     )
-    ((_, step),) = found.steps
+    ((_, step),) = provisioning.steps
     assert PathNeed("tacc", "mu", 77) in step.paths

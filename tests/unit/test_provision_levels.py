@@ -19,10 +19,10 @@ FAN = {"split": [], **{w: ["split"] for w in WIDE}, "join": WIDE}
 
 
 def test_a_fan_is_provisioned_between_split_and_join() -> None:
-    (found,) = wide_levels(workflow(FAN), 3)
-    assert (found.first, found.last, found.width) == (1, 1, 4)
-    assert found.jobs == found.first_jobs == found.last_jobs == tuple(WIDE)
-    assert found.after == ("split",)
+    (stretch,) = wide_levels(workflow(FAN), 3)
+    assert (stretch.first, stretch.last, stretch.width) == (1, 1, 4)
+    assert stretch.jobs == stretch.first_jobs == stretch.last_jobs == tuple(WIDE)
+    assert stretch.after == ("split",)
 
 
 def test_a_narrow_workflow_has_no_wide_level() -> None:
@@ -31,16 +31,16 @@ def test_a_narrow_workflow_has_no_wide_level() -> None:
 
 def test_wide_levels_that_follow_each_other_are_one_stretch() -> None:
     second = {f"x{n}": [f"w{n}"] for n in range(4)}
-    (found,) = wide_levels(workflow({**FAN, "join": list(second), **second}), 4)
-    assert (found.first, found.last, found.width, len(found.jobs)) == (1, 2, 4, 8)
-    assert found.first_jobs == tuple(WIDE)
-    assert found.last_jobs == tuple(second)
+    (stretch,) = wide_levels(workflow({**FAN, "join": list(second), **second}), 4)
+    assert (stretch.first, stretch.last, stretch.width, len(stretch.jobs)) == (1, 2, 4, 8)
+    assert stretch.first_jobs == tuple(WIDE)
+    assert stretch.last_jobs == tuple(second)
 
 
 def test_chains_side_by_side_are_provisioned_at_the_start() -> None:
     chains = {f"{step}{n}": [f"a{n}"] if step == "b" else [] for n in range(4) for step in "ab"}
-    (found,) = wide_levels(workflow(chains), 4)
-    assert (found.first, found.last, found.after) == (0, 1, ())
+    (stretch,) = wide_levels(workflow(chains), 4)
+    assert (stretch.first, stretch.last, stretch.after) == (0, 1, ())
 
 
 def test_what_runs_at_the_submit_host_makes_no_level_wide() -> None:
@@ -52,12 +52,12 @@ def test_what_runs_at_the_submit_host_makes_no_level_wide() -> None:
 @given(graphs(), st.integers(1, 4))
 def test_a_stretch_lies_between_its_two_jobs(parents: dict[str, list[str]], min_width: int) -> None:
     flow, above = workflow(parents), ancestors(parents)
-    for found in wide_levels(flow, min_width):
-        firsts, lasts = set(found.first_jobs), set(found.last_jobs)
-        for job in found.jobs:
+    for stretch in wide_levels(flow, min_width):
+        firsts, lasts = set(stretch.first_jobs), set(stretch.last_jobs)
+        for job in stretch.jobs:
             assert job in firsts or above[job] & firsts
             assert job in lasts or any(job in above[last] for last in lasts)
-            assert found.first <= flow.level[job] <= found.last
+            assert stretch.first <= flow.level[job] <= stretch.last
 
 
 @settings(max_examples=20)
@@ -68,11 +68,12 @@ def test_every_wide_level_is_in_one_stretch(parents: dict[str, list[str]], min_w
     for level in flow.level.values():
         counts[level] = counts.get(level, 0) + 1
     wide = {level for level, count in counts.items() if count >= min_width}
-    found = wide_levels(flow, min_width)
-    covered = [level for one in found for level in range(one.first, one.last + 1)]
+    stretches = wide_levels(flow, min_width)
+    covered = [level for stretch in stretches for level in range(stretch.first, stretch.last + 1)]
     assert sorted(covered) == sorted(wide)
     assert all(
-        one.width == max(counts[level] for level in range(one.first, one.last + 1)) for one in found
+        stretch.width == max(counts[level] for level in range(stretch.first, stretch.last + 1))
+        for stretch in stretches
     )
 
 
@@ -91,10 +92,10 @@ def test_needs_are_slots_and_bytes_by_pair_of_sites() -> None:
     big = {WIDE[0]: {"profiles": {"pegasus": {"cores": "2", "memory": "4096"}}}}
     flow = workflow(FAN, sizes=sizes, more=big)
     (stretch,) = wide_levels(flow, 3)
-    found = needs_of(flow, stretch, FileLocations(("mu", "tacc")))
-    assert (found.slots, found.cores, found.memory_mb, found.bytes) == (4, 2, 4096, 1000)
+    needs = needs_of(flow, stretch, FileLocations(("mu", "tacc")))
+    assert (needs.slots, needs.cores, needs.memory_mb, needs.bytes) == (4, 2, 4096, 1000)
     # The one file goes to both sites once, what each job writes leaves from one of them.
-    assert found.paths == (
+    assert needs.paths == (
         PathNeed("local", "mu", 1000), PathNeed("local", "tacc", 1000),
         PathNeed("mu", "local", 20), PathNeed("tacc", "local", 20),
     )  # fmt: skip
@@ -103,8 +104,8 @@ def test_needs_are_slots_and_bytes_by_pair_of_sites() -> None:
 def test_a_size_that_nobody_knows_is_not_made_up() -> None:
     flow = workflow(FAN, sizes={"split.out": 1000})
     (stretch,) = wide_levels(flow, 3)
-    found = needs_of(flow, stretch, FileLocations(("mu",)))
-    assert found.paths == (PathNeed("local", "mu", 1000), PathNeed("mu", "local", None))
+    needs = needs_of(flow, stretch, FileLocations(("mu",)))
+    assert needs.paths == (PathNeed("local", "mu", 1000), PathNeed("mu", "local", None))
 
 
 def test_nobody_knows_where_jobs_go_so_no_path_is_wanted() -> None:
@@ -117,8 +118,8 @@ def test_a_jobs_own_site_is_believed() -> None:
     hint = {w: {"profiles": {"selector": {"execution.site": "mu"}}} for w in WIDE}
     flow = workflow(FAN, sizes={"split.out": 7}, more=hint)
     (stretch,) = wide_levels(flow, 3)
-    found = needs_of(flow, stretch, FileLocations(("tacc",)))
-    assert found.paths == (PathNeed("local", "mu", 7), PathNeed("mu", "local", None))
+    needs = needs_of(flow, stretch, FileLocations(("tacc",)))
+    assert needs.paths == (PathNeed("local", "mu", 7), PathNeed("mu", "local", None))
 
 
 @settings(max_examples=20)

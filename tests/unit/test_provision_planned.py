@@ -35,10 +35,10 @@ def case(tmp_path: Path) -> Case:
     case.change("workflow", jobs)
     case.change("replicas", lambda document: document["replicas"][0].pop("metadata"))
     path = case.sources.workflow
-    found = provisioned(
+    provisioning = provisioned(
         read_document(path, WHAT), None, ProvisioningOptions(4, pool="/adon.yml"), PROGRAM
     )
-    path.write_text(found.text)
+    path.write_text(provisioning.text)
     return case
 
 
@@ -67,15 +67,15 @@ def test_they_run_on_the_submit_host_and_always_succeed(case: Case) -> None:
 
 
 def test_programs_are_taken_from_the_file_and_from_the_workflow(case: Case) -> None:
-    found = case.inputs()
-    assert found.candidates["before_level_0"] == ("local",)
-    assert "t::shout:1.0" in found.transformations
+    inputs = case.inputs()
+    assert inputs.candidates["before_level_0"] == ("local",)
+    assert "t::shout:1.0" in inputs.transformations
 
 
 def test_a_jobs_own_site_need_not_be_an_execution_site(case: Case) -> None:
-    found = load_inputs(case.sources.workflow, execution_sites=["mu"])
-    assert found.candidates["before_level_0"] == ("local",)
-    assert found.candidates["ID0"] == ("mu",)
+    inputs = load_inputs(case.sources.workflow, execution_sites=["mu"])
+    assert inputs.candidates["before_level_0"] == ("local",)
+    assert inputs.candidates["ID0"] == ("mu",)
 
 
 def test_of_a_program_in_both_the_workflows_own_counts(case: Case) -> None:

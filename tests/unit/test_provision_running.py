@@ -112,8 +112,8 @@ def test_in_any_order_as_often_as_you_like(acts: list[str]) -> None:
         broker = FakeBroker()
         for act in [*acts, "release"]:
             getattr(running, act)(STEP, world(submit, broker))
-        asked = {r.id for r in broker.asked}
-        assert asked <= {name for name, *_ in broker.released}
+        request_ids = {r.id for r in broker.asked}
+        assert request_ids <= {name for name, *_ in broker.released}
 
 
 @pytest.mark.parametrize("silent", [True, False])
@@ -139,8 +139,8 @@ def test_a_refused_path_is_told_and_the_other_kept(submit: Path) -> None:
     broker = FakeBroker()
     broker.refuses = {"mu": BrokerError("no site 'mu'", "unknown_site")}
     running.provision(STEP, world(submit, broker))
-    told = [line for line in journal(submit) if line["event"] == "decision"]
-    assert [(line["state"], line["reason"]) for line in told] == [
+    decisions = [line for line in journal(submit) if line["event"] == "decision"]
+    assert [(line["state"], line["reason"]) for line in decisions] == [
         ("best_effort", "no site 'mu'"), ("installed", "because"),
     ]  # fmt: skip
 
@@ -173,11 +173,11 @@ def test_what_the_broker_does_not_take_back_is_left_to_its_lease(submit: Path) -
 
 
 def test_the_place_is_found_by_pegasuss_word_or_htcondors(submit: Path, tmp_path: Path) -> None:
-    found = place_of({"_PEGASUS_WF_SUBMIT_DIR": str(submit)}, 5.0)
-    assert (found.submit_dir, found.workflow, found.at) == (submit, WF_UUID, 5.0)
+    place = place_of({"_PEGASUS_WF_SUBMIT_DIR": str(submit)}, 5.0)
+    assert (place.submit_dir, place.workflow, place.at) == (submit, WF_UUID, 5.0)
     ad = tmp_path / "ad"
     ad.write_text(f'ClusterId = 3\nUserLog = "{submit}/flow-0.log"\n')
-    assert place_of({"_CONDOR_JOB_AD": str(ad)}, 5.0) == found
+    assert place_of({"_CONDOR_JOB_AD": str(ad)}, 5.0) == place
     with pytest.raises(InputError, match="expected to be run by Pegasus"):
         place_of({}, 5.0)
 
@@ -202,6 +202,6 @@ def test_the_program_succeeds_whatever_happens(verb: str, tmp_path: Path, submit
         assert done.returncode == 0
         assert "Traceback" not in done.stderr
         assert done.stderr.startswith("adon ")
-    told = [line["reason"] for line in journal(submit) if line["event"] == "warning"]
-    assert any("none.yml" in reason for reason in told)
-    assert any(reason.startswith(("paths: best effort", IDS[0])) for reason in told)
+    reasons = [line["reason"] for line in journal(submit) if line["event"] == "warning"]
+    assert any("none.yml" in reason for reason in reasons)
+    assert any(reason.startswith(("paths: best effort", IDS[0])) for reason in reasons)

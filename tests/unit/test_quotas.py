@@ -66,8 +66,8 @@ def test_projects_have_quotas_of_their_own(rig: Rig) -> None:
 def test_what_comes_after_another_is_not_promised_with_it(rig: Rig) -> None:
     now = rig.clock.now
     for name, start in (("a", now + 10), ("b", now + 60)):
-        one = {"start": start, "end": start + 50, "min_bps": 40e6}
-        assert rig.ask(name, "mu", "tacc", user="bob", **one).state is TransitState.HELD
+        booking = {"start": start, "end": start + 50, "min_bps": 40e6}
+        assert rig.ask(name, "mu", "tacc", user="bob", **booking).state is TransitState.HELD
     both = {"start": now + 10, "end": now + 110, "min_bps": 20e6}
     assert rig.ask("c", "mu", "tacc", user="bob", **both).state is TransitState.HELD
 

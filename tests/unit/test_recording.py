@@ -74,29 +74,33 @@ def test_nobody_records_for_others(
     except BrokerError as error:
         assert error.code == "forbidden"
         return
-    assert [replace(one, details={}) for one in taken] == [replace(one, details={}) for one in sent]
-    for one in taken:  # in the order in which they become part of the archive
-        archive.setdefault(one.id, one)
-        assert one.metric not in OWN
-        assert not one.id.startswith("notice:")
-        if one.id.startswith(("status:", "workflow:", "rtt:")):
-            assert one.id.startswith(f"{one.metric}:")
-        if one.workflow:
-            assert one.workflow in one.id.split(":")
-        if one.metric == "expansion":  # nobody ends another's lease
-            assert one.workflow and one.subject.startswith(f"{one.workflow}:")
-        if one.metric in OF_WORKFLOWS:
-            assert one.subject == one.workflow
-        if one.metric == "workflow":
-            assert one.details["by"] == who.name
-        if one.workflow:
-            owner = archive.get(workflow_id(one.workflow)) or next(
-                late for late in taken if late.id == workflow_id(one.workflow)
+    assert [replace(measurement, details={}) for measurement in taken] == [
+        replace(measurement, details={}) for measurement in sent
+    ]
+    for measurement in taken:  # in the order in which they become part of the archive
+        archive.setdefault(measurement.id, measurement)
+        assert measurement.metric not in OWN
+        assert not measurement.id.startswith("notice:")
+        if measurement.id.startswith(("status:", "workflow:", "rtt:")):
+            assert measurement.id.startswith(f"{measurement.metric}:")
+        if measurement.workflow:
+            assert measurement.workflow in measurement.id.split(":")
+        if measurement.metric == "expansion":  # nobody ends another's lease
+            assert measurement.workflow and measurement.subject.startswith(
+                f"{measurement.workflow}:"
+            )
+        if measurement.metric in OF_WORKFLOWS:
+            assert measurement.subject == measurement.workflow
+        if measurement.metric == "workflow":
+            assert measurement.details["by"] == who.name
+        if measurement.workflow:
+            owner = archive.get(workflow_id(measurement.workflow)) or next(
+                late for late in taken if late.id == workflow_id(measurement.workflow)
             )
             assert owner.details["user" if who is ADA else "by"] == who.name
-        if not one.workflow:
-            assert who is SITE and one.id.startswith(f"{one.metric}:agent:mu:")
-            assert {"mu", "mu/n1"} & set(one.subject.split(">"))
+        if not measurement.workflow:
+            assert who is SITE and measurement.id.startswith(f"{measurement.metric}:agent:mu:")
+            assert {"mu", "mu/n1"} & set(measurement.subject.split(">"))
 
 
 @pytest.mark.parametrize("metric", sorted(OF_NETWORK))

@@ -108,11 +108,11 @@ def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.text(), st.text())
-def test_names_are_plain_and_differ(one: str, other: str) -> None:
-    names = [registry._name(text) for text in (one, other)]
+def test_names_are_plain_and_differ(first: str, second: str) -> None:
+    names = [registry._name(text) for text in (first, second)]
     assert all("/" not in name and name.isascii() for name in names)
     if max(map(len, names)) < 200:
-        assert (names[0] == names[1]) == (one == other)
+        assert (names[0] == names[1]) == (first == second)
 
 
 def test_environment_of_a_watcher() -> None:

@@ -43,9 +43,9 @@ class WireStream:
         while not self._by.arrived and not self._by.cut:
             self._by.news.clear()
             await self._by.news.wait()
-        found = bytes(self._by.arrived[:most])
+        data = bytes(self._by.arrived[:most])
         del self._by.arrived[:most]
-        return found
+        return data
 
     async def read(self, n_bytes: int) -> bytes:
         data = await self._some(n_bytes)

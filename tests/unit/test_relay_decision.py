@@ -29,8 +29,8 @@ SMALL = HostTcp((4096, 131_072, 1 << 20), (4096, 16_384, 1 << 20))
 def test_it_helps_who_does_not_fill_the_path(
     path: PathFigures, streams: int, helped: bool, part: str
 ) -> None:
-    found, why = helps(path, streams, 0)
-    assert found is helped and part in why
+    helpful, why = helps(path, streams, 0)
+    assert helpful is helped and part in why
 
 
 def test_what_was_reached_goes_before_what_is_expected() -> None:

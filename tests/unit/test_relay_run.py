@@ -28,10 +28,10 @@ class Answers:
         self.asked.append((path, json.loads(json.dumps(body))))
         if not self.answers:
             raise KeyboardInterrupt
-        found = self.answers.pop(0)
-        if found is None:
+        answer = self.answers.pop(0)
+        if answer is None:
             raise BrokerError("it is away", "unreachable")
-        return found
+        return answer
 
 
 def served(broker: Answers) -> list[dict[str, Any]]:
@@ -48,14 +48,14 @@ def test_without_tproxy_it_says_why_and_goes_on(
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(run, "_AGAIN_S", 0.0)
     monkeypatch.setattr(run, "_RETRY_S", None)  # each try begins with revision 0
-    said = served(
+    bodies = served(
         Answers({"revision": 7, "sessions": []}, None, None, {"revision": 7, "sessions": []})
     )
-    assert said[0] == {
+    assert bodies[0] == {
         "revision": 0, "unready": "ip cannot be run: No such file or directory; is it installed?",
         "version": VERSION, "tls": False, "connections": {},
     }  # fmt: skip
-    assert [one["revision"] for one in said] == [0, 7, 7, 7, 7]
+    assert [body["revision"] for body in bodies] == [0, 7, 7, 7, 7]
     assert caplog.text.count("it is away") == 1
 
 
@@ -87,10 +87,10 @@ def test_an_answer_that_is_none_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(run, "_AGAIN_S", 0.0)
     monkeypatch.setattr(run, "_RETRY_S", None)  # each try begins with revision 0
     wrong = {key: value for key, value in SESSION.items() if key != "near"}
-    said = served(
+    bodies = served(
         Answers({"revision": 7, "sessions": [wrong]}, {}, {"revision": 8, "sessions": [SESSION]})
     )
-    assert [one["revision"] for one in said] == [0, 0, 0, 8]
+    assert [body["revision"] for body in bodies] == [0, 0, 0, 8]
 
 
 def test_certificates_that_cannot_be_used(tmp_path: Any) -> None:

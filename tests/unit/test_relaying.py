@@ -31,7 +31,7 @@ def ask(rig: RelayRig, name: str = "a", template: str = "always", **more: Any) -
     return rig.ask(name, "mu", "tacc", template=template, **more)
 
 
-def told(rig: RelayRig, relay: str) -> dict[str, Session]:
+def sessions_of(rig: RelayRig, relay: str) -> dict[str, Session]:
     return {session.id: session for session in rig.agents.told(relay)[1]}
 
 
@@ -51,13 +51,13 @@ def test_a_transit_is_carried_between_the_relays_at_its_ends(rig: RelayRig) -> N
 
 
 def test_both_agents_are_told_before_the_switches(rig: RelayRig) -> None:
-    before, seen = rig.agents.told("ra")[0], []
+    before, snapshots = rig.agents.told("ra")[0], []
     apply = rig.controller.apply
-    rig.controller.apply = lambda *given: (seen.append(told(rig, "ra")), apply(*given))  # type: ignore[assignment,func-returns-value]
+    rig.controller.apply = lambda *given: (snapshots.append(sessions_of(rig, "ra")), apply(*given))  # type: ignore[assignment,func-returns-value]
     ask(rig, flows=WEB)
     mu, tacc = (rig.topology.nodes[site].address for site in ("mu", "tacc"))
-    here, there = told(rig, "ra")["a"], told(rig, "rb")["a"]
-    assert seen[0] == {"a": here} and rig.agents.told("ra")[0] == before + 1
+    here, there = sessions_of(rig, "ra")["a"], sessions_of(rig, "rb")["a"]
+    assert snapshots[0] == {"a": here} and rig.agents.told("ra")[0] == before + 1
     assert (here.near, here.far, here.source_here, here.peer) == ((mu,), (tacc,), True, "rb")
     assert here.peer_address == rig.topology.nodes["rb"].address
     assert (here.rate_bps, here.flows, len(here.secret)) == (150e6, WEB, 32)
@@ -72,7 +72,7 @@ def test_both_agents_are_told_before_the_switches(rig: RelayRig) -> None:
 
 def test_templates_that_do_not_ask_for_it_are_left_alone(rig: RelayRig) -> None:
     assert ask(rig, template="plain").relay is None
-    assert rig.controller.circuits["a"].redirect is None and told(rig, "ra") == {}
+    assert rig.controller.circuits["a"].redirect is None and sessions_of(rig, "ra") == {}
 
 
 def test_a_relay_where_it_helps(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_a_relay_where_it_helps(tmp_path: Path) -> None:
 def test_it_counts_with_how_the_transfer_is_tuned(tmp_path: Path) -> None:
     figures = PathFigures(1e9, 0.3, measured=True)
     rig = RelayRig(tmp_path / "s.sqlite", figures_of=lambda path, user: figures)
-    asked = TransitRequest("a", "mu", "tacc", template="auto")
-    (answer,) = rig.broker.ask([asked])
+    request = TransitRequest("a", "mu", "tacc", template="auto")
+    (answer,) = rig.broker.ask([request])
     streams = answer.service.streams
     assert streams > 1 and answer.transit is not None
     assert answer.transit.relay.why.startswith(f"{streams} streams")
@@ -131,7 +131,7 @@ def test_named_hosts_need_addresses_of_their_own_alone(tmp_path: Path) -> None:
     rig = RelayRig(tmp_path / "s.sqlite", network)
     mu, tacc = (network.nodes[site].address for site in ("mu", "tacc"))
     assert ask(rig, src_host=mu, dst_host=tacc).relayed
-    assert told(rig, "rb")["a"].far == (mu,)
+    assert sessions_of(rig, "rb")["a"].far == (mu,)
 
 
 def test_whose_packets_are_not_its_own_is_carried_with_who_has_them(rig: RelayRig) -> None:
@@ -162,7 +162,7 @@ def test_an_agent_that_is_lost_carries_nothing_more(
     assert rig.broker.get("a").relay == TransitRelay(why=f"relayed until {why}")
     assert rig.store.find(None, None, 1)[0].relay == TransitRelay(why=f"relayed until {why}")
     assert rig.controller.circuits["a"].path == ("mu", "s1", "s2", "tacc")
-    assert told(rig, "ra") == told(rig, "rb") == {} and not rig.relaying.has_news()
+    assert sessions_of(rig, "ra") == sessions_of(rig, "rb") == {} and not rig.relaying.has_news()
     assert ask(rig, "b", flows=WEB).relay == TransitRelay(why=why)
     rig.poll()
     rig.broker.sweep()
@@ -207,10 +207,14 @@ def test_what_relays_hold_arrives_after_the_end(rig: RelayRig) -> None:
     ask(rig)
     rig.poll(connections={"a": 1})
     rig.broker.release("a")
-    kept = rig.controller.circuits["a drains"]
-    assert (kept.min_bps, kept.max_bps, kept.redirect) == (0, 150e6, Redirect("mu", "tacc"))
-    assert kept.lease_until == rig.clock.now + DRAIN_S and rig.reserved() == {}
-    assert set(rig.controller.circuits) == {"a drains"} and set(told(rig, "rb")) == {"a"}
+    circuit = rig.controller.circuits["a drains"]
+    assert (circuit.min_bps, circuit.max_bps, circuit.redirect) == (
+        0,
+        150e6,
+        Redirect("mu", "tacc"),
+    )
+    assert circuit.lease_until == rig.clock.now + DRAIN_S and rig.reserved() == {}
+    assert set(rig.controller.circuits) == {"a drains"} and set(sessions_of(rig, "rb")) == {"a"}
     rig.pass_polled(5, connections={"a": 1})
     assert set(rig.controller.circuits) == {"a drains"}
     rig.poll("ra")
@@ -218,7 +222,7 @@ def test_what_relays_hold_arrives_after_the_end(rig: RelayRig) -> None:
     assert set(rig.controller.circuits) == {"a drains"}  # rb has one still
     rig.poll()
     rig.broker.sweep()
-    assert rig.controller.circuits == {} and told(rig, "ra") == {}
+    assert rig.controller.circuits == {} and sessions_of(rig, "ra") == {}
 
 
 def test_an_agent_says_what_it_holds_before_it_is_believed_to_hold_nothing(rig: RelayRig) -> None:
@@ -245,7 +249,7 @@ def test_an_agent_that_is_lost_drains_nothing(rig: RelayRig) -> None:
     rig.broker.release("a")
     rig.agents.lost("rb")
     rig.broker.sweep()
-    assert rig.controller.circuits == {} and told(rig, "ra") == {}
+    assert rig.controller.circuits == {} and sessions_of(rig, "ra") == {}
 
 
 def test_who_came_to_anothers_session_keeps_it(rig: RelayRig) -> None:
@@ -287,10 +291,10 @@ def test_the_same_packets_go_to_the_same_relays(tmp_path: Path) -> None:
 def test_other_packets_are_told(rig: RelayRig) -> None:
     ask(rig)
     rig.broker.report_flows("a", WEB)
-    assert told(rig, "ra")["a"].flows == WEB
+    assert sessions_of(rig, "ra")["a"].flows == WEB
     rig.broker.report_flows("a", [Flow("udp", None, (1, 1))])
     assert rig.broker.get("a").relay == TransitRelay(why="relayed until its flows were not all TCP")
-    assert told(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
+    assert sessions_of(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
 
 
 def test_another_path_between_the_same_switches_is_as_good(rig: RelayRig) -> None:
@@ -307,9 +311,9 @@ def test_nothing_is_relayed_without_a_path(rig: RelayRig) -> None:
     rig.controller.fail("s1", "s2")
     rig.poll()
     rig.broker.sweep()
-    found = rig.broker.get("a")
-    assert (found.state, found.relay) == (TransitState.QUEUED, None)
-    assert rig.controller.circuits == {} and told(rig, "ra") == {}
+    transit = rig.broker.get("a")
+    assert (transit.state, transit.relay) == (TransitState.QUEUED, None)
+    assert rig.controller.circuits == {} and sessions_of(rig, "ra") == {}
 
 
 def test_a_path_that_leads_elsewhere_is_direct(rig: RelayRig) -> None:
@@ -340,18 +344,18 @@ def test_other_rates_and_leases_are_told(rig: RelayRig) -> None:
     ask(rig)
     rig.broker.change("a", max_bps=100e6)
     rig.broker.renew("a", 5000)
-    session = told(rig, "rb")["a"]
+    session = sessions_of(rig, "rb")["a"]
     assert (session.rate_bps, session.until) == (100e6, rig.clock.now + 5000)
 
 
 def test_a_broker_that_starts_again_keeps_what_is_relayed(rig: RelayRig) -> None:
-    before, secret = ask(rig), told(rig, "ra")["a"].secret
+    before, secret = ask(rig), sessions_of(rig, "ra")["a"].secret
     again = RelayRig(rig.file, rig.topology, clock=rig.clock, with_agents=False)
     again.let_pass(2)
     assert again.broker.get("a").relay == before.relay  # agents may not have found it yet
     again.poll()
     again.broker.renew("a", 3000)
-    session = told(again, "ra")["a"]
+    session = sessions_of(again, "ra")["a"]
     assert session.port == before.relay.port and session.secret != secret
     assert again.controller.circuits["a"].redirect == Redirect("mu", "tacc")
     again.let_pass(2)
@@ -371,7 +375,7 @@ def test_it_goes_directly_where_the_switches_refuse(rig: RelayRig) -> None:
     transit = ask(rig)
     assert transit.state is TransitState.INSTALLED
     assert transit.relay == TransitRelay(why="the switches refused: no eth_dst here")
-    assert told(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
+    assert sessions_of(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
     rig.controller.cursed.add("b")
     assert ask(rig, "b", flows=WEB).state is TransitState.FAILED
 
@@ -384,4 +388,4 @@ def test_switches_that_do_not_answer_change_nothing_of_it(rig: RelayRig) -> None
     assert rig.broker.get("a").state is TransitState.HELD
     rig.controller.broken = None
     rig.pass_polled(10)
-    assert rig.broker.get("a").state is TransitState.INSTALLED and told(rig, "rb")
+    assert rig.broker.get("a").state is TransitState.INSTALLED and sessions_of(rig, "rb")

@@ -71,18 +71,18 @@ def served(server: Any) -> Iterator[Any]:
 def test_a_directory_is_a_catalog_that_pegasus_would_write(folder: Path) -> None:
     ran = adon("site", "replicas", "data", "--checksum", "--output", "replicas.yml")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
-    found = yaml.safe_load((folder / "replicas.yml").read_text())
-    assert sizes(found) == SIZES
+    catalog = yaml.safe_load((folder / "replicas.yml").read_text())
+    assert sizes(catalog) == SIZES
     theirs = ReplicaCatalog()
-    for entry in found["replicas"]:
+    for entry in catalog["replicas"]:
         (pfn,) = entry["pfns"]
         more = {key: entry[key] for key in ("checksum", "metadata")}
         theirs.add_replica(pfn["site"], entry["lfn"], pfn["pfn"], **more)
     theirs.write(str(folder / "theirs.yml"))
-    assert yaml.safe_load((folder / "theirs.yml").read_text())["replicas"] == found["replicas"]
+    assert yaml.safe_load((folder / "theirs.yml").read_text())["replicas"] == catalog["replicas"]
     ours = replicas_of(read_document(folder / "replicas.yml", "replica catalog"))
     assert ours.entries["a.fq"].places == (("local", str(folder / "data/a.fq")),)
-    assert found["replicas"][0]["checksum"] == {"sha256": HI}
+    assert catalog["replicas"][0]["checksum"] == {"sha256": HI}
 
 
 def test_one_file_by_its_url(folder: Path) -> None:
@@ -119,14 +119,14 @@ def test_what_cannot_be_read_is_one_line_and_the_rest_is_written(folder: Path) -
 def test_equal_files_are_replicas_and_others_are_refused(folder: Path) -> None:
     (folder / "more").mkdir()
     (folder / "more/a.fq").write_bytes(b"hi")
-    found = yaml.safe_load(adon("site", "replicas", "data", "more", "--checksum").out)
-    assert [pfn["pfn"] for pfn in found["replicas"][0]["pfns"]] == [
+    catalog = yaml.safe_load(adon("site", "replicas", "data", "more", "--checksum").out)
+    assert [pfn["pfn"] for pfn in catalog["replicas"][0]["pfns"]] == [
         str(folder / "data/a.fq"), str(folder / "more/a.fq"),
     ]  # fmt: skip
     (folder / "more/a.fq").write_bytes(b"ho")
     assert adon("site", "replicas", "data", "more").code == 0  # nobody asked for their checksums
-    said = refusal("site", "replicas", "data", "more", "--checksum")
-    assert said.startswith(f"a.fq: found 2 B, sha256 {HI} at {folder}/data/a.fq and 2 B, ")
+    message = refusal("site", "replicas", "data", "more", "--checksum")
+    assert message.startswith(f"a.fq: found 2 B, sha256 {HI} at {folder}/data/a.fq and 2 B, ")
     (folder / "more/a.fq").write_bytes(b"other")
     assert refusal("site", "replicas", "data", "more") == (
         f"a.fq: found 2 B, sha256 None at {folder}/data/a.fq and 5 B, sha256 None at "
@@ -327,10 +327,10 @@ def test_an_odd_listing_leads_nowhere_else(web: str) -> None:
 )  # fmt: skip
 def test_listings_as_servers_write_them(web: str, folder: str, files: dict[str, str]) -> None:
     root = web + folder
-    found = list(read_url(root, print))
-    assert {f.lfn: f.pfn for f in found} == {lfn: root + pfn for lfn, pfn in files.items()}
-    assert len(found) == len(files)
-    assert {f.size_bytes for f in found} == {20 if folder == "/parts/" else None}
+    source_files = list(read_url(root, print))
+    assert {f.lfn: f.pfn for f in source_files} == {lfn: root + pfn for lfn, pfn in files.items()}
+    assert len(source_files) == len(files)
+    assert {f.size_bytes for f in source_files} == {20 if folder == "/parts/" else None}
 
 
 def test_a_listing_that_is_no_xml_is_said(web: str) -> None:
@@ -354,7 +354,7 @@ class Quiet(WSGIRequestHandler):
 @pytest.fixture
 def dav(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """``data`` by WebDAV: its URL, and the methods it was asked by."""
-    asked: list[str] = []
+    methods: list[str] = []
     settings = {
         "provider_mapping": {"/": str(folder / "data")},
         "simple_dc": {"user_mapping": {"*": True}},
@@ -364,23 +364,23 @@ def dav(folder: Path) -> Iterator[tuple[str, list[str]]]:
     app = WsgiDAVApp(settings)
 
     def counted(environ: Any, start: Any) -> Any:
-        asked.append(environ["REQUEST_METHOD"])
+        methods.append(environ["REQUEST_METHOD"])
         return app(environ, start)
 
     for server in served(make_server("127.0.0.1", 0, counted, handler_class=Quiet)):
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", methods
 
 
 def test_a_webdav_collection_is_listed_folder_by_folder(dav: tuple[str, list[str]]) -> None:
-    url, asked = dav
+    url, methods = dav
     ran = adon("site", "replicas", f"{url}/", "--site", "mu")
     assert (ran.code, ran.err) == (0, "")
-    found = yaml.safe_load(ran.out)
-    assert sizes(found) == SIZES
-    assert [e["pfns"][0]["pfn"].removeprefix(url) for e in found["replicas"]] == [
+    catalog = yaml.safe_load(ran.out)
+    assert sizes(catalog) == SIZES
+    assert [e["pfns"][0]["pfn"].removeprefix(url) for e in catalog["replicas"]] == [
         "/a.fq", "/deep/er/b%201.fq", "/deep/%C3%BC%23%25.fq",
     ]  # fmt: skip
-    assert asked == ["PROPFIND"] * 3
+    assert methods == ["PROPFIND"] * 3
 
 
 def test_a_webdav_collection_that_is_a_file_is_that_file(dav: tuple[str, list[str]]) -> None:
@@ -435,28 +435,28 @@ def test_the_network_of_adon_yml_tells_sites_too(web: str, folder: Path) -> None
 @pytest.fixture
 def zone(tmp_path: Path) -> Iterator[Zone]:
     resources = {"demoResc": "127.0.0.1", "farResc": "far.example"}
-    with Zone(tmp_path / "vault", resources=resources) as found:
+    with Zone(tmp_path / "vault", resources=resources) as server:
         for name, data in (("soy/a.fq", b"hi"), ("soy/deep/b 1.fq", b"two"), ("soy_1/c", b"no")):
-            found.make_collection(f"{found.home()}/{name.rpartition('/')[0]}")
-            found.put(f"{found.home()}/{name}", data)
-        yield found
+            server.make_collection(f"{server.home()}/{name.rpartition('/')[0]}")
+            server.put(f"{server.home()}/{name}", data)
+        yield server
 
 
 def listed(
     zone: Zone, path: str = "/soy", password: str = "secret", name: str = ""
 ) -> tuple[list[SourceFile], list[str]]:
     """What the real client finds, and what is said about it."""
-    said: list[str] = []
+    messages: list[str] = []
     session = iRODSSession(
         host="127.0.0.1", port=zone.port, user="rods", password=password, zone=zone.name
     )
     account = {"irods_host": "127.0.0.1", "irods_port": zone.port, "irods_user_name": "rods"}
 
-    def told(error: Exception) -> str:
+    def describe(error: Exception) -> str:
         return sentence(error, parsed(url), account)
 
     url = f"irods://rods@127.0.0.1:{zone.port}{name or zone.home()}{path}"
-    return list(read_zone(url, said.append, session, told)), said
+    return list(read_zone(url, messages.append, session, describe)), messages
 
 
 def test_an_irods_collection_is_listed_by_one_query(zone: Zone) -> None:

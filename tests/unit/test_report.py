@@ -45,7 +45,7 @@ def test_json_says_what_measurements_changed_only_where_there_were_any() -> None
 
 
 def test_every_key_of_the_json_is_documented() -> None:
-    told = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    documentation = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
 
     def keys(value: Any) -> set[str]:
         if isinstance(value, dict):
@@ -55,7 +55,7 @@ def test_every_key_of_the_json_is_documented() -> None:
     broken = Failure("a", "mu", 1, 1, "", [], [])
     out = as_json(facts(taught=taught(), earlier_measurements=7, failures=[broken]))
     del out["portfolio"]  # its keys are names of policies
-    missing = {key for key in keys(out) if f"`{key}`" not in told}
+    missing = {key for key in keys(out) if f"`{key}`" not in documentation}
     assert not missing
 
 
@@ -172,10 +172,10 @@ def test_colours_have_contrast_enough(scheme: int) -> None:
 
 
 def drawn(run: DemoFacts) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
+    figures: dict[str, Any] = json.loads(
         json.dumps(drawings.figures(run, loads.loads_of(run), {"mu": "s1"}))
     )
-    return found
+    return figures
 
 
 def test_a_bar_says_when_it_waited_and_ran_and_what_it_moved() -> None:
@@ -197,7 +197,7 @@ def test_a_bar_says_when_it_waited_and_ran_and_what_it_moved() -> None:
 def test_a_reservation_too_short_to_see_is_marked() -> None:
     def marks(ends: float) -> list[Any]:
         run = facts(transits=[transit(released_at=T0 + ends)])
-        (load,) = [one for one in drawn(run)["chart"] if one["title"] == "s2 → s1"]
+        (load,) = [figure for figure in drawn(run)["chart"] if figure["title"] == "s2 → s1"]
         return list(load["marks"])
 
     assert len(marks(10.01)) == 1 and marks(14) == []
@@ -225,16 +225,16 @@ def test_a_counter_that_was_reset_tells_nothing_of_that_interval() -> None:
 
 
 def test_links_that_no_switch_counts_say_so() -> None:
-    found = {load.hop: load for load in loads.loads_of(facts())}
-    load = found["iplant", "s2"]
+    by_hop = {load.hop: load for load in loads.loads_of(facts())}
+    load = by_hop["iplant", "s2"]
     assert not load.counted and "no switch" in loads.load_words(load, T0)
-    assert found["s2", "s1"].moved_bytes == pytest.approx(2e6)
+    assert by_hop["s2", "s1"].moved_bytes == pytest.approx(2e6)
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0.1, 50)), max_size=20))
-def test_reservations_end_at_zero(found: list[tuple[float, float]]) -> None:
+def test_reservations_end_at_zero(spans: list[tuple[float, float]]) -> None:
     held = [
-        transit(installed_at=1 + start, released_at=1 + start + length) for start, length in found
+        transit(installed_at=1 + start, released_at=1 + start + length) for start, length in spans
     ]
     steps = loads.reserved_steps(held)
     assert not steps or steps[-1][1] == 0

@@ -103,8 +103,8 @@ def test_where_the_network_carries_no_packets_only_what_no_network_can_do_is_mar
 def test_what_a_researcher_reports_counts_for_the_researcher_alone(rig: Rig) -> None:
     with TestClient(application(rig, keyring(rig)), raise_server_exceptions=False) as web:
         for role, streams in (("researcher", 1000), ("engineer", 8)):
-            asked = {**ASK, "id": role, "template": "soykb"}
-            assert web.post("/v1/transits", json=asked, headers=bearer(role)).status_code == 201
+            request = {**ASK, "id": role, "template": "soykb"}
+            assert web.post("/v1/transits", json=request, headers=bearer(role)).status_code == 201
             report = {"bytes": BIG, "seconds": 80.0, "outcome": "success", "streams": streams}
             where = f"/v1/transits/{role}/release"
             ended = web.post(where, json=report, headers=bearer(role)).json()
@@ -112,13 +112,13 @@ def test_what_a_researcher_reports_counts_for_the_researcher_alone(rig: Rig) -> 
             # Nor by saying it again.
             assert web.post(where, json=report, headers=bearer("engineer")).json() == ended
             rig.clock.now += 100
-        asked = {**ASK, "id": "of-ada", "user": "ada"}  # what a watcher reads in her files
-        assert web.post("/v1/transits", json=asked, headers=bearer("engineer")).is_success
+        request = {**ASK, "id": "of-ada", "user": "ada"}  # what a watcher reads in her files
+        assert web.post("/v1/transits", json=request, headers=bearer("engineer")).is_success
         where = "/v1/transits/of-ada/release"
         assert not web.post(where, json=report, headers=bearer("engineer")).json()["vouched"]
-    one, other, _ = rig.recorder.transits
-    assert {fact.source for fact in transfer_facts(one)} == {"transfer of researcher-1"}
-    assert {fact.source for fact in transfer_facts(other)} == {"transfer"}
+    first, second, _ = rig.recorder.transits
+    assert {fact.source for fact in transfer_facts(first)} == {"transfer of researcher-1"}
+    assert {fact.source for fact in transfer_facts(second)} == {"transfer"}
 
 
 def test_a_peak_is_reset_for_all_or_for_oneself(rig: Rig) -> None:
@@ -129,8 +129,10 @@ def test_a_peak_is_reset_for_all_or_for_oneself(rig: Rig) -> None:
     where = "/v1/templates/soykb"
 
     def peaks() -> list[float]:
-        said = [web.get(where, headers=bearer(role)).json() for role in ("researcher", "operator")]
-        return [one["template"]["peak"] for one in said]
+        answers = [
+            web.get(where, headers=bearer(role)).json() for role in ("researcher", "operator")
+        ]
+        return [answer["template"]["peak"] for answer in answers]
 
     with TestClient(create_app(rig.broker, keyring(rig), made)) as web:
         assert peaks() == [9e8, 4e8]

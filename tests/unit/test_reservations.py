@@ -208,9 +208,9 @@ lanes = st.lists(
 bookings = st.lists(st.tuples(lanes, times, times), min_size=1, max_size=8)
 
 
-def booked(found: list[tuple[tuple[Lane, ...], int, int]]) -> Ledger:
+def booked(entries: list[tuple[tuple[Lane, ...], int, int]]) -> Ledger:
     book = ledger()
-    for number, (lane, a, b) in enumerate(found):
+    for number, (lane, a, b) in enumerate(entries):
         if a != b:
             book.admit(Reservation(f"r{number}", lane, min(a, b), max(a, b)))
     return book
@@ -240,14 +240,14 @@ def test_an_overlay_is_what_the_ledger_would_be(
 
 @given(bookings, lanes, lanes, times, times)
 def test_moves_and_what_they_make_room_for_happen_together_or_not_at_all(
-    before: list[Any], other: tuple[Lane, ...], asked: tuple[Lane, ...], a: int, b: int
+    before: list[Any], other: tuple[Lane, ...], new_lanes: tuple[Lane, ...], a: int, b: int
 ) -> None:
     book, slow = booked(before), Slow()
     slow.held = dict(book.reservations)
     if a == b:
         return
     start, end = sorted((a, b))
-    new = Reservation("new", asked, start, end)
+    new = Reservation("new", new_lanes, start, end)
     moved = [r for r in book.reservations.values() if r.end > start][:3]
     as_it_was = whole_state(book)
     fits = slow.take([*(replace(r, lanes=other, start=max(r.start, start)) for r in moved), new])
@@ -259,10 +259,10 @@ def test_moves_and_what_they_make_room_for_happen_together_or_not_at_all(
 
 
 def test_who_is_of_a_class_is_asked_once() -> None:
-    book, asked = ledger(), []
+    book, names = ledger(), []
 
     def of(name: str) -> bool:
-        asked.append(name)
+        names.append(name)
         return name != "b"
 
     for name, start in (("a", 0), ("b", 0), ("c", 5)):
@@ -271,7 +271,7 @@ def test_who_is_of_a_class_is_asked_once() -> None:
     book.release("a")
     book.admit(reservation("d", 10, 0, 10))
     assert book.held(AB, 0, 10, of) == 20
-    assert sorted(asked) == ["a", "b", "c", "d"]
+    assert sorted(names) == ["a", "b", "c", "d"]
 
 
 def test_holders_come_largest_first() -> None:

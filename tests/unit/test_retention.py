@@ -39,8 +39,8 @@ points = st.lists(
 )
 
 
-def close(found: float, true: float) -> bool:
-    return abs(found - true) <= ACCURACY * abs(true) * (1 + 1e-9) + 1e-300
+def close(estimate: float, true: float) -> bool:
+    return abs(estimate - true) <= ACCURACY * abs(true) * (1 + 1e-9) + 1e-300
 
 
 @given(st.lists(numbers, min_size=1, max_size=100), st.floats(0, 1))
@@ -60,48 +60,49 @@ def test_sketches_add_up(some: list[float], others: list[float]) -> None:
 
 @given(points)
 def test_a_roll_up_says_what_was_in_its_time(sent: list[Point]) -> None:
-    found = roll_up(sent, HOUR_S)
-    assert sum(one.number for one in found) == len(sent)
-    keys = [(one.metric, one.subject, one.unit, one.start) for one in found]
+    rollups = roll_up(sent, HOUR_S)
+    assert sum(rollup.number for rollup in rollups) == len(sent)
+    keys = [(rollup.metric, rollup.subject, rollup.unit, rollup.start) for rollup in rollups]
     assert keys == sorted(set(keys))
-    for one in found:
+    for rollup in rollups:
         inside = [
             p
             for p in sent
-            if (p.subject, p.unit, start_of(p.at, HOUR_S)) == (one.subject, one.unit, one.start)
+            if (p.subject, p.unit, start_of(p.at, HOUR_S))
+            == (rollup.subject, rollup.unit, rollup.start)
         ]
         values = sorted(p.value for p in inside)
-        assert (one.low, one.high, one.number) == (values[0], values[-1], len(values))
-        assert one.low <= one.mean <= one.high
-        assert one.start <= one.first_at <= one.last_at < one.start + HOUR_S
-        assert (one.first_at, one.last_at) == (
+        assert (rollup.low, rollup.high, rollup.number) == (values[0], values[-1], len(values))
+        assert rollup.low <= rollup.mean <= rollup.high
+        assert rollup.start <= rollup.first_at <= rollup.last_at < rollup.start + HOUR_S
+        assert (rollup.first_at, rollup.last_at) == (
             min(p.at for p in inside), max(p.at for p in inside)
         )  # fmt: skip
-        assert close(one.quantile(0.5), values[(len(values) - 1) // 2])
-        assert (one.quantile(0), one.quantile(1)) == (one.low, one.high)
+        assert close(rollup.quantile(0.5), values[(len(values) - 1) // 2])
+        assert (rollup.quantile(0), rollup.quantile(1)) == (rollup.low, rollup.high)
 
 
 @given(points)
 def test_days_of_hours_are_days_of_measurements(sent: list[Point]) -> None:
     of_hours, at_once = widened(roll_up(sent, HOUR_S), DAY_S), roll_up(sent, DAY_S)
-    for one, other in zip(of_hours, at_once, strict=True):
-        assert (one.subject, one.unit, one.start, one.width_s, one.number) == (
-            other.subject, other.unit, other.start, DAY_S, other.number
+    for rollup, expected in zip(of_hours, at_once, strict=True):
+        assert (rollup.subject, rollup.unit, rollup.start, rollup.width_s, rollup.number) == (
+            expected.subject, expected.unit, expected.start, DAY_S, expected.number
         )  # fmt: skip
-        assert (one.low, one.high, one.first_at, one.last_at, one.sketch) == (
-            other.low, other.high, other.first_at, other.last_at, other.sketch
+        assert (rollup.low, rollup.high, rollup.first_at, rollup.last_at, rollup.sketch) == (
+            expected.low, expected.high, expected.first_at, expected.last_at, expected.sketch
         )  # fmt: skip
-        largest = max(abs(one.low), abs(one.high))
-        assert math.isclose(one.mean, other.mean, rel_tol=1e-6, abs_tol=1e-6 * largest)
+        largest = max(abs(rollup.low), abs(rollup.high))
+        assert math.isclose(rollup.mean, expected.mean, rel_tol=1e-6, abs_tol=1e-6 * largest)
     assert widened(of_hours, DAY_S) == of_hours
 
 
 def test_sums_beyond_all_numbers_stay_numbers() -> None:
     sent = [Point("x", "s", "1", 1.7e308, float(n), "t") for n in range(10)]
-    (found,) = roll_up(sent, HOUR_S)
-    assert math.isfinite(found.total)
-    assert found.mean == 1.7e308
-    assert close(found.quantile(0.5), 1.7e308)
+    (rollup,) = roll_up(sent, HOUR_S)
+    assert math.isfinite(rollup.total)
+    assert rollup.mean == 1.7e308
+    assert close(rollup.quantile(0.5), 1.7e308)
 
 
 # ---------------------------------------------------------------- configuration
@@ -113,7 +114,7 @@ def test_without_a_word_everything_is_kept_for_ever() -> None:
 
 
 def test_what_an_entry_does_not_say_the_default_says() -> None:
-    found = retention_from_dict(
+    retention = retention_from_dict(
         {
             "default": {"raw": "90 d", "hourly": "2 y"},
             "custom:*": {"raw": "1 h", "hourly": 0, "daily": "forever"},
@@ -122,18 +123,18 @@ def test_what_an_entry_does_not_say_the_default_says() -> None:
         }
     )
     year = 365.0 * DAY_S
-    assert found.of("rtt") == Keep(90.0 * DAY_S, 2 * year, math.inf)
-    assert found.of("custom:x") == Keep(HOUR_S, 0.0, math.inf)
-    assert found.of("custom:depth") == Keep(DAY_S, 2 * year, math.inf)
-    assert found.of("status") == Keep(3 * year, 3 * year, math.inf)
-    assert found.of("notice") == Keep()
+    assert retention.of("rtt") == Keep(90.0 * DAY_S, 2 * year, math.inf)
+    assert retention.of("custom:x") == Keep(HOUR_S, 0.0, math.inf)
+    assert retention.of("custom:depth") == Keep(DAY_S, 2 * year, math.inf)
+    assert retention.of("status") == Keep(3 * year, 3 * year, math.inf)
+    assert retention.of("notice") == Keep()
 
 
 def test_what_others_rely_on_stays_unless_it_is_named() -> None:
-    found = retention_from_dict({"*": {"raw": "1 d"}, "anomaly": {"raw": "2 d"}})
-    assert found.of("rtt").raw_s == DAY_S
-    assert found.of("notice") == found.of("workflow") == Keep()
-    assert found.of("anomaly").raw_s == 2 * DAY_S
+    retention = retention_from_dict({"*": {"raw": "1 d"}, "anomaly": {"raw": "2 d"}})
+    assert retention.of("rtt").raw_s == DAY_S
+    assert retention.of("notice") == retention.of("workflow") == Keep()
+    assert retention.of("anomaly").raw_s == 2 * DAY_S
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,13 @@ def workflow() -> tuple[Problem, list[str]]:
 
 def test_a_hedge_says_what_it_gained_and_against_what() -> None:
     problem, kinds = workflow()
-    found = map_problem(problem, kinds, 3, DOUBT, evaluations=4000)
-    assert found.hedge is not None
-    assert found.hedge.makespan_s <= min(found.portfolio.values())
-    assert found.hedge.better + found.hedge.worse <= found.hedge.drawn == found.drawn
-    limit = min(found.portfolio[name] for name in SIMPLE)
-    assert found.schedule.makespan_s <= limit * (1 + NEARLY)
-    assert found.hedge.gain >= -0.05
+    choice = map_problem(problem, kinds, 3, DOUBT, evaluations=4000)
+    assert choice.hedge is not None
+    assert choice.hedge.makespan_s <= min(choice.portfolio.values())
+    assert choice.hedge.better + choice.hedge.worse <= choice.hedge.drawn == choice.drawn
+    limit = min(choice.portfolio[name] for name in SIMPLE)
+    assert choice.schedule.makespan_s <= limit * (1 + NEARLY)
+    assert choice.hedge.gain >= -0.05
 
 
 def test_the_choice_is_better_in_worlds_it_has_not_seen() -> None:
@@ -62,8 +62,8 @@ def test_the_choice_is_better_in_worlds_it_has_not_seen() -> None:
 
 def test_the_same_seed_gives_the_same_choice_and_no_doubt_gives_no_hedge() -> None:
     problem, kinds = workflow()
-    one, other = (map_problem(problem, kinds, 5, DOUBT, evaluations=2000) for _ in "ab")
-    assert one == other
+    first, second = (map_problem(problem, kinds, 5, DOUBT, evaluations=2000) for _ in "ab")
+    assert first == second
     sure = map_problem(problem, kinds, 5, Uncertainty.everywhere(0.0), evaluations=500)
     assert sure.hedge is None
     assert sure == map_problem(problem, kinds, 5, evaluations=500)
@@ -82,17 +82,17 @@ def test_of_what_ends_at_nearly_the_same_time_the_one_that_moves_less_is_taken(
         [[100.0, 300.0], [100.0, second_s]],
         [[0.0, 5e-7], [5e-7, 0.0]],
     )
-    found = map_problem(problem, ["a", "b"], 0, doubt)
-    assert list(found.assignment) == sites
-    assert found.schedule.makespan_s <= min(found.portfolio.values()) * (1 + NEARLY)
+    choice = map_problem(problem, ["a", "b"], 0, doubt)
+    assert list(choice.assignment) == sites
+    assert choice.schedule.makespan_s <= min(choice.portfolio.values()) * (1 + NEARLY)
 
 
 def test_jobs_left_where_the_estimates_say_otherwise_have_a_count_of_worlds() -> None:
     problem, kinds = workflow()
-    found = map_problem(problem, kinds, 2, DOUBT, evaluations=6000)
-    for job, makespan in found.tried.items():
-        if makespan < found.schedule.makespan_s:
-            assert job in found.later
+    choice = map_problem(problem, kinds, 2, DOUBT, evaluations=6000)
+    for job, makespan in choice.tried.items():
+        if makespan < choice.schedule.makespan_s:
+            assert job in choice.later
 
 
 def test_worlds_refuse_what_is_above_the_limit_under_the_estimates() -> None:
@@ -112,10 +112,10 @@ def test_annealing_is_never_worse_than_its_start_and_repeats_itself() -> None:
     run = Estimator(problem)
     judge, moves = PointJudge(run), Moves(problem, kinds)
     start = [Random(4).choice(allowed) for allowed in problem.allowed]
-    found, value = anneal(judge, moves, start, 400, Random(1), run)
-    assert value == judge.value(found) < judge.value(start)
-    assert all(site in allowed for site, allowed in zip(found, problem.allowed, strict=True))
-    assert anneal(judge, moves, start, 400, Random(1), run) == (found, value)
+    best, value = anneal(judge, moves, start, 400, Random(1), run)
+    assert value == judge.value(best) < judge.value(start)
+    assert all(site in allowed for site, allowed in zip(best, problem.allowed, strict=True))
+    assert anneal(judge, moves, start, 400, Random(1), run) == (best, value)
     pinned = replace(problem, allowed=tuple(sites[:1] for sites in problem.allowed))
     first = [sites[0] for sites in pinned.allowed]
     assert anneal(judge, Moves(pinned, kinds), first, 50, Random(1))[0] == first
@@ -141,8 +141,8 @@ def test_where_there_are_fewer_mappings_than_tries_the_best_of_all_is_found() ->
     moves, run = Moves(problem, list("abcde")), Estimator(problem)
     judge = PointJudge(run)
     assert moves.mappings == 3**5
-    found, value = anneal(judge, moves, [0] * 5, 3**5, Random(0), run)
-    assert value == min(judge.value(sites) for sites in moves.all()) == judge.value(found)
+    best, value = anneal(judge, moves, [0] * 5, 3**5, Random(0), run)
+    assert value == min(judge.value(sites) for sites in moves.all()) == judge.value(best)
 
 
 def test_jobs_that_share_much_data_move_together_most_first() -> None:

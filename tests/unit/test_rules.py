@@ -145,13 +145,13 @@ rule = st.builds(
 def test_rules_in_general(
     rules: list[Rule], more: Rule, who: Principal, src: str, dst: str, metric: str
 ) -> None:
-    found = Rules(rules)
-    may = found.may_start(who, src, dst, metric)
-    assert may == found.may_start(who, dst, src, metric), "a path has two ends, in any order"
+    rule_set = Rules(rules)
+    may = rule_set.may_start(who, src, dst, metric)
+    assert may == rule_set.may_start(who, dst, src, metric), "a path has two ends, in any order"
     if who.role is Role.ENGINEER:
         assert may
     if who.role is Role.AGENT:
-        assert not may and not found.may_see(who, rtt(f"{src}>{dst}", metric))
+        assert not may and not rule_set.may_see(who, rtt(f"{src}>{dst}", metric))
     if may and not who.may(May.START):
         assert any(r.names(who) for r in rules), "more than the role has, by nobody's word"
     if may and rules:
@@ -159,7 +159,7 @@ def test_rules_in_general(
         assert Rules([*rules, more]).may_start(who, src, dst, metric) or not any(
             not r.may or START in r.may for r in rules
         )
-    assert found.may_see(who, rtt(f"{src}>{dst}", metric)) == found.may_see_series(
+    assert rule_set.may_see(who, rtt(f"{src}>{dst}", metric)) == rule_set.may_see_series(
         who, metric, f"{src}>{dst}"
     )
 

@@ -38,13 +38,13 @@ def facts(planned: Submitted, kinds: bool = False) -> dict[str, list[Measurement
     workflow = FollowedWorkflow(planned.path)
     workflow.step()
     measurements, _ = workflow.take()
-    found: dict[str, list[Measurement]] = {}
+    by_metric: dict[str, list[Measurement]] = {}
     for measurement in measurements:
         if measurement.metric == "dag":
             continue
         if measurement.metric != "queue_wait" or ("@" in measurement.subject) == kinds:
-            found.setdefault(measurement.metric, []).append(measurement)
-    return found
+            by_metric.setdefault(measurement.metric, []).append(measurement)
+    return by_metric
 
 
 def run(cluster: int, node: str, at: float, wait_s: float = 1, runtime_s: float = 10) -> str:
@@ -77,18 +77,18 @@ def test_the_way_older_versions_write() -> None:
     text = event(16, 3, START, "POST Script terminated.", "(1) Normal termination (return value 4)")
     old = text.replace("2023-11-", "11/").replace(".000 POST", " POST")
     old = old.replace("...\n", "    DAG Node: A\n...\n")
-    (found,) = parse(old, now)
-    assert found == JobEvent(Kind.POST_SCRIPT_TERMINATED, 3, 0, START, node="A", returned=4)
-    (found,) = parse("000 (001.000.000) 12/31 23:00:00 Job submitted\n...\n", now)
-    assert found.at < now  # December of the year before, not of this one
+    (job_event,) = parse(old, now)
+    assert job_event == JobEvent(Kind.POST_SCRIPT_TERMINATED, 3, 0, START, node="A", returned=4)
+    (job_event,) = parse("000 (001.000.000) 12/31 23:00:00 Job submitted\n...\n", now)
+    assert job_event.at < now  # December of the year before, not of this one
 
 
 @pytest.mark.parametrize("zone", ["Z", "+00:00", "+0000"])
 def test_times_with_a_zone(zone: str) -> None:
-    (found,) = parse(f"001 (001.000.000) 2023-11-14T22:13:20.5{zone} Job executing\n...\n")
-    assert found.at == calendar.timegm((2023, 11, 14, 22, 13, 20)) + 0.5
+    (job_event,) = parse(f"001 (001.000.000) 2023-11-14T22:13:20.5{zone} Job executing\n...\n")
+    assert job_event.at == calendar.timegm((2023, 11, 14, 22, 13, 20)) + 0.5
     (east,) = parse("001 (001.000.000) 2023-11-14T23:13:20+01:00 Job executing\n...\n")
-    assert east.at == found.at - 0.5
+    assert east.at == job_event.at - 0.5
 
 
 def test_a_signal_is_a_negative_return() -> None:
@@ -98,7 +98,7 @@ def test_a_signal_is_a_negative_return() -> None:
 
 def test_an_event_whose_end_is_missing_still_counts() -> None:
     text = submitted(1, START, "A").replace("...\n", "") + executing(1, START + 1)
-    assert [found.kind for found in parse(text)] == [Kind.SUBMIT, Kind.EXECUTE]
+    assert [job_event.kind for job_event in parse(text)] == [Kind.SUBMIT, Kind.EXECUTE]
 
 
 LOG = "".join(run(n, f"job{n}", START + 30 * n) for n in range(1, 5)).encode()
@@ -107,12 +107,12 @@ LOG = "".join(run(n, f"job{n}", START + 30 * n) for n in range(1, 5)).encode()
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, len(LOG)), max_size=20))
 def test_portions_do_not_matter(cuts: list[int]) -> None:
-    parser, found, last = EventParser(), [], 0
+    parser, events, last = EventParser(), [], 0
     for cut in [*sorted(cuts), len(LOG)]:
-        found += parser.feed(LOG[last:cut])
+        events += parser.feed(LOG[last:cut])
         last = cut
-    assert found == parse(LOG)
-    assert len(found) == 12
+    assert events == parse(LOG)
+    assert len(events) == 12
 
 
 @settings(max_examples=30)
@@ -121,15 +121,15 @@ def test_garbage_never_crashes_and_what_follows_is_read(places: list[tuple[int, 
     damaged = LOG
     for place, garbage in sorted(places, reverse=True):
         damaged = damaged[:place] + garbage + damaged[place:]
-    found = parse(damaged + b"\n...\n" + run(99, "last", START).encode())
-    assert [(e.kind, e.cluster) for e in found][-3:] == [
+    events = parse(damaged + b"\n...\n" + run(99, "last", START).encode())
+    assert [(e.kind, e.cluster) for e in events][-3:] == [
         (Kind.SUBMIT, 99),
         (Kind.EXECUTE, 99),
         (Kind.TERMINATED, 99),
     ]
     attempts = Jobs(lambda name: PlannedJob(name, JobKind.COMPUTE, "mu", "x::y:1"))
-    for one in found:
-        attempts.feed(one)
+    for job_event in events:
+        attempts.feed(job_event)
 
 
 # ------------------------------------------------------------------ submit dir
@@ -225,14 +225,14 @@ def test_what_is_no_submit_directory_is_told(
 
 def test_a_job_gives_runtime_and_queue_wait(planned: Submitted) -> None:
     planned.nodes.write_text(run(1, ONE, START, wait_s=2.5, runtime_s=12.25))
-    found = facts(planned)
-    assert sorted(found) == ["job", "queue_wait", "runtime"]
-    (runtime,) = found["runtime"]
+    measurements = facts(planned)
+    assert sorted(measurements) == ["job", "queue_wait", "runtime"]
+    (runtime,) = measurements["runtime"]
     assert (runtime.subject, runtime.value, runtime.unit) == ("soykb::bwa_mem:1.0@mu", 12.25, "s")
     assert runtime.at == START + 14.75
     assert runtime.source == "event log"
     assert runtime.details["job"] == ONE
-    (wait,) = found["queue_wait"]
+    (wait,) = measurements["queue_wait"]
     assert (wait.subject, wait.value, wait.at) == ("mu", 2.5, START + 14.75)
     (kind,) = facts(planned, kinds=True)["queue_wait"]
     assert (kind.subject, kind.value, kind.at) == (runtime.subject, wait.value, wait.at)
@@ -244,13 +244,13 @@ def test_the_jobs_own_record_is_preferred_and_gives_the_rate(planned: Submitted)
     old = record_line(START - 90, START - 80, {"a": 1})
     new = record_line(START + 2, START + 10, {"a.fq": 3000, "ref.fa": 1000})
     planned.output(ONE).write_text(f"tool says hello\n{old}{new}adon-job-record: {{torn\n")
-    found = facts(planned)
-    assert found["runtime"][0].value == 8.0
-    assert found["runtime"][0].details["bytes_in"] == 4000
-    assert found["runtime"][0].details["host"] == "node1"
-    (rate,) = found["compute_rate"]
+    measurements = facts(planned)
+    assert measurements["runtime"][0].value == 8.0
+    assert measurements["runtime"][0].details["bytes_in"] == 4000
+    assert measurements["runtime"][0].details["host"] == "node1"
+    (rate,) = measurements["compute_rate"]
     assert (rate.value, rate.unit, rate.subject) == (500.0, "byte/s", "soykb::bwa_mem:1.0@mu")
-    (ratio,) = found["output_ratio"]
+    (ratio,) = measurements["output_ratio"]
     assert (ratio.value, ratio.unit, ratio.subject) == (10 / 4000, "1", "soykb::bwa_mem:1.0")
 
 
@@ -301,9 +301,9 @@ def test_transfers_and_failures_teach_no_runtime(planned: Submitted) -> None:
         + submitted(3, START, TWO)
         + aborted(3, START + 4)
     )
-    found = facts(planned)
-    assert sorted(found) == ["job", "queue_wait"]
-    assert [job.details["outcome"] for job in found["job"]] == ["done", "failed", "removed"]
+    measurements = facts(planned)
+    assert sorted(measurements) == ["job", "queue_wait"]
+    assert [job.details["outcome"] for job in measurements["job"]] == ["done", "failed", "removed"]
 
 
 def test_a_record_of_failure_teaches_no_runtime(planned: Submitted) -> None:
@@ -354,9 +354,9 @@ def test_an_evicted_job_counts_its_last_execution_and_teaches_no_wait(planned: S
         + executing(1, START + 50)
         + terminated(1, START + 57)
     )
-    found = facts(planned)
-    assert "queue_wait" not in found
-    assert [m.value for m in found["runtime"]] == [7.0]
+    measurements = facts(planned)
+    assert "queue_wait" not in measurements
+    assert [m.value for m in measurements["runtime"]] == [7.0]
 
 
 # ------------------------------------------------------------------ timeline
@@ -374,14 +374,14 @@ def test_the_timeline_has_every_attempt_of_every_job(planned: Submitted) -> None
         + submitted(4, START + 40, TWO)
     )
     planned.output(ONE).write_text(record_line(START + 32, START + 38.5, {}))
-    found = timeline(planned.path)
-    assert [(t.job, t.attempt, t.status) for t in found] == [
+    attempts = timeline(planned.path)
+    assert [(t.job, t.attempt, t.status) for t in attempts] == [
         (STAGE, 0, Outcome.DONE),
         (ONE, 0, Outcome.FAILED),
         (ONE, 1, Outcome.DONE),
         (TWO, 0, Outcome.QUEUED),
     ]
-    assert (found[0].kind, found[0].site) == (JobKind.STAGE_IN, "local")
-    assert (found[1].start, found[1].end) == (START + 21, START + 25)
-    assert (found[2].start, found[2].end) == (START + 32, START + 38.5)
-    assert (found[3].submit, found[3].start, found[3].end) == (START + 40, 0.0, 0.0)
+    assert (attempts[0].kind, attempts[0].site) == (JobKind.STAGE_IN, "local")
+    assert (attempts[1].start, attempts[1].end) == (START + 21, START + 25)
+    assert (attempts[2].start, attempts[2].end) == (START + 32, START + 38.5)
+    assert (attempts[3].submit, attempts[3].start, attempts[3].end) == (START + 40, 0.0, 0.0)

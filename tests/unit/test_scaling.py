@@ -49,9 +49,9 @@ def planned(
 
 
 def test_from_nothing_each_waiting_job_gets_a_core() -> None:
-    found = planned([jobs(5)])
-    assert found.start == {"small": 5}
-    assert "5 jobs" in found.why["small"]
+    scaling_plan = planned([jobs(5)])
+    assert scaling_plan.start == {"small": 5}
+    assert "5 jobs" in scaling_plan.why["small"]
 
 
 def test_nothing_is_started_for_nothing() -> None:
@@ -105,9 +105,9 @@ def test_500_wide_then_1() -> None:
     level = [jobs(500, ready_s=100), jobs(1, ready_s=650)]
     assert planned(level).start == {"small": 500}
     there = [machine(f"m{i}", left_s=i % 7) for i in range(500)]
-    found = planned([jobs(1, ready_s=10)], *there)
-    assert found.start == {}
-    assert len(found.drain) == 499
+    scaling_plan = planned([jobs(1, ready_s=10)], *there)
+    assert scaling_plan.start == {}
+    assert len(scaling_plan.drain) == 499
 
 
 def test_kept_through_a_narrow_level() -> None:
@@ -116,9 +116,9 @@ def test_kept_through_a_narrow_level() -> None:
 
 
 def test_drained_where_its_next_use_is_far() -> None:
-    found = planned([jobs(1, ready_s=170), jobs(1, ready_s=900)], machine("a"), machine("b"))
-    assert len(found.drain) == 1
-    assert "a boot takes 300 s" in found.why[found.drain[0]]
+    scaling_plan = planned([jobs(1, ready_s=170), jobs(1, ready_s=900)], machine("a"), machine("b"))
+    assert len(scaling_plan.drain) == 1
+    assert "a boot takes 300 s" in scaling_plan.why[scaling_plan.drain[0]]
 
 
 def test_drained_ahead_while_its_last_job_runs() -> None:
@@ -127,8 +127,8 @@ def test_drained_ahead_while_its_last_job_runs() -> None:
 
 
 def test_a_draining_machine_is_taken_back_before_one_is_started() -> None:
-    found = planned([jobs(1)], machine("a", DRAINING, left_s=5))
-    assert (found.keep, found.start) == (("a",), {})
+    scaling_plan = planned([jobs(1)], machine("a", DRAINING, left_s=5))
+    assert (scaling_plan.keep, scaling_plan.start) == (("a",), {})
 
 
 def test_a_draining_machine_goes_on_draining_without_a_use() -> None:
@@ -181,9 +181,9 @@ def test_memory_and_cores_choose_the_flavour() -> None:
 
 def test_jobs_choose_among_the_flavours_that_they_match() -> None:
     assert planned([jobs(5, only=frozenset({"large"}))]).start == {"large": 1}
-    found = planned([jobs(5, whose="ann", only=frozenset())])
-    assert not found.start
-    assert found.why == {
+    scaling_plan = planned([jobs(5, whose="ann", only=frozenset())])
+    assert not scaling_plan.start
+    assert scaling_plan.why == {
         "ann: a job of 1 cores and 0 MB": "no flavour that may be started now takes it"
     }
 
@@ -203,8 +203,8 @@ def test_what_the_pool_has_without_us_is_used_and_left_alone() -> None:
 def test_one_that_boots_far_too_long_is_given_up_and_replaced() -> None:
     slow = replace(SMALL, boot_spread_s=50.0)
     old = Machine("a", slow, BOOTING, NOW - 501)
-    found = planned([jobs(1)], old, flavours=(slow,))
-    assert (found.give_up, found.start) == (("a",), {"small": 1})
+    scaling_plan = planned([jobs(1)], old, flavours=(slow,))
+    assert (scaling_plan.give_up, scaling_plan.start) == (("a",), {"small": 1})
 
 
 def test_booting_machines_are_given_up_when_all_is_over() -> None:
@@ -215,9 +215,9 @@ def test_booting_machines_are_given_up_when_all_is_over() -> None:
 
 def test_who_submits_one_after_the_other_is_expected_to_go_on() -> None:
     past = [jobs(1, ready_s=-100.0 * i) for i in range(1, 9)]
-    found = expected_arrivals(past, NOW, 800, NOW + 400)
-    assert [round(d.ready_at - NOW) for d in found] == [100, 200, 300, 400]
-    assert not any(d.sure for d in found)
+    arrivals = expected_arrivals(past, NOW, 800, NOW + 400)
+    assert [round(d.ready_at - NOW) for d in arrivals] == [100, 200, 300, 400]
+    assert not any(d.sure for d in arrivals)
     assert expected_arrivals([jobs(500, ready_s=-5)], NOW, 800, NOW + 400) == []
 
 
@@ -231,13 +231,15 @@ def test_a_plan_keeps_limits_and_speaks_of_machines_there_are(
 ) -> None:
     there = [machine(f"m{i}", state) for i, state in enumerate(states)]
     wanted = [jobs(1, ready, run, cores=cores) for ready, run, cores in demand]
-    found = planned(wanted, *there, limits=Limits(cores=most))
+    scaling_plan = planned(wanted, *there, limits=Limits(cores=most))
     sizes = {"small": 1, "large": 8}
-    assert sum(sizes[name] * n for name, n in found.start.items()) <= max(0, most - len(there))
+    assert sum(sizes[name] * n for name, n in scaling_plan.start.items()) <= max(
+        0, most - len(there)
+    )
     by_state = {state: {m.name for m in there if m.state is state} for state in MachineState}
-    assert set(found.drain) <= by_state[RUNNING]
-    assert set(found.keep) <= by_state[DRAINING]
-    assert set(found.give_up) <= by_state[BOOTING]
+    assert set(scaling_plan.drain) <= by_state[RUNNING]
+    assert set(scaling_plan.keep) <= by_state[DRAINING]
+    assert set(scaling_plan.give_up) <= by_state[BOOTING]
 
 
 # -- the schedule played forward -----------------------------------------------------------------
@@ -249,12 +251,12 @@ def test_the_fullest_machine_is_taken_first() -> None:
 
 
 def test_a_job_that_fits_nowhere_lets_others_pass() -> None:
-    found = play([Job(0, 10, 0), Job(0, 10, 1)], [[4], [1]], ["", ""], [Supply(0, 2, 0.0)])
-    assert found.start_s == [math.inf, 0]
+    schedule = play([Job(0, 10, 0), Job(0, 10, 1)], [[4], [1]], ["", ""], [Supply(0, 2, 0.0)])
+    assert schedule.start_s == [math.inf, 0]
 
 
 def test_a_claim_goes_to_the_same_user() -> None:
     """Ann's job leaves its core to her younger job, not to Bob's older one."""
     supply = [Supply(0, 1, 0.0, [(1, 100.0, 1)])]
-    found = play([Job(0, 10, 0), Job(5, 10, 1)], [[1], [1]], ["bob", "ann"], supply)
-    assert found.start_s == [110, 100]
+    schedule = play([Job(0, 10, 0), Job(5, 10, 1)], [[1], [1]], ["bob", "ann"], supply)
+    assert schedule.start_s == [110, 100]

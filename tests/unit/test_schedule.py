@@ -52,13 +52,13 @@ def test_ranks_by_hand() -> None:
 
 
 def test_what_follows_at_best_by_hand() -> None:
-    found = optimistic_costs(diamond())
+    costs = optimistic_costs(diamond())
     # out is 8 MB and wanted at site 0.
-    assert found[3].tolist() == [0.0, 8.0]
+    assert costs[3].tolist() == [0.0, 8.0]
     # After c at site 0: join there 4 s, or 2 s to move, 2 s and 8 s back.
-    assert found[1].tolist() == [4.0, 2.0 + 4.0]
+    assert costs[1].tolist() == [4.0, 2.0 + 4.0]
     # After d likewise; after split: long here and join here, or long there and join back here.
-    assert found[0].tolist() == [min(8 + 4, 2 + 4 + 6), min(4 + 6, 2 + 8 + 4)]
+    assert costs[0].tolist() == [min(8 + 4, 2 + 4 + 6), min(4 + 6, 2 + 8 + 4)]
 
 
 def test_heft_sees_no_inputs_and_no_way_back() -> None:
@@ -95,8 +95,8 @@ def test_pegasus_heft_takes_the_same_for_every_edge() -> None:
         BETWEEN,
         after=[(0, 2)],
     )
-    found = list_schedule(problem, upward_rank(problem), VARIANTS["pegasus-heft"])
-    assert found == [0, 1, 0]
+    sites = list_schedule(problem, upward_rank(problem), VARIANTS["pegasus-heft"])
+    assert sites == [0, 1, 0]
     assert list_schedule(problem, upward_rank(problem), VARIANTS["heft"])[1] == 0
 
 
@@ -130,9 +130,9 @@ def test_policies_honour_where_jobs_may_run() -> None:
 def test_every_policy_places_every_job_where_it_may_run(seed: int, staging: str) -> None:
     problem = random_problem(seed, staging)
     rank = upward_rank(problem)
-    found = [policy(problem, Random(seed)) for _, policy in baselines(problem)]
-    found += [list_schedule(problem, rank, knows) for knows in VARIANTS.values()]
-    for sites in found:
+    mappings = [policy(problem, Random(seed)) for _, policy in baselines(problem)]
+    mappings += [list_schedule(problem, rank, knows) for knows in VARIANTS.values()]
+    for sites in mappings:
         assert len(sites) == len(problem.jobs)
         assert all(s in allowed for s, allowed in zip(sites, problem.allowed, strict=True))
 
@@ -155,5 +155,5 @@ def test_a_job_is_put_in_while_a_worker_waits() -> None:
 @given(st.integers(0, 10**6))
 def test_parents_come_before_children_in_any_order_of_urgency(seed: int) -> None:
     problem = random_problem(seed)
-    found = list_schedule(problem, upward_rank(problem), VARIANTS["peft"])
-    assert all(site in allowed for site, allowed in zip(found, problem.allowed, strict=True))
+    sites = list_schedule(problem, upward_rank(problem), VARIANTS["peft"])
+    assert all(site in allowed for site, allowed in zip(sites, problem.allowed, strict=True))

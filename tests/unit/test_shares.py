@@ -30,7 +30,7 @@ QUEUES = (Queue("q", ("s1", "s2"), 10 * MBPS, 50 * MBPS),)
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Transit]:
     """Transits whose minima fit together."""
-    left, found = dict(CAPACITY), []
+    left, transits = dict(CAPACITY), []
     for number in range(draw(st.integers(1, 12))):
         path = draw(st.sampled_from(PATHS))
         most = min(left[hop] for hop in path.hops)
@@ -43,8 +43,8 @@ def arrivals(draw: st.DrawFn) -> list[Transit]:
             max_bps=low + draw(st.integers(1, 300)) * MBPS, priority=draw(st.integers(0, 2)),
             queue=draw(st.sampled_from(["", "q"])), lease_until=1e9,
         )  # fmt: skip
-        found.append(transit)
-    return found
+        transits.append(transit)
+    return transits
 
 
 def check(transits: list[Transit]) -> None:

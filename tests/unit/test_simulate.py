@@ -59,21 +59,21 @@ def three_readers(staging: str) -> Problem:
 def test_a_job_alone_waits_for_its_input_the_queue_and_itself() -> None:
     run = Estimator(readers([8], 10.0, queue_s=[0.0, 5.0]))
     assert run.makespan([0]) == 10  # the input is there already
-    found = run([1])
-    assert (found.ready_s, found.start_s, found.end_s) == ([8], [13], [23])
-    assert (found.makespan_s, found.work_s) == (23, 18)
+    schedule = run([1])
+    assert (schedule.ready_s, schedule.start_s, schedule.end_s) == ([8], [13], [23])
+    assert (schedule.makespan_s, schedule.work_s) == (23, 18)
     run([0])
-    assert run([1]) == found  # a run leaves nothing to the next
+    assert run([1]) == schedule  # a run leaves nothing to the next
 
 
 def test_per_site_a_file_moves_once_and_per_job_for_each() -> None:
-    found = Estimator(three_readers("per-site"))([1, 1, 1])
-    assert found.transfers == [Transfer(0, 0, 1, 0.0, 10.0)]
-    assert found.end_s == [15.0] * 3
-    found = Estimator(three_readers("per-job"))([1, 1, 0])
-    assert [t.end_s for t in found.transfers] == [20.0, 20.0]
-    assert found.end_s == [25.0, 25.0, 5.0]
-    assert found.work_s == 2 * 10 + 3 * 5
+    schedule = Estimator(three_readers("per-site"))([1, 1, 1])
+    assert schedule.transfers == [Transfer(0, 0, 1, 0.0, 10.0)]
+    assert schedule.end_s == [15.0] * 3
+    schedule = Estimator(three_readers("per-job"))([1, 1, 0])
+    assert [t.end_s for t in schedule.transfers] == [20.0, 20.0]
+    assert schedule.end_s == [25.0, 25.0, 5.0]
+    assert schedule.work_s == 2 * 10 + 3 * 5
 
 
 def test_a_result_moves_to_its_readers_and_back() -> None:
@@ -90,11 +90,11 @@ def test_a_result_moves_to_its_readers_and_back() -> None:
     # The reader's copy at the output site is scratch, which is cleaned up: the result moves for
     # itself. Nobody wants the log.
     for staging in ("per-site", "per-job"):
-        found = Estimator(replace(problem, fetches=fetches(problem.allowed, staging)))([0, 1, 0])
-        assert [(t.src, t.dst, t.end_s) for t in found.transfers] == [(0, 1, 9.0), (0, 1, 9.0)]
-    found = Estimator(problem)([0, 0, 0])
-    assert (found.makespan_s, found.end_s) == (5.0, [1.0, 2.0, 3.0])
-    assert found.last_transfer() == Transfer(0, 0, 1, 1.0, 5.0)
+        schedule = Estimator(replace(problem, fetches=fetches(problem.allowed, staging)))([0, 1, 0])
+        assert [(t.src, t.dst, t.end_s) for t in schedule.transfers] == [(0, 1, 9.0), (0, 1, 9.0)]
+    schedule = Estimator(problem)([0, 0, 0])
+    assert (schedule.makespan_s, schedule.end_s) == (5.0, [1.0, 2.0, 3.0])
+    assert schedule.last_transfer() == Transfer(0, 0, 1, 1.0, 5.0)
     assert Estimator(replace(problem, output=-1)).makespan([0, 0, 0]) == 3
 
 
@@ -121,9 +121,9 @@ def test_inputs_of_a_level_come_by_one_stage_job_for_ten_jobs() -> None:
     # there count too.
     many = readers([1] * 12, setup_s=SETUP, workers=[20, 20])
     wider = replace(many, occupied_per_byte=many.seconds_per_byte / 2)
-    found = Estimator(wider)([1] * 12)
-    assert found.start_s == pytest.approx([9.0] * 12)
-    assert sorted({t.end_s for t in found.transfers}) == [6.0]
+    schedule = Estimator(wider)([1] * 12)
+    assert schedule.start_s == pytest.approx([9.0] * 12)
+    assert sorted({t.end_s for t in schedule.transfers}) == [6.0]
     assert [t.end_s for t in Estimator(wider)([1, 0, 1] + [0] * 9).transfers] == [2.0, 2.0]
 
 
@@ -133,9 +133,9 @@ def test_results_of_others_come_by_one_stage_job_when_the_last_is_written() -> N
     problem = problem_of(
         jobs, {"a": 2 * MB, "b": 4 * MB}, {}, compute, BETWEEN, workers=[9, 9], setup_s=SETUP
     )
-    found = Estimator(problem)([0, 0, 1, 0])
-    assert [(t.start_s, t.end_s) for t in found.transfers] == [(9.0, 15.0)] * 2
-    assert found.start_s[2] == 18.0
+    schedule = Estimator(problem)([0, 0, 1, 0])
+    assert [(t.start_s, t.end_s) for t in schedule.transfers] == [(9.0, 15.0)] * 2
+    assert schedule.start_s[2] == 18.0
     # Who reads a file that another's stage job brings waits for that; what is written at the
     # reader's own site is not waited for.
     assert Estimator(problem)([0, 0, 1, 1]).start_s == [0.0, 0.0, 18.0, 18.0]
@@ -154,8 +154,8 @@ def test_results_that_are_wanted_go_back_when_the_level_has_ended_at_a_site() ->
         wanted=["a", "b", "c"],
         output=1,
     )
-    found = Estimator(problem)([0, 0, 1])
-    assert [(t.start_s, t.end_s) for t in found.transfers] == [(9.0, 15.0)] * 2
+    schedule = Estimator(problem)([0, 0, 1])
+    assert [(t.start_s, t.end_s) for t in schedule.transfers] == [(9.0, 15.0)] * 2
 
 
 def test_a_file_stays_at_a_site_until_its_last_reader_there() -> None:
@@ -176,16 +176,16 @@ def test_a_late_comer_takes_half_and_other_ways_are_their_own() -> None:
     sizes = {"a": 10 * MB, "b": 2 * MB, "c": 9 * MB}
     compute = [[1.0, 1.0], [4.0, 4.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
     problem = problem_of(jobs, sizes, {"a": [0]}, compute, BETWEEN, workers=[9, 9])
-    found = Estimator(problem)([1, 0, 1, 1, 0])
+    schedule = Estimator(problem)([1, 0, 1, 1, 0])
     # a alone until 4 s, both until b's 2 MB have moved at half speed, then a alone again; c goes
     # the other way.
-    assert {t.file: t.end_s for t in found.transfers} == pytest.approx({0: 12.0, 1: 8.0, 2: 9.0})
+    assert {t.file: t.end_s for t in schedule.transfers} == pytest.approx({0: 12.0, 1: 8.0, 2: 9.0})
 
 
 def test_setting_up_delays_a_file_and_does_not_occupy_the_path() -> None:
-    found = Estimator(readers([2, 2], setup_s=SETUP, staging="per-job"))([1, 1])
-    assert [t.end_s for t in found.transfers] == [4, 4]
-    assert found.start_s == [7, 7]
+    schedule = Estimator(readers([2, 2], setup_s=SETUP, staging="per-job"))([1, 1])
+    assert [t.end_s for t in schedule.transfers] == [4, 4]
+    assert schedule.start_s == [7, 7]
 
 
 def test_no_more_than_n_at_once_and_the_queue_comes_first() -> None:
@@ -206,9 +206,9 @@ def test_the_most_urgent_goes_first() -> None:
         [[0.0]],
         queue_s=[3.0],
     )
-    found = Estimator(problem)([0, 0, 0])
-    assert found.start_s == [8.0, 3.0, 13.0]
-    assert found.ready_s == [0.0, 0.0, 8.0]
+    schedule = Estimator(problem)([0, 0, 0])
+    assert schedule.start_s == [8.0, 3.0, 13.0]
+    assert schedule.ready_s == [0.0, 0.0, 8.0]
     assert urgency_of(problem).tolist() == [5, 55, 50]
     assert Estimator(problem, np.array([2.0, 1.0, 0.0]))([0, 0, 0]).start_s == [3.0, 8.0, 16.0]
 
@@ -240,13 +240,13 @@ def test_as_a_plain_simulator_has_it(seed: int, staging: str) -> None:
 def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
     problem = random_problem(seed, staging)
     sites = any_sites(problem, seed)
-    found = Estimator(problem)(sites)
+    schedule = Estimator(problem)(sites)
     computing = sum(problem.compute_s[j, s] for j, s in enumerate(sites))
     moving = sum(
-        problem.size[t.file] * problem.seconds_per_byte[t.src, t.dst] for t in found.transfers
+        problem.size[t.file] * problem.seconds_per_byte[t.src, t.dst] for t in schedule.transfers
     )
-    assert found.work_s == pytest.approx(computing + moving)
-    assert sum(found.end_s) - sum(found.start_s) == pytest.approx(computing)
+    assert schedule.work_s == pytest.approx(computing + moving)
+    assert sum(schedule.end_s) - sum(schedule.start_s) == pytest.approx(computing)
     # What is moved is what is needed and is not there, once for each place or for each job.
     alone = jobs_that_fetch(problem, sites)
     needs: list[tuple[int, int, int]] = []
@@ -259,7 +259,7 @@ def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
         back = producer >= 0 and problem.returns[f] and 0 <= problem.output != sites[producer]
         if back:
             needs.append((f, problem.output, -2))
-    assert sorted((t.file, t.dst) for t in found.transfers) == sorted(n[:2] for n in set(needs))
+    assert sorted((t.file, t.dst) for t in schedule.transfers) == sorted(n[:2] for n in set(needs))
 
 
 @settings(max_examples=60)
@@ -267,21 +267,21 @@ def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
 def test_nothing_starts_before_it_can_and_no_site_is_overbooked(seed: int) -> None:
     problem = random_problem(seed)
     sites = any_sites(problem, seed)
-    found = Estimator(problem)(sites)
+    schedule = Estimator(problem)(sites)
     setup = problem.setup_s
     arrived: dict[tuple[int, int], float] = {}
-    for t in found.transfers:  # that for a reader comes before that of the result
+    for t in schedule.transfers:  # that for a reader comes before that of the result
         arrived.setdefault((t.file, t.dst), t.end_s + float(setup[t.src, t.dst]))
     for j, site in enumerate(sites):
-        start = found.start_s[j]
-        assert start >= found.ready_s[j] + problem.queue_s[site] - CLOSE
-        assert all(found.end_s[p] <= found.ready_s[j] for p in problem.parents[j])
+        start = schedule.start_s[j]
+        assert start >= schedule.ready_s[j] + problem.queue_s[site] - CLOSE
+        assert all(schedule.end_s[p] <= schedule.ready_s[j] for p in problem.parents[j])
         for f in problem.reads[j]:
             producer = problem.producer[f]
             there = (sites[producer],) if producer >= 0 else problem.holders[f]
-            assert site in there or arrived[f, site] <= found.ready_s[j]
+            assert site in there or arrived[f, site] <= schedule.ready_s[j]
         mine = [k for k, at in enumerate(sites) if at == site]
-        running = sum(found.start_s[k] <= start < found.end_s[k] - CLOSE for k in mine)
+        running = sum(schedule.start_s[k] <= start < schedule.end_s[k] - CLOSE for k in mine)
         assert running <= problem.workers[site]
 
 

@@ -56,7 +56,7 @@ class Broker:
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def take(self, sent: list[dict[str, Any]]) -> tuple[int, Any]:
-        new = {one["id"]: one for one in sent if one["id"] not in self.taken}
+        new = {row["id"]: row for row in sent if row["id"] not in self.taken}
         self.taken |= new
         return 200, {"recorded": len(new), "known": len(sent) - len(new)}
 
@@ -69,7 +69,7 @@ def broker() -> Iterator[Broker]:
     running.server.server_close()
 
 
-def one(number: int, **changes: Any) -> Measurement:
+def measurement(number: int, **changes: Any) -> Measurement:
     made = Measurement(f"rtt:{number}", "rtt", "mu>tacc", 0.05, "s", 1e9 + number, "test")
     return replace(made, **changes)
 
@@ -80,9 +80,9 @@ def refused(code: str, status: int = 403) -> tuple[int, Any]:
 
 def test_measurements_are_sent_as_they_are_and_counted(broker: Broker) -> None:
     sink = BrokerSink(broker.url, TOKEN)
-    made = one(1, details={"path": ["a", "b"]}, workflow="w")
-    assert sink.record_many([made, one(2)]) == 2
-    assert sink.record_many([made, one(3)]) == 1
+    made = measurement(1, details={"path": ["a", "b"]}, workflow="w")
+    assert sink.record_many([made, measurement(2)]) == 2
+    assert sink.record_many([made, measurement(3)]) == 1
     assert Measurement(**broker.taken["rtt:1"]) == made
     assert set(broker.headers) == {f"Bearer {TOKEN}"}
     assert sink.record_many([]) == 0
@@ -90,8 +90,8 @@ def test_measurements_are_sent_as_they_are_and_counted(broker: Broker) -> None:
 
 def test_many_and_large_ones_go_in_portions(broker: Broker) -> None:
     sink = BrokerSink(broker.url)
-    assert sink.record_many(one(n) for n in range(6000)) == 6000
-    large = [one(n, id=f"x{n}", details={"stderr": "x" * 4096}) for n in range(200)]
+    assert sink.record_many(measurement(n) for n in range(6000)) == 6000
+    large = [measurement(n, id=f"x{n}", details={"stderr": "x" * 4096}) for n in range(200)]
     assert sink.record_many(large) == 200
     assert len(broker.taken) == 6200 and max(broker.sizes) < LIMIT_BYTES
     assert set(broker.headers) == {""}
@@ -106,7 +106,7 @@ def test_what_is_refused_is_said_once_and_keeps_nothing_back(
         return broker.take(sent)
 
     broker.answer = answer
-    all_of_them = [one(n, workflow="not mine" if n % 7 == 0 else "mine") for n in range(50)]
+    all_of_them = [measurement(n, workflow="not mine" if n % 7 == 0 else "mine") for n in range(50)]
     sink = BrokerSink(broker.url)
     assert sink.record_many(all_of_them) == 42
     assert sink.record_many(all_of_them) == 0
@@ -120,19 +120,19 @@ def test_a_reason_is_said_once_however_many_it_meets(
     """As a broker says it: with the id and the subject of each."""
 
     def answer(sent: list[dict[str, Any]]) -> tuple[int, Any]:
-        found = sent[0]
+        first = sent[0]
         why = (
-            f"'mu' (role agent) may not record {found['id']!r} of {found['subject']!r}: not an end"
+            f"'mu' (role agent) may not record {first['id']!r} of {first['subject']!r}: not an end"
         )
         return 403, {"error": {"code": "forbidden", "message": why}}
 
     broker.answer = answer
     sink = BrokerSink(broker.url)
-    assert sink.record_many(one(n, subject=f"a{n}>b") for n in range(120)) == 0
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 3
-    assert "will not take rtt:0: 'mu' (role agent) may not record 'rtt:0'" in said[0]
-    assert "rtt:9, the 10th so refused" in said[1] and "rtt:99, the 100th" in said[2]
+    assert sink.record_many(measurement(n, subject=f"a{n}>b") for n in range(120)) == 0
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 3
+    assert "will not take rtt:0: 'mu' (role agent) may not record 'rtt:0'" in messages[0]
+    assert "rtt:9, the 10th so refused" in messages[1] and "rtt:99, the 100th" in messages[2]
 
 
 def test_details_that_no_broker_takes_hold_up_nothing_else(
@@ -140,9 +140,15 @@ def test_details_that_no_broker_takes_hold_up_nothing_else(
 ) -> None:
     fits = {"stderr": "\0" * ((MOST_DETAILS - 14) // 6)}
     assert len(json.dumps(fits)) <= MOST_DETAILS < len(json.dumps(fits)) + 6
-    large = [one(1, details=fits), one(2, details={"stderr": "\0" * (MOST_DETAILS // 6)}), one(3)]
+    large = [
+        measurement(1, details=fits),
+        measurement(2, details={"stderr": "\0" * (MOST_DETAILS // 6)}),
+        measurement(3),
+    ]
     large += [
-        one(4, **{name: "x" * (most + 1)}) for name, most in LONGEST.items() if name != "unit"
+        measurement(4, **{name: "x" * (most + 1)})
+        for name, most in LONGEST.items()
+        if name != "unit"
     ]
     assert BrokerSink(broker.url).record_many(large) == 2
     assert sorted(broker.taken) == ["rtt:1", "rtt:3"]
@@ -165,12 +171,12 @@ def test_details_that_no_broker_takes_hold_up_nothing_else(
 def test_what_may_go_another_time_is_an_error(broker: Broker, answer: tuple[int, Any]) -> None:
     broker.answer = lambda _: answer
     with pytest.raises(SinkError):
-        BrokerSink(broker.url).record_many([one(1)])
+        BrokerSink(broker.url).record_many([measurement(1)])
 
 
 def test_no_broker_and_no_url() -> None:
     with pytest.raises(SinkError, match="cannot be reached"):
-        BrokerSink("http://127.0.0.1:9", timeout_s=2.0).record_many([one(1)])
+        BrokerSink("http://127.0.0.1:9", timeout_s=2.0).record_many([measurement(1)])
     with pytest.raises(InputError, match="expected one like"):
         BrokerSink("nowhere")
 
@@ -178,7 +184,7 @@ def test_no_broker_and_no_url() -> None:
 def test_what_no_archive_takes_is_left_out(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    odd = [one(1, value=float("nan")), one(2, unit="hours"), one(3)]
+    odd = [measurement(1, value=float("nan")), measurement(2, unit="hours"), measurement(3)]
     assert BrokerSink(broker.url).record_many(odd) == 1
     assert "expected finite numbers" in caplog.text
 
@@ -207,8 +213,8 @@ def test_a_broker_that_comes_and_goes_loses_and_doubles_nothing(
         append(planned.out, exiting(START + 100, 0))
         broker.answer = None
         assert follower.poll()
-        told = [m["details"]["done"] for m in broker.taken.values() if m["metric"] == "status"]
-        assert told == [*range(1, done + 1), done]
+        counts = [m["details"]["done"] for m in broker.taken.values() if m["metric"] == "status"]
+        assert counts == [*range(1, done + 1), done]
         assert next(iter(broker.taken)) == f"workflow:{planned.uuid}"  # whose it is comes first
     finally:
         broker.server.shutdown()

@@ -187,11 +187,11 @@ def test_never_more_than_one_and_none_after_its_lease(course: list[Any]) -> None
                 if not transit.id.startswith("standing:"):
                     rig.broker.release(transit.id)
         elif step == "together":
-            asked = [
+            requests = [
                 TransitRequest(f"{name}-{n}", "mu", "tacc", 1000, template="shared")
                 for n in range(3)
             ]
-            reasons = {a.transit.reason for a in rig.broker.ask(asked) if a.transit}
+            reasons = {a.transit.reason for a in rig.broker.ask(requests) if a.transit}
             assert len(reasons) == 1
         else:
             rig.controller.broken = refusing() if step == "refuse" else None

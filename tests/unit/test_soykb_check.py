@@ -83,8 +83,8 @@ def test_the_exit_status_says_whether_the_thresholds_held(
     tmp_path: Path, missed: int, wrong: int, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     truth = vcf(tmp_path / "truth.vcf", *(row(p) for p in range(1, 101)))
-    found = [row(p) for p in range(1, 101 - missed)] + [row(p) for p in range(500, 500 + wrong)]
-    calls = vcf(tmp_path / "calls.vcf.gz", *found)
+    rows = [row(p) for p in range(1, 101 - missed)] + [row(p) for p in range(500, 500 + wrong)]
+    calls = vcf(tmp_path / "calls.vcf.gz", *rows)
     assert check.main(["--truth", str(truth), "--calls", str(calls)]) == status
     figures = json.loads(capsys.readouterr().out)
     assert figures["planted_snps"] == 100

@@ -29,22 +29,22 @@ class Disk:
 
 def test_a_transfer_waits_until_there_is_room(tmp_path: Path) -> None:
     disk = Disk(0.5 * GB)
-    one = Rig(tmp_path / "s", templates=PATIENT, space_of=disk)
-    got = one.ask("a", "mu", "tacc", size_bytes=GB)
+    rig = Rig(tmp_path / "s", templates=PATIENT, space_of=disk)
+    transit = rig.ask("a", "mu", "tacc", size_bytes=GB)
     words = "tacc has no room: 1 GB needed, 500 MB free 10 s ago"
-    assert (got.state, got.reason) == (TransitState.QUEUED, words)
-    one.let_pass(60)
-    assert one.broker.get("a").state is TransitState.QUEUED
+    assert (transit.state, transit.reason) == (TransitState.QUEUED, words)
+    rig.let_pass(60)
+    assert rig.broker.get("a").state is TransitState.QUEUED
     disk.free = 1.5 * GB
-    one.let_pass(6)
-    assert one.broker.get("a").state is TransitState.INSTALLED
+    rig.let_pass(6)
+    assert rig.broker.get("a").state is TransitState.INSTALLED
 
 
 def test_it_waits_no_longer_than_for_a_path(tmp_path: Path) -> None:
-    one = Rig(tmp_path / "s", space_of=Disk(0.0))
-    assert one.ask("a", "mu", "tacc", size_bytes=GB).state is TransitState.QUEUED
-    one.let_pass(21)
-    ended = one.broker.get("a")
+    rig = Rig(tmp_path / "s", space_of=Disk(0.0))
+    assert rig.ask("a", "mu", "tacc", size_bytes=GB).state is TransitState.QUEUED
+    rig.let_pass(21)
+    ended = rig.broker.get("a")
     assert ended.state is TransitState.BEST_EFFORT
     assert ended.reason.startswith("waited 21 s: tacc has no room")
 
@@ -52,28 +52,28 @@ def test_it_waits_no_longer_than_for_a_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("free", [None, 1.0 * GB])
 def test_what_is_not_known_or_fits_does_not_wait(tmp_path: Path, free: float | None) -> None:
     disk = Disk(free)
-    one = Rig(tmp_path / "s", templates=PATIENT, space_of=disk)
-    assert one.ask("a", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
+    rig = Rig(tmp_path / "s", templates=PATIENT, space_of=disk)
+    assert rig.ask("a", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
     disk.fails = True
-    assert one.ask("b", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
+    assert rig.ask("b", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
 
 
 def test_what_others_bring_counts(tmp_path: Path) -> None:
-    one = Rig(tmp_path / "s", templates=PATIENT, space_of=Disk(2.5 * GB))
-    assert one.ask("a", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
-    assert one.ask("b", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
-    third = one.ask("c", "mu", "tacc", size_bytes=GB)
+    rig = Rig(tmp_path / "s", templates=PATIENT, space_of=Disk(2.5 * GB))
+    assert rig.ask("a", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
+    assert rig.ask("b", "mu", "tacc", size_bytes=GB).state is TransitState.INSTALLED
+    third = rig.ask("c", "mu", "tacc", size_bytes=GB)
     assert third.state is TransitState.QUEUED and third.reason.endswith(", 2 GB on their way")
-    one.broker.release("a")
-    one.let_pass(6)
-    assert one.broker.get("c").state is TransitState.INSTALLED
+    rig.broker.release("a")
+    rig.let_pass(6)
+    assert rig.broker.get("c").state is TransitState.INSTALLED
 
 
 def test_a_small_transfer_waits_too_and_keeps_nobody_from_other_sites(tmp_path: Path) -> None:
     disk = Disk(0.0)
-    one = Rig(tmp_path / "s", templates=PATIENT, space_of=disk)
-    assert one.ask("a", "mu", "tacc", size_bytes=1000).state is TransitState.QUEUED
-    assert one.ask("b", "tacc", "mu", size_bytes=GB).state is TransitState.INSTALLED
+    rig = Rig(tmp_path / "s", templates=PATIENT, space_of=disk)
+    assert rig.ask("a", "mu", "tacc", size_bytes=1000).state is TransitState.QUEUED
+    assert rig.ask("b", "tacc", "mu", size_bytes=GB).state is TransitState.INSTALLED
 
 
 def test_what_a_transfer_has_yet_to_bring() -> None:

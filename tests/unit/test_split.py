@@ -102,10 +102,10 @@ def test_two_paths_are_found_wherever_two_carry_what_one_does_not(
     free = {path.nodes: min(room[hop] for hop in path.hops) for path in CANDIDATES}
     assume(max(free.values()) < need)
 
-    def together(one: Path, other: Path) -> int:
-        shared = set(one.hops) & set(other.hops)
-        return min([free[one.nodes] + free[other.nodes], *(room[hop] for hop in shared)])
+    def together(first: Path, second: Path) -> int:
+        shared = set(first.hops) & set(second.hops)
+        return min([free[first.nodes] + free[second.nodes], *(room[hop] for hop in shared)])
 
     pairs = [pair for pair in combinations(CANDIDATES, 2) if divisible(pair, SWITCHES)]
-    found = split(CANDIDATES, room.__getitem__, need, need, 2, SWITCHES)
-    assert (found is not None) == any(together(*pair) >= need for pair in pairs)
+    ways = split(CANDIDATES, room.__getitem__, need, need, 2, SWITCHES)
+    assert (ways is not None) == any(together(*pair) >= need for pair in pairs)

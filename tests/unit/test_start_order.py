@@ -55,10 +55,10 @@ def test_of_equals_those_start_first_that_came_first() -> None:
 def test_priorities_follow_the_rank_about_pegasus_own_and_below_stage_jobs(jobs: int) -> None:
     problem = problem_of([([], [])] * jobs, {}, {}, [[1.0]] * jobs, [[0.0]])
     rank = np.random.default_rng(jobs).permutation(jobs).astype(float)
-    found = start_priorities(problem, rank)
-    in_order = found[np.argsort(-rank)]
+    priorities = start_priorities(problem, rank)
+    in_order = priorities[np.argsort(-rank)]
     assert (np.diff(in_order) <= (0 if jobs > 1200 else -1)).all()
-    assert found.max() <= MOST_PRIORITY < 700 and abs(float(found.mean()) - 20) <= 10
+    assert priorities.max() <= MOST_PRIORITY < 700 and abs(float(priorities.mean()) - 20) <= 10
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_mapping_hands_over_what_it_reckoned_with_the_users_as_it_is() -> None
     jobs = [job("a", "short"), job("b", "short", condor={"priority": "5"}), job("c", "long")]
     where: dict[str, list[str]] = {"short": ["mu"], "long": ["mu"]}
     inputs = inputs_of(jobs, {"mu": {"adon.workers": 1}}, {}, where, {"short": 10, "long": 20})
-    found = map_workflow(inputs, estimate_world(inputs, now=0.0)).priorities
-    assert found["b"] == 5 and found["c"] > found["a"]
+    priorities = map_workflow(inputs, estimate_world(inputs, now=0.0)).priorities
+    assert priorities["b"] == 5 and priorities["c"] > priorities["a"]
     started = {
         p.job: p.start_s for p in map_workflow(inputs, estimate_world(inputs, now=0.0)).placements
     }
@@ -101,17 +101,19 @@ def test_a_priority_in_a_catalog_is_the_users_too() -> None:
     inputs = inputs_of(jobs, {"mu": {"adon.workers": 1}}, {}, where, dict.fromkeys(where, 10.0))
     programs, mu = inputs.transformations, inputs.sites["mu"]
     first = {"dagman": {"PRIORITY": "500"}}
-    found = replace(
+    changed_inputs = replace(
         inputs,
         transformations={**programs, "t::own:1.0": replace(programs["t::own:1.0"], profiles=first)},
     )
-    mapping = map_workflow(found, estimate_world(found, now=0.0))
+    mapping = map_workflow(changed_inputs, estimate_world(changed_inputs, now=0.0))
     assert mapping.priorities["b"] == 500 > mapping.priorities["c"]
     assert next(p for p in mapping.placements if p.job == "b").start_s == 0
-    found = replace(
+    changed_inputs = replace(
         inputs, sites={**inputs.sites, "mu": replace(mu, profiles={**mu.profiles, **first})}
     )
-    assert set(map_workflow(found, estimate_world(found, now=0.0)).priorities.values()) == {500}
+    assert set(
+        map_workflow(changed_inputs, estimate_world(changed_inputs, now=0.0)).priorities.values()
+    ) == {500}
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,8 @@ def test_properties_give_all_jobs_a_priority(tmp_path: Path) -> None:
     case = make_case(tmp_path)
     conf = tmp_path / "pegasus.properties"
     conf.write_text("condor.PRIORITY = 50\ndagman.retry = 2\ndagman.priority = 60\n")
-    found = read_inputs(Sources(case.sources.workflow, conf=conf)).for_all_jobs
-    assert found == {"condor": {"priority": "50"}, "dagman": {"priority": "60"}}
+    profiles = read_inputs(Sources(case.sources.workflow, conf=conf)).for_all_jobs
+    assert profiles == {"condor": {"priority": "50"}, "dagman": {"priority": "60"}}
 
 
 def test_what_is_expected_is_the_median_of_worlds_with_its_range() -> None:
@@ -166,8 +168,8 @@ def test_what_is_expected_is_the_median_of_worlds_with_its_range() -> None:
         [job(f"j{i}", "a") for i in range(4)], {"mu": {"adon.workers": 2}}, {}, {"a": ["mu"]},
         {"a": 100.0},
     )  # fmt: skip
-    found = map_workflow(inputs, estimate_world(inputs, now=0.0))
-    assert found.forecast is not None
-    assert found.forecast.low_s < found.expected_s < found.forecast.high_s
-    assert found.makespan_s == 200 and found.expected_s == found.forecast.median_s
-    assert found == map_workflow(inputs, estimate_world(inputs, now=0.0))
+    mapping = map_workflow(inputs, estimate_world(inputs, now=0.0))
+    assert mapping.forecast is not None
+    assert mapping.forecast.low_s < mapping.expected_s < mapping.forecast.high_s
+    assert mapping.makespan_s == 200 and mapping.expected_s == mapping.forecast.median_s
+    assert mapping == map_workflow(inputs, estimate_world(inputs, now=0.0))

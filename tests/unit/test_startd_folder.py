@@ -33,9 +33,9 @@ def test_folders_of_others_stay(cloud: StartdCloud, tmp_path: Path, name: str) -
     def gone() -> bool:
         cloud.delete("w1")
         cloud.delete(name)
-        found = [machine.name for machine in cloud.machines()]
-        assert found in ([], ["w1"])
-        return not found
+        names = [machine.name for machine in cloud.machines()]
+        assert names in ([], ["w1"])
+        return not names
 
     until(gone, "the machine's end")
     assert theirs.read_text() == "once"

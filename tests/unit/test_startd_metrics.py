@@ -46,24 +46,24 @@ counters = st.fixed_dictionaries(
 def test_any_two_readings_give_possible_values(
     before: dict[str, float], now: dict[str, float]
 ) -> None:
-    found = attributes(before, now)
-    assert 0.0 <= found.get("AdonIoWaitFraction", 0.0) <= 1.0
-    assert found.get("AdonIoWait") == found.get("AdonIoWaitFraction")
+    ad = attributes(before, now)
+    assert 0.0 <= ad.get("AdonIoWaitFraction", 0.0) <= 1.0
+    assert ad.get("AdonIoWait") == ad.get("AdonIoWaitFraction")
     assert 0.0 <= sustained(before, now)["io_wait_sustained"] <= 1.0
-    assert min(found.get(f"Adon{rate}Bps", 0.0) for rate in ("NetRx", "NetTx", "DiskWrite")) >= 0.0
-    assert found["AdonMetricsAt"] == now["at"]
+    assert min(ad.get(f"Adon{rate}Bps", 0.0) for rate in ("NetRx", "NetTx", "DiskWrite")) >= 0.0
+    assert ad["AdonMetricsAt"] == now["at"]
     if now["at"] <= before["at"]:
-        assert "AdonNetRxBps" not in found
+        assert "AdonNetRxBps" not in ad
 
 
 @given(st.floats(1, 1e6), st.integers(0, 10**12), st.integers(0, 10**12))
 def test_rates_are_bits_per_second(seconds: float, rx: int, tx: int) -> None:
     before = {"at": 1000.0, "rx_bytes": 7.0, "tx_bytes": 9.0}
     now = {"at": 1000.0 + seconds, "rx_bytes": 7.0 + rx, "tx_bytes": 9.0 + tx}
-    found = attributes(before, now)
+    ad = attributes(before, now)
     elapsed = now["at"] - before["at"]
-    assert found["AdonNetRxBps"] == 8 * rx / elapsed
-    assert found["AdonNetTxBps"] == 8 * tx / elapsed
+    assert ad["AdonNetRxBps"] == 8 * rx / elapsed
+    assert ad["AdonNetTxBps"] == 8 * tx / elapsed
 
 
 def test_the_first_reading_gives_no_rates() -> None:
@@ -80,8 +80,10 @@ def test_a_counter_that_began_anew_gives_no_rate() -> None:
 
 @given(st.lists(st.integers(0, 10**9), min_size=8, max_size=10))
 def test_io_wait_is_a_share_of_all_ticks(ticks: list[int]) -> None:
-    found = parse_cpu("intr 1 2\ncpu  " + " ".join(map(str, ticks)) + "\ncpu0 1 1 1 1 1 1 1 1\n")
-    assert found == {"cpu_total": float(sum(ticks[:8])), "cpu_iowait": float(ticks[4])}
+    cpu_times = parse_cpu(
+        "intr 1 2\ncpu  " + " ".join(map(str, ticks)) + "\ncpu0 1 1 1 1 1 1 1 1\n"
+    )
+    assert cpu_times == {"cpu_total": float(sum(ticks[:8])), "cpu_iowait": float(ticks[4])}
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**63))
@@ -235,9 +237,9 @@ def test_the_data_of_a_job_take_what_transfers_took(job: str, seconds: object) -
         ("throughput", "a-b>mu"): 1e9,
     }
     rates = {"AdonAvailL2From_tacc_Bps": 1e9, "AdonAvailL2From_a_b_Bps": 1.0}
-    told = data_seconds(["mu", "tacc", "a.b", "a-b", "isi"], "mu", rates, known)
+    expression = data_seconds(["mu", "tacc", "a.b", "a-b", "isi"], "mu", rates, known)
     # As in a match, where the job is the slot's TARGET.
-    ad = classad2.ClassAd(f"[TARGET = [{job}]; AdonDataSeconds = {told}]")
+    ad = classad2.ClassAd(f"[TARGET = [{job}]; AdonDataSeconds = {expression}]")
     assert ad.eval("AdonDataSeconds") == seconds
 
 

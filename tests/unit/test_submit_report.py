@@ -217,10 +217,16 @@ def test_the_demo_gathers_with_the_same_code(planned: Submitted, tmp_path: Path)
     flow = PlannedWorkflow("soykb", planned.path, planned.path / "wf-0.dag", "b7a9", "embedded")
     run = DemoRun(planned=flow, end=Ended("success", START, START + 50))
     with Archive(tmp_path / "archive.sqlite") as archive:
-        told = gather(run, "x", "simulated", "", 0, archive, cast(BrokerProcess, Answers()))
-    assert (told.planner, told.workflow, told.state) == ("embedded", "soykb", "success")
-    assert (told.makespan_s, told.jobs_done, told.dag_jobs) == (50.0, 2, 3)
-    assert [t.grant.granted_bps for t in told.transits] == [100e6] and len(told.links) == 2
+        demo_facts = gather(run, "x", "simulated", "", 0, archive, cast(BrokerProcess, Answers()))
+    assert (demo_facts.planner, demo_facts.workflow, demo_facts.state) == (
+        "embedded",
+        "soykb",
+        "success",
+    )
+    assert (demo_facts.makespan_s, demo_facts.jobs_done, demo_facts.dag_jobs) == (50.0, 2, 3)
+    assert [t.grant.granted_bps for t in demo_facts.transits] == [100e6] and len(
+        demo_facts.links
+    ) == 2
 
 
 # -- many jobs ---------------------------------------------------------------------------------

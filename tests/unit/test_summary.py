@@ -74,9 +74,9 @@ def test_what_changed_takes_at_most_eight_lines(moved: int, beliefs: int) -> Non
 
 
 def test_the_beliefs_told_are_of_different_kinds() -> None:
-    told = "\n".join(changed(facts(taught=taught(2, 8), earlier_measurements=5)))
-    assert "bandwidth iplant → mu: 200 Mb/s (catalog), now 3 b/s (archive, 22 s old)" in told
-    assert "queue wait at mu" in told and "workers at mu" in told and "5 more estimates" in told
+    text = "\n".join(changed(facts(taught=taught(2, 8), earlier_measurements=5)))
+    assert "bandwidth iplant → mu: 200 Mb/s (catalog), now 3 b/s (archive, 22 s old)" in text
+    assert "queue wait at mu" in text and "workers at mu" in text and "5 more estimates" in text
 
 
 def test_transfers_over_one_path_are_told_together() -> None:
@@ -94,10 +94,10 @@ def test_a_failed_run_has_no_science_in_its_summary() -> None:
 def test_a_failed_job_is_named_with_its_site_its_code_its_last_words_and_its_files() -> None:
     lines = summary_text(failed_run(), REPORTS).splitlines()
     at = lines.index("failed     sort_sam_ID0000005 at mu: exit code 7, the last of 3 attempts")
-    told = lines[at + 1 : at + 9]
-    assert told[:5] == [f"           | line {n}" for n in range(4, 9)]
-    assert told[5].startswith("           | cannot <sort> xxx") and len(told[5]) == COLUMNS
-    assert told[6:] == [f"           {BROKEN.files[0]}", f"files      {RUN}"]
+    details = lines[at + 1 : at + 9]
+    assert details[:5] == [f"           | line {n}" for n in range(4, 9)]
+    assert details[5].startswith("           | cannot <sort> xxx") and len(details[5]) == COLUMNS
+    assert details[6:] == [f"           {BROKEN.files[0]}", f"files      {RUN}"]
 
 
 def test_many_failed_jobs_take_few_lines() -> None:
@@ -148,6 +148,10 @@ def test_the_page_shows_what_went_wrong_first() -> None:
 
 
 def test_json_tells_failures() -> None:
-    (told,) = as_json(failed_run())["failures"]
-    assert (told["job"], told["site"], told["exit_code"]) == ("sort_sam_ID0000005", "mu", 7)
-    assert told["stderr"][0] == "line 0" and told["files"] == [str(BROKEN.files[0])]
+    (failure,) = as_json(failed_run())["failures"]
+    assert (failure["job"], failure["site"], failure["exit_code"]) == (
+        "sort_sam_ID0000005",
+        "mu",
+        7,
+    )
+    assert failure["stderr"][0] == "line 0" and failure["files"] == [str(BROKEN.files[0])]

@@ -35,9 +35,9 @@ POLICY = TemplatePolicy(max_bps=5e8, max_priority=3, max_patience_s=60.0, max_pa
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    found = SqliteStore(tmp_path / "s.sqlite")
-    yield found
-    found.close()
+    new_store = SqliteStore(tmp_path / "s.sqlite")
+    yield new_store
+    new_store.close()
 
 
 def engineer(name: str) -> Principal:
@@ -130,18 +130,18 @@ def test_a_version_that_never_was(store: Store) -> None:
 
 @settings(max_examples=25)
 @given(st.lists(bodies(), min_size=1, max_size=4))
-def test_every_version_is_found_again_as_it_was(found: list[dict[str, Any]]) -> None:
+def test_every_version_is_found_again_as_it_was(documents: list[dict[str, Any]]) -> None:
     store = SqliteStore(":memory:")
     try:
         book = TemplateRegistry(templates_from_dict(None), store)
-        kept = {}
-        for item in found:
+        versions = {}
+        for item in documents:
             entry, _ = book.save("x", item)
-            kept[entry.template.version] = entry.template
+            versions[entry.template.version] = entry.template
         later = TemplateRegistry(templates_from_dict(None), store)
-        for version, template in kept.items():
+        for version, template in versions.items():
             assert later.get("x", version) == template
-        assert list(kept) == sorted(kept)
+        assert list(versions) == sorted(versions)
     finally:
         store.close()
 
@@ -218,8 +218,8 @@ def test_a_researcher_saves_so_many_and_no_more(store: Store) -> None:
 
 def test_ceilings_are_lowered_and_said(store: Store) -> None:
     book = book_of(store)
-    asked = body(1e8, 1e9, priority=9, patience=3600, paths=4)
-    entry, words = book.save("x", asked, researcher("ann"))
+    document = body(1e8, 1e9, priority=9, patience=3600, paths=4)
+    entry, words = book.save("x", document, researcher("ann"))
     t = entry.template
     assert (t.rspec.max_bps, t.priority, t.patience_s, t.paths) == (5e8, 3, 60.0, 2)
     assert [word.partition(" ")[0] for word in words] == [
@@ -228,7 +228,7 @@ def test_ceilings_are_lowered_and_said(store: Store) -> None:
     assert (
         words[0] == "max_throughput 1 Gb/s is lowered to 500 Mb/s, the most that this site allows"
     )
-    free, words = book.save("y", asked, engineer("eng"))
+    free, words = book.save("y", document, engineer("eng"))
     assert (free.template.priority, words) == (9, [])
 
 
@@ -251,11 +251,11 @@ def test_self_service_is_not_for_all_applications(store: Store, pattern: str) ->
 def test_templates_of_the_site_go_before_those_of_self_service(store: Store) -> None:
     book = book_of(store)
     book.save("mine", body(1e8, 2e8, applications=["soykb-longer*"]), researcher("ann"))
-    found = book.match("soykb-longer-than-others")
-    assert found is not None and found.name == "soykb"
+    template = book.match("soykb-longer-than-others")
+    assert template is not None and template.name == "soykb"
     book.save("ours", body(1e8, 2e8, applications=["soykb-longer*"]), engineer("eng"))
-    found = book.match("soykb-longer-than-others")
-    assert found is not None and found.name == "ours"
+    template = book.match("soykb-longer-than-others")
+    assert template is not None and template.name == "ours"
 
 
 def test_a_store_that_is_away_costs_the_news_only(
@@ -288,8 +288,10 @@ def test_a_site_that_becomes_stricter_binds_what_was_saved_before(store: Store) 
     max_patience_s=st.none() | st.floats(0, 100),
     max_paths=st.none() | st.integers(1, 4),
 ))  # fmt: skip
-def test_what_is_capped_is_within_the_policy(found: dict[str, Any], policy: TemplatePolicy) -> None:
-    template = template_from_dict("x", found)
+def test_what_is_capped_is_within_the_policy(
+    document: dict[str, Any], policy: TemplatePolicy
+) -> None:
+    template = template_from_dict("x", document)
     result, words = capped(template, policy)
     assert capped(result, policy) == (result, [])
     assert (result == template) == (words == [])
@@ -430,11 +432,13 @@ def test_self_service_is_found_for_its_own_users(store: Store) -> None:
     book.save("nearest", body(3e8, 4e8), researcher("ann"))  # of an author for all
     again = book_of(store)
 
-    def found(user: str | None) -> str | None:
+    def template_for(user: str | None) -> str | None:
         match = again.match("blastn", user=user)
         return match and match.name
 
-    assert [found(user) for user in ("eve", "lab", None, "ada", "")] == ["blast"] * 3 + [None] * 2
+    assert [template_for(user) for user in ("eve", "lab", None, "ada", "")] == ["blast"] * 3 + [
+        None
+    ] * 2
     near = again.match("other", Specification(min_bps=3e8), "ada")
     assert near is not None and near.name == "nearest"
     assert again.get("blast") is not None  # by its name
@@ -512,13 +516,13 @@ def test_the_peak_never_falls(runs: list[tuple[float, bool]]) -> None:
 
 
 def test_two_brokers_that_learn_at_once_keep_the_better(store: Store) -> None:
-    one, two = book_of(store, {"mine": BASE}), book_of(store, {"mine": BASE})
-    one.learn(succeeded(goodput=5e8))
+    first, second = book_of(store, {"mine": BASE}), book_of(store, {"mine": BASE})
+    first.learn(succeeded(goodput=5e8))
     # As if the other had looked before and wrote after.
     late = {"peak": 1e8, "transit": "x", "tuning": {}, "at": 30.0}
     store.put_document("template-learned", "mine", late)
-    two.refresh()
-    assert peak(two) == 5e8
+    second.refresh()
+    assert peak(second) == 5e8
 
 
 def test_saved_from_a_run(store: Store) -> None:

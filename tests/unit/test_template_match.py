@@ -43,8 +43,8 @@ def named(name: str, low: float = 1e8, high: float = 1e9, **more: Any) -> Templa
 def test_the_templates_of_the_examples_are_found(
     application: str, template: str | None, how: str
 ) -> None:
-    found = match(EXAMPLES, application, Specification())
-    assert (found.template.name if found.template else None, found.how) == (template, how)
+    choice = match(EXAMPLES, application, Specification())
+    assert (choice.template.name if choice.template else None, choice.how) == (template, how)
 
 
 @pytest.mark.parametrize("name", ["soykb", "montage", "mProjectPP", "1000genome", "Default-run"])
@@ -61,15 +61,15 @@ def test_the_name_goes_before_patterns_and_more_letters_before_fewer() -> None:
     ]
     for names, expected in (("abcn", "neuroblastoma"), ("abc", "b"), ("ac", "c"), ("a", "a")):
         among = [t for t in known if t.name[0] in names]
-        found = match(among, "neuroblastoma", Specification()).template
-        assert found is not None and found.name == expected
+        template = match(among, "neuroblastoma", Specification()).template
+        assert template is not None and template.name == expected
 
 
 def test_one_that_cannot_serve_what_is_asked_for_is_passed_over() -> None:
     known = [named("app", high=2e8), named("big", high=1e9, applications=["app*"])]
-    found = match(known, "app", Specification(min_bps=5e8))
-    assert found.template is not None and (found.template.name, found.how) == ("big", "pattern")
-    assert found.passed_over == {"app": "allows 200 Mb/s, 500 Mb/s needed"}
+    choice = match(known, "app", Specification(min_bps=5e8))
+    assert choice.template is not None and (choice.template.name, choice.how) == ("big", "pattern")
+    assert choice.passed_over == {"app": "allows 200 Mb/s, 500 Mb/s needed"}
 
 
 def test_limits_that_are_promised_or_not() -> None:
@@ -83,11 +83,11 @@ def test_limits_that_are_promised_or_not() -> None:
 
 def test_the_nearest_specification_lends_figures_but_no_rank() -> None:
     known = [*EXAMPLES, named("vip", 5e8, 1e9, priority=9, peak=8e8)]
-    found = match(known, "unheard-of", Specification(min_bps=6e8))
-    assert found.template is not None
-    assert (found.template.name, found.how, found.template.priority) == ("vip", "nearest", 0)
-    assert "best transfer reached 800 Mb/s" in found.reason
-    assert "without its priority 9" in found.reason
+    choice = match(known, "unheard-of", Specification(min_bps=6e8))
+    assert choice.template is not None
+    assert (choice.template.name, choice.how, choice.template.priority) == ("vip", "nearest", 0)
+    assert "best transfer reached 800 Mb/s" in choice.reason
+    assert "without its priority 9" in choice.reason
 
 
 def test_distance_counts_factors_of_two() -> None:
@@ -99,9 +99,9 @@ def test_distance_counts_factors_of_two() -> None:
 
 
 def test_nothing_fits() -> None:
-    found = match([named("a", high=1e9)], "x", Specification(min_bps=2e9))
-    assert found.template is None
-    assert found.reason == "no template is for 'x', and none allows what is asked for"
+    choice = match([named("a", high=1e9)], "x", Specification(min_bps=2e9))
+    assert choice.template is None
+    assert choice.reason == "no template is for 'x', and none allows what is asked for"
 
 
 wanted = st.builds(
@@ -117,21 +117,26 @@ wanted = st.builds(
 @settings(max_examples=50)
 @given(st.lists(bodies(), max_size=4), st.text("soykbSOY-*", max_size=8), wanted, st.randoms())
 def test_the_order_never_matters_and_what_is_found_fits(
-    found: list[dict[str, Any]], application: str, asked: Specification, rng: random.Random
+    documents: list[dict[str, Any]],
+    application: str,
+    specification: Specification,
+    rng: random.Random,
 ) -> None:
-    known = [template_from_dict(f"t{n}", item) for n, item in enumerate(found)]
-    first = match(known, application, asked)
+    known = [template_from_dict(f"t{n}", item) for n, item in enumerate(documents)]
+    first = match(known, application, specification)
     rng.shuffle(known)
-    assert match(known, application, asked) == first
-    assert {name: misfit(t, asked) for t in known if (name := t.name) in first.passed_over} == dict(
-        first.passed_over
-    )
+    assert match(known, application, specification) == first
+    assert {
+        name: misfit(t, specification) for t in known if (name := t.name) in first.passed_over
+    } == dict(first.passed_over)
     if first.template is None:
         return
-    assert misfit(first.template, asked) == ""
+    assert misfit(first.template, specification) == ""
     if first.how == "nearest":
-        fit = [t for t in known if not misfit(t, asked)]
-        assert distance(first.template, asked) == min(distance(t, asked) for t in fit)
+        fit = [t for t in known if not misfit(t, specification)]
+        assert distance(first.template, specification) == min(
+            distance(t, specification) for t in fit
+        )
 
 
 @given(st.dictionaries(st.sampled_from(["min_throughput", "max_delay", "max_loss", "x"]), plain))

@@ -69,30 +69,30 @@ def terms_of(problem: Problem, assignment: list[int]) -> JobTerms:
 
 
 def test_a_chain_by_hand() -> None:
-    found = terms_of(problem_of(chain()), [MU, MU])
-    terms = found.terms
+    costs = terms_of(problem_of(chain()), [MU, MU])
+    terms = costs.terms
     assert terms.queue.tolist() == [[0, 3], [0, 3]]
     assert terms.compute == pytest.approx(np.array([[10, 5], [5, 2.5]]))
     # x at tacc fetches 100 MB; y there fetches 50 MB and sends 10 MB back.
     assert terms.network == pytest.approx(np.array([[0, 10], [0, 5 + 1]]))
     assert terms.total == pytest.approx(np.array([[10, 18], [5, 11.5]]))
-    assert found.moves(1, TACC) == {(MU, TACC): 50 * MB, (TACC, MU): 10 * MB}
-    assert found.moves(1, MU) == {}
+    assert costs.moves(1, TACC) == {(MU, TACC): 50 * MB, (TACC, MU): 10 * MB}
+    assert costs.moves(1, MU) == {}
 
 
 def test_inputs_lie_where_the_mapping_put_their_producers() -> None:
-    found = terms_of(problem_of(chain()), [TACC, TACC])
+    costs = terms_of(problem_of(chain()), [TACC, TACC])
     # y at mu would fetch g from tacc; at tacc only its result moves.
-    assert found.terms.network[1] == pytest.approx([5, 1])
-    assert found.s_t_bytes[1] == pytest.approx([50 * MB, 10 * MB])
+    assert costs.terms.network[1] == pytest.approx([5, 1])
+    assert costs.s_t_bytes[1] == pytest.approx([50 * MB, 10 * MB])
 
 
 def test_results_that_nobody_declared_are_a_tenth_of_the_raw_data() -> None:
     jobs = [job("x", "a", ["f"], ["h"])]
-    found = terms_of(problem_of(files_at_mu(jobs, {"f": 100 * MB})), [MU])
+    costs = terms_of(problem_of(files_at_mu(jobs, {"f": 100 * MB})), [MU])
     # At tacc: 100 MB there, 10 MB back. Near the data nothing moves.
-    assert found.moves(0, TACC) == {(MU, TACC): 100 * MB, (TACC, MU): pytest.approx(10 * MB)}
-    assert found.terms.network[0] == pytest.approx([0, 11])
+    assert costs.moves(0, TACC) == {(MU, TACC): 100 * MB, (TACC, MU): pytest.approx(10 * MB)}
+    assert costs.terms.network[0] == pytest.approx([0, 11])
 
 
 def test_without_an_output_site_results_stay() -> None:
@@ -100,25 +100,25 @@ def test_without_an_output_site_results_stay() -> None:
 
 
 def test_a_file_that_moves_to_a_site_counts_for_the_first_job_there_only() -> None:
-    found = terms_of(problem_of(readers(3)), [TACC, TACC, TACC])
-    assert found.s_t_bytes[:, TACC].tolist() == [100 * MB, 0, 0]
-    assert found.s_t_bytes[:, MU].tolist() == [0, 0, 0]
+    costs = terms_of(problem_of(readers(3)), [TACC, TACC, TACC])
+    assert costs.s_t_bytes[:, TACC].tolist() == [100 * MB, 0, 0]
+    assert costs.s_t_bytes[:, MU].tolist() == [0, 0, 0]
 
 
 def test_with_staging_per_job_it_counts_for_every_job() -> None:
     problem = problem_of(readers(3))
     problem = replace(problem, fetches=fetches(problem.allowed, "per-job"))
-    found = terms_of(problem, [TACC, TACC, TACC])
-    assert found.s_t_bytes[:, TACC].tolist() == [100 * MB] * 3
-    assert found.s_t_bytes[:, MU].tolist() == [0, 0, 0]
+    costs = terms_of(problem, [TACC, TACC, TACC])
+    assert costs.s_t_bytes[:, TACC].tolist() == [100 * MB] * 3
+    assert costs.s_t_bytes[:, MU].tolist() == [0, 0, 0]
 
 
 def test_jobs_of_a_level_that_outnumber_the_workers_share_them() -> None:
-    found = terms_of(problem_of(readers(3)), [MU, MU, TACC])
+    costs = terms_of(problem_of(readers(3)), [MU, MU, TACC])
     # Two at mu share one worker, and a third would make it three; two of tacc's have one each.
-    assert found.share[:, MU] == pytest.approx([1 / 2, 1 / 2, 1 / 3])
-    assert found.share[:, TACC] == pytest.approx([1, 1, 1])
-    assert found.terms.compute[:, MU] == pytest.approx([20, 20, 30])
+    assert costs.share[:, MU] == pytest.approx([1 / 2, 1 / 2, 1 / 3])
+    assert costs.share[:, TACC] == pytest.approx([1, 1, 1])
+    assert costs.terms.compute[:, MU] == pytest.approx([20, 20, 30])
 
 
 def test_a_site_without_resources_has_an_infinite_queue() -> None:
@@ -148,9 +148,9 @@ def test_the_nearest_replica_is_taken_and_one_at_the_site_is_free() -> None:
         replicas,
         transformations_text({"t": list(sites)}),
     )
-    found = terms_of(problem_of(inputs, None), [0])
-    assert found.terms.network[0] == pytest.approx([0, 0, 1])
-    assert found.moves(0, 2) == {(1, 2): 10 * MB}
+    costs = terms_of(problem_of(inputs, None), [0])
+    assert costs.terms.network[0] == pytest.approx([0, 0, 1])
+    assert costs.moves(0, 2) == {(1, 2): 10 * MB}
 
 
 @settings(max_examples=25)
@@ -163,12 +163,12 @@ def test_s_t_is_what_moves_and_every_file_moves_once_to_a_site(seed: int, stagin
     problem = replace(problem, fetches=fetches(problem.allowed, staging))
     assignment = [rng.choice(allowed) for allowed in problem.allowed]
     schedule = Estimator(problem)(assignment)
-    found = job_terms(problem, assignment, schedule)
+    costs = job_terms(problem, assignment, schedule)
     for j, allowed in enumerate(problem.allowed):
         for s in allowed:
-            assert sum(found.moves(j, s).values()) == pytest.approx(found.s_t_bytes[j, s])
+            assert sum(costs.moves(j, s).values()) == pytest.approx(costs.s_t_bytes[j, s])
     # What the jobs are charged where they are is what the estimator moves.
-    charged = sum(found.s_t_bytes[j, s] for j, s in enumerate(assignment))
+    charged = sum(costs.s_t_bytes[j, s] for j, s in enumerate(assignment))
     moved = sum(problem.size[move.file] for move in schedule.transfers)
     # A result that a job at the output site reads goes there once for both reasons.
     both = sum(

@@ -15,13 +15,13 @@ from examples.testbed.switches import _sockets, _widen
 @pytest.fixture
 def pidfd() -> Iterator[int]:
     """This process, of which the kernel may forbid copies as well."""
-    found = os.pidfd_open(os.getpid())
+    fd = os.pidfd_open(os.getpid())
     try:
-        os.close(syscalls.pidfd_getfd(found, found))
+        os.close(syscalls.pidfd_getfd(fd, fd))
     except OSError as error:
         pytest.skip(f"pidfd_getfd: {error.strerror}")
-    yield found
-    os.close(found)
+    yield fd
+    os.close(fd)
 
 
 def test_a_socket_that_was_closed_meanwhile_is_passed_over(pidfd: int) -> None:

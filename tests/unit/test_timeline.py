@@ -17,9 +17,9 @@ def test_bins_have_means_by_site() -> None:
         job("w", "c", "k", "tacc", 150.0, 50.0, submitted_at=150.0),
         measured("job", "k@mu", 5.0, 120.0, started_at="soon"),  # anybody may record anything
     ]
-    found = timeline(jobs, 2)
-    assert (found.start, found.width_s, found.attempts) == (100.0, 50.0, 3)
-    mu, tacc = found.sites
+    histogram = timeline(jobs, 2)
+    assert (histogram.start, histogram.width_s, histogram.attempts) == (100.0, 50.0, 3)
+    mu, tacc = histogram.sites
     assert (mu.site, mu.running, mu.waiting) == ("mu", [1.5, 1.0], [0.5, 0.0])
     assert (tacc.running, tacc.waiting) == ([0.0, 1.0], [0.0, 0.0])
     assert timeline([], 5) == Timeline()
@@ -34,8 +34,10 @@ def test_no_second_is_lost(spans: list[tuple[float, float, float]], bins: int) -
         job("w", str(n), "k", "mu", at + waited, ran, submitted_at=at)
         for n, (at, waited, ran) in enumerate(spans)
     ]
-    found = timeline(jobs, bins)
-    (mu,) = found.sites
-    exact = {"abs": 0.002 * bins * found.width_s + 1e-6}
-    assert sum(mu.running) * found.width_s == pytest.approx(sum(r for *_, r in spans), **exact)
-    assert sum(mu.waiting) * found.width_s == pytest.approx(sum(w for _, w, _ in spans), **exact)
+    histogram = timeline(jobs, bins)
+    (mu,) = histogram.sites
+    exact = {"abs": 0.002 * bins * histogram.width_s + 1e-6}
+    assert sum(mu.running) * histogram.width_s == pytest.approx(sum(r for *_, r in spans), **exact)
+    assert sum(mu.waiting) * histogram.width_s == pytest.approx(
+        sum(w for _, w, _ in spans), **exact
+    )

@@ -60,11 +60,11 @@ def test_networkx_reads_what_is_written_and_writes_what_is_read(topology: Topolo
         for where in (graph, from_graphml):
             between = where.get_edge_data(link.a, link.b)
             several = between.values() if where.is_multigraph() else [between]
-            (found,) = [edge for edge in several if edge.get("name", "") == link.name]
-            assert found["capacity"] == link.capacity_bps and found["layer"] == link.layer
+            (attributes,) = [edge for edge in several if edge.get("name", "") == link.name]
+            assert attributes["capacity"] == link.capacity_bps and attributes["layer"] == link.layer
 
     # NetworkX keeps the nodes' order, and may turn a link around.
-    def links(found: Topology) -> set[Any]:
+    def links(network: Topology) -> set[Any]:
         return {
             (
                 frozenset((x.a, x.b)),
@@ -73,7 +73,7 @@ def test_networkx_reads_what_is_written_and_writes_what_is_read(topology: Topolo
                 x.vlan,
                 repr(sorted((x.ports or {}).items())),
             )
-            for x in found.whole_links
+            for x in network.whole_links
         }
 
     text = "\n".join(nx.generate_graphml(from_graphml)).encode()
@@ -81,9 +81,9 @@ def test_networkx_reads_what_is_written_and_writes_what_is_read(topology: Topolo
     for edges in ("edges", "links"):
         data = json.loads(json.dumps(nx.node_link_data(graph, edges=edges)))
         again = topology_from_dict(from_node_link(data))
-        for found in (again, by_graphml):
-            assert sites_and_switches(found) == sites_and_switches(topology)
-            assert links(found) == links(topology)
+        for network in (again, by_graphml):
+            assert sites_and_switches(network) == sites_and_switches(topology)
+            assert links(network) == links(topology)
 
 
 @pytest.mark.parametrize("name", ["net.json", "net.graphml", "NET.JSON"])
@@ -132,9 +132,9 @@ def test_graphml_with_defaults_descriptions_and_drawings() -> None:
     <node id="s2"/>
   </graph>
 </graphml>"""
-    found = topology_from_dict(from_node_link(read_graphml(text.encode(), "x")))
-    assert [n.kind for n in found.nodes.values()] == ["site", "switch", "switch"]
-    assert [link.capacity_bps for link in found.links] == [1e9, 2e9]
+    topology = topology_from_dict(from_node_link(read_graphml(text.encode(), "x")))
+    assert [n.kind for n in topology.nodes.values()] == ["site", "switch", "switch"]
+    assert [link.capacity_bps for link in topology.links] == [1e9, 2e9]
 
 
 BOMB = """<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;&a;">]>

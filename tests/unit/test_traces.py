@@ -105,7 +105,7 @@ def test_a_trace_is_read() -> None:
     ],
 )
 def test_what_is_missing_is_filled_in_and_said(path: str, value: Any, note: str) -> None:
-    assert any(found.startswith(note) for found in parse(changed(path, value), "t").notes)
+    assert any(line.startswith(note) for line in parse(changed(path, value), "t").notes)
 
 
 def test_a_missing_run_time_is_the_median_of_the_kind() -> None:
@@ -231,11 +231,11 @@ def test_a_folder_is_read_in_order_and_what_is_no_trace_left_out(tmp_path: Path)
     (tmp_path / "z-1.json").write_text(json.dumps(GOOD))
     (tmp_path / "schema.json").write_text('{"$schema": "x", "title": "WfFormat"}')
     (tmp_path / "README.md").write_text("words")
-    found, skipped = read_folder(tmp_path)
-    assert [trace.path for trace in found] == ["below/a-1.json", "z-1.json"]
-    assert [trace.trace.family for trace in found] == ["a", "z"]
+    traces, skipped = read_folder(tmp_path)
+    assert [trace.path for trace in traces] == ["below/a-1.json", "z-1.json"]
+    assert [trace.trace.family for trace in traces] == ["a", "z"]
     assert skipped == [f"{tmp_path}/schema.json: not a trace, left out"]
-    assert read_folder(tmp_path / "z-1.json")[0][0].trace == found[1].trace
+    assert read_folder(tmp_path / "z-1.json")[0][0].trace == traces[1].trace
 
 
 @pytest.mark.parametrize(

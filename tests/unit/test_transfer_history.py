@@ -93,10 +93,10 @@ anything = st.recursive(
 @settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.sampled_from(list(ad())), anything) | anything, max_size=3))
 def test_no_history_breaks_anything(ads: Sequence[Any]) -> None:
-    found = [one | ad() if isinstance(one, dict) else one for one in ads]
-    for one in [*ads, *found]:
-        if isinstance(one, dict):
-            for fact in plugin_facts(ATTEMPT, [ad() | one]):
+    full_ads = [item | ad() if isinstance(item, dict) else item for item in ads]
+    for item in [*ads, *full_ads]:
+        if isinstance(item, dict):
+            for fact in plugin_facts(ATTEMPT, [ad() | item]):
                 to_row(fact)
     ads_of(json.dumps(list(ads)))
 

@@ -18,11 +18,11 @@ def line(setup_s: float, rate_bps: float, sizes: list[float], noise: float = 0.0
 
 
 def test_hand_shakes_are_not_taken_for_a_slow_path() -> None:
-    found = transfer_times(line(4.0, 200e6, [6e5, 7e5, 6e5, 5e6, 2e7, 9e6]))
-    assert found is not None
-    assert found.setup_s == pytest.approx(4.0)
-    assert found.rate_bps == pytest.approx(200e6)
-    assert found.spread == pytest.approx(0.0, abs=1e-9)
+    times = transfer_times(line(4.0, 200e6, [6e5, 7e5, 6e5, 5e6, 2e7, 9e6]))
+    assert times is not None
+    assert times.setup_s == pytest.approx(4.0)
+    assert times.rate_bps == pytest.approx(200e6)
+    assert times.spread == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_few_that_stalled_change_little() -> None:
@@ -30,17 +30,17 @@ def test_a_few_that_stalled_change_little() -> None:
     moved = line(3.0, 50e6, sizes, noise=0.05)
     for slow in range(0, 60, 9):
         moved[slow] = Moved(moved[slow].n_bytes, moved[slow].seconds * 10)
-    found = transfer_times(moved)
-    assert found is not None
-    assert found.setup_s == pytest.approx(3.0, rel=0.15)
-    assert found.rate_bps == pytest.approx(50e6, rel=0.15)
+    times = transfer_times(moved)
+    assert times is not None
+    assert times.setup_s == pytest.approx(3.0, rel=0.15)
+    assert times.rate_bps == pytest.approx(50e6, rel=0.15)
 
 
 def test_the_newest_weigh_most() -> None:
     sizes = [1e6 * (1 + n % 7) for n in range(64)]
-    found = transfer_times(line(1.0, 80e6, sizes) + line(1.0, 8e6, sizes))
-    assert found is not None
-    assert found.rate_bps == pytest.approx(80e6, rel=0.05)
+    times = transfer_times(line(1.0, 80e6, sizes) + line(1.0, 8e6, sizes))
+    assert times is not None
+    assert times.rate_bps == pytest.approx(80e6, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_too_few_or_too_much_alike_tell_nothing(moved: list[Moved]) -> None:
 
 
 def test_larger_ones_that_took_no_longer_leave_a_rate_that_is_finite() -> None:
-    found = transfer_times([Moved(size, 5.0) for size in (1e6, 2e6, 4e6, 8e6)])
-    assert found is not None
-    assert 0 < found.rate_bps < 1e12
-    assert found.setup_s < 5.0
+    times = transfer_times([Moved(size, 5.0) for size in (1e6, 2e6, 4e6, 8e6)])
+    assert times is not None
+    assert 0 < times.rate_bps < 1e12
+    assert times.setup_s < 5.0

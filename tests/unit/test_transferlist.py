@@ -91,8 +91,8 @@ def test_pegasus_transfers_own_tools_move_what_we_take_for_direct() -> None:
     schemes = {scheme for pair in pairs for scheme in pair if "::" not in scheme} - local
 
     def legs(src: str, dst: str) -> int:
-        one, two = (SiteUrl("a", f"{src}://h/x"),), (SiteUrl("b", f"{dst}://h/x"),)
-        return len(Transfer("x", one, two).legs())
+        sources, destinations = (SiteUrl("a", f"{src}://h/x"),), (SiteUrl("b", f"{dst}://h/x"),)
+        return len(Transfer("x", sources, destinations).legs())
 
     assert {(a, b) for a in schemes for b in schemes if legs(a, b) == 1} == ends
 
@@ -111,11 +111,11 @@ def test_writing_and_reading_gives_the_same_list(wanted: list[Entry]) -> None:
 @settings(max_examples=25)
 @given(st.lists(entries, max_size=6))
 def test_pegasus_transfer_reads_what_we_write(wanted: list[Entry]) -> None:
-    found: list[object] = []
-    pegasus_transfer.read_json_format(transferlist.dumps(wanted), found)
+    pegasus_entries: list[object] = []
+    pegasus_transfer.read_json_format(transferlist.dumps(wanted), pegasus_entries)
     kinds = {"Transfer": Transfer, "Mkdir": Mkdir, "Remove": Remove}
-    assert [kinds[type(f).__name__] for f in found] == [type(w) for w in wanted]
-    for ours, theirs in zip(wanted, found, strict=True):
+    assert [kinds[type(f).__name__] for f in pegasus_entries] == [type(w) for w in wanted]
+    for ours, theirs in zip(wanted, pegasus_entries, strict=True):
         if isinstance(ours, Remove):
             assert theirs.get_recursive() is ours.recursive  # type: ignore[attr-defined]
         elif isinstance(ours, Transfer) and all(u.priority for u in ours.sources):

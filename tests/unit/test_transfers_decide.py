@@ -48,9 +48,9 @@ def after(*job_events: RunEvent) -> RunStates:
 
 def outcome(way: str, runs: RunStates, now: float = 1000.0, **known: Any) -> str:
     queue = known.get("queue", {JOB: running(RUN)})
-    found = actions_for([transit(IN if way == "in" else OUT)], Observed(runs, queue, now))
-    assert all(isinstance(action, Release) for action in found)
-    return "".join(action.outcome for action in found if isinstance(action, Release))
+    actions = actions_for([transit(IN if way == "in" else OUT)], Observed(runs, queue, now))
+    assert all(isinstance(action, Release) for action in actions)
+    return "".join(action.outcome for action in actions if isinstance(action, Release))
 
 
 def test_a_normal_run_holds_each_path_as_long_as_it_needs_it() -> None:
@@ -120,22 +120,22 @@ def shared(step: TransferStep, at: float) -> RunEvent:
 
 
 def test_common_files_hold_their_path_until_they_are_there() -> None:
-    def found(runs: RunStates, queue: dict[str, QueuedJob] | None) -> list[Release | Renew]:
+    def actions(runs: RunStates, queue: dict[str, QueuedJob] | None) -> list[Release | Renew]:
         return actions_for([transit(COMMON.transit("in"))], Observed(runs, queue, 1000.0))
 
     (begun, done) = shared(TransferStep.IN_STARTED, 2), shared(TransferStep.IN_FINISHED, 12)
     name = COMMON.transit("in")
     for queue in (BLOCKED, None):
-        assert found(after(begun), queue) == []
-        assert found(after(begun, done), queue) == [Release(name, 1000, 10.0, "success")]
+        assert actions(after(begun), queue) == []
+        assert actions(after(begun, done), queue) == [Release(name, 1000, 10.0, "success")]
     # The job in whose name they are sent has a run and a path of its own.
     own = after(begun, done, *NORMAL)
     assert {state.run: state.input.seconds for state in own} == {COMMON: 10.0, RUN: 10.0}
     nothing = RunStates()
-    assert found(nothing, BLOCKED) == []
-    assert found(nothing, {JOB: running(RUN)}) == [Release(name, 0, 0.0, "success")]
-    assert found(nothing, {JOB: QueuedJob(1, 1)}) == [Release(name, 0, 0.0, "broken off")]
-    assert found(nothing, {}) == [Release(name, 0, 0.0, "gone")]
+    assert actions(nothing, BLOCKED) == []
+    assert actions(nothing, {JOB: running(RUN)}) == [Release(name, 0, 0.0, "success")]
+    assert actions(nothing, {JOB: QueuedJob(1, 1)}) == [Release(name, 0, 0.0, "broken off")]
+    assert actions(nothing, {}) == [Release(name, 0, 0.0, "gone")]
     short = changed(transit(name), lease_until=1010.0)
     assert actions_for([short], Observed(nothing, BLOCKED, 1000.0)) == [Renew(name, 180.0)]
     moving = transferring([transit(name)], after(begun))
@@ -184,8 +184,8 @@ def test_after_the_end_nothing_is_held_and_nothing_comes_back(
 @given(st.lists(job_events, max_size=20))
 def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[RunEvent]) -> None:
     runs, last = RunStates(), Phase.COMING
-    for one in all_of_them:
-        runs.feed([one])
+    for run_event in all_of_them:
+        runs.feed([run_event])
         state = runs.get(RUN)
         if state is not None:
             back = state.phase < last
@@ -201,11 +201,11 @@ def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[RunEven
 @given(st.lists(job_events, max_size=20), st.integers(0, 20))
 def test_an_event_that_comes_again_is_no_news(events: list[RunEvent], read: int) -> None:
     """HTCondor's log may be read again: output that had been sent would be sent once more."""
-    told = [replace(one, at=float(at)) for at, one in enumerate(events, 1)]
-    once, again = after(*told[:read]), after(*told[:read], *told[:read])
+    sequence = [replace(run_event, at=float(at)) for at, run_event in enumerate(events, 1)]
+    once, again = after(*sequence[:read]), after(*sequence[:read], *sequence[:read])
     assert list(map(repr, again)) == list(map(repr, once))
-    read_again = after(*(one for event in told for one in (event, event)))
-    assert list(map(repr, read_again)) == list(map(repr, after(*told)))
+    read_again = after(*(run_event for event in sequence for run_event in (event, event)))
+    assert list(map(repr, read_again)) == list(map(repr, after(*sequence)))
 
 
 def test_an_end_from_before_a_run_is_not_its_end() -> None:

@@ -92,11 +92,11 @@ def test_names_of_others_are_no_runs() -> None:
 
 @given(st.lists(st.integers(1, len(LOG)), max_size=6))
 def test_an_event_log_is_read_in_any_portions(cuts: list[int]) -> None:
-    parser, data, found, last = EventParser(kinds=ADS), LOG.encode(), [], 0
+    parser, data, events, last = EventParser(kinds=ADS), LOG.encode(), [], 0
     for cut in [*sorted(cuts), len(data)]:
-        found += run_events(parser.feed(data[last:cut]))
+        events += run_events(parser.feed(data[last:cut]))
         last = max(last, cut)
-    started, ended = found
+    started, ended = events
     assert (started.kind, started.step) == (Kind.FILE_TRANSFER, TransferStep.IN_STARTED)
     assert (started.job, started.starts) == (JOB, 2)
     assert started.ad["AdonInReason"] == 'best effort: "x"'
@@ -131,9 +131,9 @@ def test_whatever_stands_in_an_event_log_is_passed_over(data: bytes) -> None:
     ],
 )  # fmt: skip
 def test_jobs_that_move_nothing_are_known(change: dict[str, jobad.Value], why: str) -> None:
-    found = no_transfer({**AD, **change})
-    assert bool(found) == bool(why)
-    assert why in found
+    reason = no_transfer({**AD, **change})
+    assert bool(reason) == bool(why)
+    assert why in reason
 
 
 def test_the_slot_says_its_site_or_the_job_does() -> None:
@@ -217,9 +217,9 @@ def test_the_shadow_of_common_files_is_a_run_of_its_own() -> None:
     assert (shared.common, shared.queued_job) == (True, JOB)
     assert queue_number(shared.job) == ("ap@ap.test", 12, 0)
     assert (shadow_number(shared.job), shadow_number(JOB)) == ((12, -1001), (12, 0))
-    told = {**AD, "ProcId": -1001, "EventTime": "2026-11-23T09:01:20.087",
+    ad = {**AD, "ProcId": -1001, "EventTime": "2026-11-23T09:01:20.087",
             "TriggerEventTypeNumber": 47}  # fmt: skip
-    started = run_event({**told, "Type": "TransferStarted"})
+    started = run_event({**ad, "Type": "TransferStarted"})
     assert started is not None
     assert (started.job, started.step) == (shared.job, TransferStep.IN_STARTED)
-    assert run_event({**told, "Type": "WaitStarted"}) is None
+    assert run_event({**ad, "Type": "WaitStarted"}) is None

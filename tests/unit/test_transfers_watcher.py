@@ -220,8 +220,8 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
     world.observe(move(Step.IN_STARTED, 101, AdonInBytes=7, **why))
     world.broker.away = False
     world.observe()
-    told = world.broker.transits[IN]
-    assert (told.state, told.reason, told.request.size_bytes) == (
+    transit = world.broker.transits[IN]
+    assert (transit.state, transit.reason, transit.request.size_bytes) == (
         TransitState.BEST_EFFORT,
         "best effort: nobody",
         7,
@@ -293,13 +293,13 @@ def test_what_was_fetched_by_url_is_told_as_the_history_has_it(world: World) -> 
     assert world.broker.released == [(IN, 0, 0.0, "success"), (URL, 0, 0.0, "success")]
     world.schedd.history[RUN] = history(5_000_000, 10)
     world.observe()
-    told = {name: world.broker.transits[name] for name in (IN, URL)}
-    assert (told[URL].usage.bytes, told[URL].usage.seconds, told[URL].reason) == (
+    transits = {name: world.broker.transits[name] for name in (IN, URL)}
+    assert (transits[URL].usage.bytes, transits[URL].usage.seconds, transits[URL].reason) == (
         5_000_000,
         10.0,
         "",
     )
-    assert (told[IN].usage.bytes, told[IN].usage.seconds) == (1000, 8.0)
+    assert (transits[IN].usage.bytes, transits[IN].usage.seconds) == (1000, 8.0)
     calls = len(world.broker.calls)
     world.observe()
     assert [call for call, _ in world.broker.calls[calls:]] == ["list"] * 4
@@ -318,36 +318,36 @@ def test_what_was_slow_says_why(world: World) -> None:
 def test_a_history_that_tells_nothing_is_left_in_the_end(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(world.schedd, "input_history", lambda runs: asked.append(runs) or {})
+    queries: list[object] = []
+    monkeypatch.setattr(world.schedd, "input_history", lambda runs: queries.append(runs) or {})
     world.observe(event(Kind.EXECUTE, 119, **FETCHED))
     for _ in range(50):
         world.observe()
-    assert len(asked) == 20
+    assert len(queries) == 20
 
 
-@pytest.mark.parametrize(("own", "told"), [("none", (5000, 3.0)), ("installed", (0, 0.0))])
+@pytest.mark.parametrize(("own", "usage"), [("none", (5000, 3.0)), ("installed", (0, 0.0))])
 def test_of_common_files_the_history_tells_nothing(
-    world: World, own: str, told: tuple[int, float]
+    world: World, own: str, usage: tuple[int, float]
 ) -> None:
     run = Run(f"{JOB}.common1000", 1)
     name = run.transit("in", "mu")
-    asked = {"ProcId": -1000, "AdonInState": own, "AdonInTold": True,
+    attributes = {"ProcId": -1000, "AdonInState": own, "AdonInTold": True,
              "AdonUrlPaths": written([UrlPath(name, "mu", 5000, "x")])}  # fmt: skip
-    ad = {**AD, **asked}
+    ad = {**AD, **attributes}
     world.broker.ask([TransitRequest(name, "mu", "tacc", 5000)])
     world.observe(
         RunEvent(Kind.COMMON_FILES, run.job, 1, 101, Step.IN_STARTED, ad),
         RunEvent(Kind.COMMON_FILES, run.job, 1, 104, Step.IN_FINISHED, ad),
     )
-    assert world.broker.released == [(name, *told, "success")]
+    assert world.broker.released == [(name, *usage, "success")]
 
 
 def test_the_broker_is_told_of_urls_that_had_no_path(world: World) -> None:
     why = {"AdonInState": "none", "AdonInTold": False, "AdonInReason": "best effort: nobody"}
     world.observe(move(Step.IN_STARTED, 101, **{**FETCHED, **why}))
-    told = world.broker.transits[URL]
-    assert (told.request.src, told.state, told.reason, told.request.size_bytes) == (
+    transit = world.broker.transits[URL]
+    assert (transit.request.src, transit.state, transit.reason, transit.request.size_bytes) == (
         "mu", TransitState.BEST_EFFORT, "best effort: nobody", 5000,
     )  # fmt: skip
     assert IN not in world.broker.transits

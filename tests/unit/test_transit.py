@@ -159,7 +159,7 @@ metrics = st.builds(
 )
 PATHS = [p for s in ("mu", "local") for p in demo_network().candidate_paths(s, "tacc")]
 candidates = st.lists(metrics, min_size=1, max_size=len(PATHS)).map(
-    lambda found: list(zip(PATHS, found, strict=False))
+    lambda figures: list(zip(PATHS, figures, strict=False))
 )
 
 
@@ -171,8 +171,8 @@ def meets(metrics: PathMetrics, template: Template, low: float) -> bool:
     if metrics.not_guaranteed and throughput and throughput.value < 0.9 * low:
         return False
     limits = {"delay": 0.2, "jitter": 0.01, "loss": 0.01}
-    found = {name: metrics.get(name, template.max_age_s) for name in limits}
-    return all(m is None or m.value <= limits[name] for name, m in found.items())
+    values = {name: metrics.get(name, template.max_age_s) for name in limits}
+    return all(m is None or m.value <= limits[name] for name, m in values.items())
 
 
 @given(candidates, st.randoms(), st.floats(1e6, 2e8))
@@ -201,7 +201,7 @@ def test_a_better_path_never_scores_less(metrics: PathMetrics, more: float, name
 
     before = q(metrics)
     assert q(replace(metrics, free_bps=metrics.free_bps + more)) >= before - 1e-9
-    found = metrics.get(name, TEMPLATE.max_age_s)
-    if found is not None:
-        better = replace(found, value=found.value / 2)
+    figure = metrics.get(name, TEMPLATE.max_age_s)
+    if figure is not None:
+        better = replace(figure, value=figure.value / 2)
         assert q(replace(metrics, **{name: better})) >= before - 1e-9

@@ -91,7 +91,9 @@ def made(folder: Path) -> dict[str, list[str]]:
         for make in (_of_circuits, _of_the_queue, _of_several_paths, _of_relays, _of_disks)
     )
     return {
-        f"{t.id} {t.state}": [row_of(t)["body"], explained(t)] for found in kinds for t in found
+        f"{t.id} {t.state}": [row_of(t)["body"], explained(t)]
+        for transits in kinds
+        for t in transits
     }
 
 
@@ -99,10 +101,10 @@ def test_a_broker_makes_the_same_rows_and_explanations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.time", lambda: 1_000_000.0)
-    found = made(tmp_path)
-    assert list(found) == list(KEPT)
-    for name, kept in KEPT.items():
-        assert found[name] == kept
+    rows = made(tmp_path)
+    assert list(rows) == list(KEPT)
+    for name, expected in KEPT.items():
+        assert rows[name] == expected
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -42,13 +42,13 @@ def measure(archive: Archive, clock: Clock) -> None:
     """A round-trip time, and what agents of both sites say of their hosts."""
     archive.record(Measurement("r", "rtt", "mu>tacc", 0.053, "s", clock.now, "agent"))
     for site in ("mu", "tacc/dtn1"):
-        found = Measurement(
+        measurement = Measurement(
             site, "cpu_use", site, 0.1, "1", clock.now, "agent", details={"tcp": TCP}
         )
-        archive.record(found)
+        archive.record(measurement)
 
 
-def one(rig: Rig, transit_id: str = "a", **more: Any) -> RequestAnswer:
+def ask(rig: Rig, transit_id: str = "a", **more: Any) -> RequestAnswer:
     request = TransitRequest(transit_id, "mu", "tacc", BIG, **{"template": "soykb"} | more)
     return rig.broker.ask([request])[0]
 
@@ -56,16 +56,16 @@ def one(rig: Rig, transit_id: str = "a", **more: Any) -> RequestAnswer:
 def test_a_path_that_was_measured_says_how_its_transfers_are_tuned(
     rig: Rig, archive: Archive
 ) -> None:
-    assert one(rig).service.streams == 0  # nobody has measured anything
+    assert ask(rig).service.streams == 0  # nobody has measured anything
     measure(archive, rig.clock)
-    assert one(rig).service.streams == 0  # and what was answered once stays so
+    assert ask(rig).service.streams == 0  # and what was answered once stays so
     rig.let_pass(10)
-    answer = one(rig, "b")
+    answer = ask(rig, "b")
     service, transit = answer.service, rig.broker.get("b")
     assert (service.streams, service.buffer_bytes, service.threads) == (ADVISED, 0, 0)
     assert service.why.startswith("150 Mb/s times 53 ms are 994 kB under way")
     assert transit.grant.tuning == TuningSettings(ADVISED, 0, 0, service.why)
-    own = one(rig, "c", template="own").service
+    own = ask(rig, "c", template="own").service
     assert (own.streams, own.why) == (8, "as the template says")
     rig.broker.release("b", BIG, 60.0, "success", streams=ADVISED)
     assert rig.broker.get("b").grant.tuning == transit.grant.tuning
@@ -75,14 +75,14 @@ def test_an_archive_that_fails_costs_its_opinion_alone(tmp_path: Path) -> None:
     def broken(*_: object) -> Any:
         raise OSError("the disk is gone")
 
-    answer = one(Rig(tmp_path / "s.sqlite", templates=TEMPLATES, figures_of=broken))
+    answer = ask(Rig(tmp_path / "s.sqlite", templates=TEMPLATES, figures_of=broken))
     assert answer.error is None and answer.service.streams == 0
 
 
 def test_what_transfers_used_and_reached_is_remembered_by_path(rig: Rig, archive: Archive) -> None:
     measure(archive, rig.clock)
     for number in range(ENOUGH):
-        one(rig, f"t{number}")
+        ask(rig, f"t{number}")
         done = rig.broker.release(f"t{number}", BIG, 80.0, "success", streams=16)
         archive.record_many(transfer_facts(done))
         rig.let_pass(10)
@@ -94,11 +94,11 @@ def test_what_transfers_used_and_reached_is_remembered_by_path(rig: Rig, archive
 
 
 @pytest.mark.parametrize(
-    "told",
+    "report",
     [None, [], {}, TCP | {"rmem": [1]}, TCP | {"wmem": "abc"}, TCP | {"core_wmem_max": None}],
 )
-def test_what_an_agent_says_may_be_anything(told: object) -> None:
-    assert host_tcp(told) is None
+def test_what_an_agent_says_may_be_anything(report: object) -> None:
+    assert host_tcp(report) is None
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_transfer_advise_refuses_what_cannot_be(broker: Rig) -> None:
 
 
 def test_transit_explain_says_how_a_transfer_is_tuned(broker: Rig) -> None:
-    one(broker)
+    ask(broker)
     out = adon("transit", "explain", "a").out
     assert f"\ntuning: streams {ADVISED}: 150 Mb/s times 53 ms are 994 kB under way" in out
 

@@ -150,8 +150,8 @@ def test_one_path_for_each_site() -> None:
     assert paths_of({**ad, "AdonUrlPaths": written([others, paths[1]])}) == [paths[1]]
     junk = ["[", "[" * 100_000, "7", "[7]", "[[]]", '[["x", "y", Infinity, "z", 1]]', '[{"a": 1}]']
     assert not any(paths_of({**ad, "AdonUrlPaths": text}) for text in junk)
-    asked = sources.url_request(AD, RUN, paths[1], CONFIG)
-    assert (asked.id, asked.src, asked.dst, asked.size_bytes, asked.src_host) == (
+    request = sources.url_request(AD, RUN, paths[1], CONFIG)
+    assert (request.id, request.src, request.dst, request.size_bytes, request.src_host) == (
         paths[1].id, "tacc", "tacc", 30, "data.example.org",
     )  # fmt: skip
     many = [f"https://h{n}/" for n in range(5)]
@@ -201,7 +201,7 @@ def test_servers_tell_sizes_and_those_who_do_not_are_left() -> None:
         assert known.sizes == {
             there[0]: 1000, there[1]: 1000, f"{server.url}/a?signed=x": 1000,
         }  # fmt: skip
-        assert {one.split()[0] for one in server.asked} == {"HEAD"}
+        assert {request.split()[0] for request in server.asked} == {"HEAD"}
 
 
 def test_a_server_that_hangs_is_left_when_time_is_up() -> None:
@@ -342,22 +342,22 @@ HISTORY = {
 
 
 def test_the_history_tells_what_came_from_where() -> None:
-    found = transfer_history.url_transfers(HISTORY, SOURCES)
-    assert found == {
+    transfers = transfer_history.url_transfers(HISTORY, SOURCES)
+    assert transfers == {
         "uchicago": Moved(
             10**9, 1795449600.0, 1795449640.0, 0.5, "osdf-cache.example.org", missed=False
         ),
         "tacc": Moved(5, 1795449600.0, 1795449600.0),
     }
-    assert found["uchicago"].seconds(50.0) == 40.0
-    assert found["tacc"].seconds(0.25) == 0.25  # its times are whole seconds
+    assert transfers["uchicago"].seconds(50.0) == 40.0
+    assert transfers["tacc"].seconds(0.25) == 0.25  # its times are whole seconds
     assert transfer_history.plugins_s(HISTORY) == 40
     assert transfer_history.url_transfers({}, SOURCES) == {}
     # What a plug-in of the user's own says may be anything.
     odd = {**PELICAN, "DeveloperData": {"Attempts": 1, "Endpoint0": "a\x1b[2Jb" * 99}}
-    (one,) = transfer_history.url_transfers({"InputPluginResultList": [odd]}, SOURCES).values()
-    assert one.cache.isprintable()
-    assert len(one.cache) <= 200
+    (transfer,) = transfer_history.url_transfers({"InputPluginResultList": [odd]}, SOURCES).values()
+    assert transfer.cache.isprintable()
+    assert len(transfer.cache) <= 200
     assert transfer_history.url_transfers(
         {"InputPluginResultList": [{"DeveloperData": 7}]}, {}
     ) == {"": Moved()}
@@ -367,8 +367,10 @@ def blame(
     granted_bps: float, usual_bps: float = 0.0, waits: bool = False, **developer: float
 ) -> str:
     file = {**PELICAN, "DeveloperData": {**PELICAN["DeveloperData"], **developer}}  # type: ignore[dict-item]
-    one = transfer_history.url_transfers({"InputPluginResultList": [file]}, SOURCES)["uchicago"]
-    return slow(one, 40.0, granted_bps, usual_bps, lambda: waits)
+    transfer = transfer_history.url_transfers({"InputPluginResultList": [file]}, SOURCES)[
+        "uchicago"
+    ]
+    return slow(transfer, 40.0, granted_bps, usual_bps, lambda: waits)
 
 
 def test_who_is_to_blame_for_what_was_slow() -> None:

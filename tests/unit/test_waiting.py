@@ -47,9 +47,9 @@ def whys(*jobs: classad2.ClassAd, slots: list[classad2.ClassAd] = SLOTS) -> list
 
 
 def test_a_site_that_has_no_slot() -> None:
-    found = find_stuck([job(f'(PegasusSite == "mars") && {MORE}')], SLOTS, NOW, 20.0)
+    stuck_jobs = find_stuck([job(f'(PegasusSite == "mars") && {MORE}')], SLOTS, NOW, 20.0)
     why = 'matches no slot: none of 3 slots has PegasusSite == "mars"'
-    assert found == [StuckJob("align_ID1", why, NOW - 30)]
+    assert stuck_jobs == [StuckJob("align_ID1", why, NOW - 30)]
 
 
 def test_what_the_job_asks_for_is_told_as_its_value() -> None:
@@ -102,8 +102,8 @@ def test_a_job_on_hold_is_told_at_once() -> None:
 def test_who_waits_longest_comes_first_and_has_a_name() -> None:
     second = job('PegasusSite == "mars"', EnteredCurrentStatus=int(NOW) - 99, ClusterId=9)
     del second["DAGNodeName"]
-    found = find_stuck([job('PegasusSite == "mars"'), second], SLOTS, NOW, 20.0)
-    assert [stuck.job for stuck in found] == ["9.0", "align_ID1"]
+    stuck_jobs = find_stuck([job('PegasusSite == "mars"'), second], SLOTS, NOW, 20.0)
+    assert [stuck.job for stuck in stuck_jobs] == ["9.0", "align_ID1"]
 
 
 def test_conditions_are_told_apart() -> None:

@@ -35,9 +35,9 @@ def busy(at: float) -> float:
 
 def test_the_hour_of_the_day_counts_once_it_is_known() -> None:
     rows = daily(7)
-    found = at_this_hour(rows, NOW + 6 * HOUR_S)
-    assert found and all(abs((row.at - NOW - 6 * HOUR_S + DAY_S / 2) % DAY_S - DAY_S / 2)
-                         <= 1.5 * HOUR_S for row in found)  # fmt: skip
+    selection = at_this_hour(rows, NOW + 6 * HOUR_S)
+    assert selection and all(abs((row.at - NOW - 6 * HOUR_S + DAY_S / 2) % DAY_S - DAY_S / 2)
+                         <= 1.5 * HOUR_S for row in selection)  # fmt: skip
     assert at_this_hour(daily(1), NOW) == [] == at_this_hour(rows[:5], NOW)
 
 

@@ -40,19 +40,19 @@ def watch(request: pytest.FixtureRequest) -> Iterable[FileWatch]:
 
 
 def test_directories_are_added_and_dropped(watch: FileWatch, tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder in (one, two):
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder in (first, second):
         folder.mkdir()
         watch.add(folder, ["log"])
-    (one / "log").write_text("x")
-    (one / "other").write_text("x")
-    assert watch.wait(WAIT_S) == {one}
-    watch.add(one, ["other"])
-    watch.drop(two)
+    (first / "log").write_text("x")
+    (first / "other").write_text("x")
+    assert watch.wait(WAIT_S) == {first}
+    watch.add(first, ["other"])
+    watch.drop(second)
     watch.drop(tmp_path / "never")
-    (two / "log").write_text("x")
-    (one / "other").write_text("xx")
-    assert watch.wait(WAIT_S) == {one}
+    (second / "log").write_text("x")
+    (first / "other").write_text("xx")
+    assert watch.wait(WAIT_S) == {first}
     assert watch.wait(0) == set()
 
 
@@ -128,11 +128,11 @@ def test_limits_that_are_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     watch = open_watch({folder: ["log"] for folder in folders})
     for folder in folders:
         (folder / "log").write_text("x")
-    found: set[Path] = set()
-    while found != set(folders):
+    seen: set[Path] = set()
+    while seen != set(folders):
         changed = watch.wait(WAIT_S)
         assert changed
-        found |= changed
+        seen |= changed
     assert len(taken) == 3
     watch.close()
 
@@ -219,8 +219,8 @@ def test_a_process_with_many_open_files(tmp_path: Path) -> None:
         assert heard(watch, tmp_path)
         watch.close()
     finally:
-        for one in taken:
-            os.close(one)
+        for fd in taken:
+            os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 

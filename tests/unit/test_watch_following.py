@@ -120,9 +120,9 @@ class World:
                 self._release_all(transit_id, "abandoned")
             draft = replace(draft, left_over=())
         try:
-            (asked,) = self.broker.ask([request])
-            assert asked.transit is not None
-            pair = replace(pair, id=asked.transit.id, state=str(asked.transit.state), told=True)
+            (answer,) = self.broker.ask([request])
+            assert answer.transit is not None
+            pair = replace(pair, id=answer.transit.id, state=str(answer.transit.state), told=True)
         except BrokerError as error:
             pair = replace(pair, reason=str(error))
         if dies == "late":
@@ -214,7 +214,7 @@ def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: 
 
 
 @pytest.mark.parametrize(
-    ("client", "ports_at", "found"),
+    ("client", "ports_at", "expected"),
     [
         ("dst", SEEN, ("dst", "192.0.2.1")),
         ("src", SEEN, ("src", "192.0.2.2")),
@@ -222,13 +222,13 @@ def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: 
     ],
 )
 def test_connections_are_reported_where_the_broker_waits_for_them(
-    client: str, ports_at: str, found: tuple[str, str]
+    client: str, ports_at: str, expected: tuple[str, str]
 ) -> None:
     hosts = ["192.0.2.1", "192.0.2.2"]
     given = made_transit("t", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, ports_at=ports_at)
     answer = RequestOutcome("t", str(given.state), "", True, given)
     pair = Pair("t", "mu", "tacc", client=client).answered(answer)
-    assert (pair.client, pair.far) == found
+    assert (pair.client, pair.far) == expected
     assert Pair.of(pair.as_json()) == pair
 
 
@@ -249,15 +249,15 @@ def fetching(world: World) -> str:
 
 def test_connections_that_last_say_which_packets_are_meant(world: World) -> None:
     world.moved = 0
-    name, told = fetching(world), world.broker.transits
+    name, transits = fetching(world), world.broker.transits
 
     def meant(*now: int) -> list[int]:
         world.open = seen(*now) | seen(9, far="192.0.2.2")
         world.observe(1.0)
-        assert all(flow.src_ports == (80, 80) for flow in told[name].request.flows)
-        return [flow.dst_ports[0] for flow in told[name].request.flows]
+        assert all(flow.src_ports == (80, 80) for flow in transits[name].request.flows)
+        return [flow.dst_ports[0] for flow in transits[name].request.flows]
 
-    assert meant() == [] and told[name].request.ports_at == SEEN
+    assert meant() == [] and transits[name].request.ports_at == SEEN
     assert (meant(5), meant(5)) == ([], [5])  # at first it may be over soon
     assert (meant(5, 6), meant(5, 6), meant(6)) == ([5], [5, 6], [6])
     assert meant() == [6]  # between two files
@@ -446,8 +446,8 @@ def finish(world: World, end: str, retry: int, post: bool) -> None:
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.RUNNING)
     world.observe()
-    told = {"ended": EventKind.ENDED, "removed": EventKind.REMOVED, "held": EventKind.HELD}[end]
-    world.tell(told, code=0 if end == "ended" else None)
+    kind = {"ended": EventKind.ENDED, "removed": EventKind.REMOVED, "held": EventKind.HELD}[end]
+    world.tell(kind, code=0 if end == "ended" else None)
     world.observe(1.0)
     if post and end != "held":
         world.post()

@@ -164,9 +164,10 @@ def test_what_was_moved_is_told_also_where_nothing_is_held_any_more(
     broker = Broker(made_transit(BASE, "a", "b", state))
     give_back(run, Journal(), pair).do(broker)
     assert broker.released == [(BASE, 500, 2.0, "exit 1")]
-    told = Broker(made_transit(BASE, "a", "b", TransitState.EXPIRED, bytes=500, seconds=2.0))
-    give_back(run, Journal(), pair).do(told)
-    assert told.released == [(BASE, 0, 0.0, "")]  # changes nothing, but fails where it is not kept
+    late_broker = Broker(made_transit(BASE, "a", "b", TransitState.EXPIRED, bytes=500, seconds=2.0))
+    give_back(run, Journal(), pair).do(late_broker)
+    # It changes nothing, but fails where it is not kept.
+    assert late_broker.released == [(BASE, 0, 0.0, "")]
 
 
 def test_a_hook_that_was_killed_before_it_asked_is_on_record(run: Path) -> None:
@@ -186,14 +187,14 @@ def test_what_is_told_later_has_its_owner(run: Path) -> None:
     with (run / "braindump.yml").open("a") as dump:
         dump.write('dax_label: "soykb"\n')
     prejob.run(PlannedFiles(run, JOB), 1, CONFIG, replace(effects, broker=broker))
-    (asked,) = broker.asked
+    (request,) = broker.asked
     decision, back = decision_of(run), Broker()
     Tell(watched(run), Journal(), decision, decision.pairs[0]).do(back)
-    (told,) = back.told
-    assert told.best_effort
+    (report,) = back.told
+    assert report.best_effort
     # Nothing is put on switches for it: which hosts talk matters no more.
-    assert told == replace(asked, best_effort=told.best_effort, src_host="", dst_host="")
-    assert (told.user, told.project, told.application) == ("u", "genes", "soykb")
+    assert report == replace(request, best_effort=report.best_effort, src_host="", dst_host="")
+    assert (report.user, report.project, report.application) == ("u", "genes", "soykb")
 
 
 def test_a_reason_that_is_refused_is_on_record_here(run: Path) -> None:

@@ -64,9 +64,9 @@ ENDED = fact(EventKind.ENDED, code=1)
     ],
 )
 def test_due_after_its_time(facts: list[Heard], outcome: str, after_s: float) -> None:
-    found = standing(*facts)
-    assert due(FIRST, found, None, after_s - 0.1) is None
-    became = due(FIRST, found, None, after_s)
+    newest = standing(*facts)
+    assert due(FIRST, newest, None, after_s - 0.1) is None
+    became = due(FIRST, newest, None, after_s)
     assert became == Due(outcome, pause=outcome in ("held", "evicted"))
 
 
@@ -109,9 +109,11 @@ def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
 def test_that_a_retry_is_submitted_is_no_news_of_the_attempt_before() -> None:
     """DAGMan reports it before its job's log was read: its path would go."""
     ended = ((event, 1, 0.0) for event, *_ in (SUBMITTED, ENDED))
-    asked = (fact(EventKind.PRE_STARTED, look=2), fact(EventKind.PRE_ENDED, look=2, code=0))
+    pre_script = (fact(EventKind.PRE_STARTED, look=2), fact(EventKind.PRE_ENDED, look=2, code=0))
     again = fact(EventKind.SUBMITTED, at=103.0, look=3, cluster=0)
-    assert due(DecisionTime(102.5, look=2), standing(*ended, *asked, again), None, LONG_S) is None
+    assert (
+        due(DecisionTime(102.5, look=2), standing(*ended, *pre_script, again), None, LONG_S) is None
+    )
 
 
 def test_what_ended_within_the_second_of_the_next_decision_is_no_word_about_it() -> None:
@@ -141,7 +143,7 @@ def test_a_job_that_runs_again_wants_its_path_again() -> None:
 
 
 def test_the_dag_is_where_its_last_word_says() -> None:
-    found = Jobs()
+    jobs = Jobs()
     for what, expected in [
         (EventKind.DAG_STARTED, DagmanState.STARTED),
         (EventKind.DAG_GONE, DagmanState.GONE),
@@ -151,8 +153,8 @@ def test_the_dag_is_where_its_last_word_says() -> None:
         (EventKind.RUNNING, DagmanState.ENDED),
         (EventKind.DAG_STARTED, DagmanState.STARTED),  # a rescue DAG
     ]:
-        found.take(fact(what)[0])
-        assert found.dag is not None and found.dag.state is expected
+        jobs.take(fact(what)[0])
+        assert jobs.dag is not None and jobs.dag.state is expected
 
 
 def test_what_is_told_twice_changes_nothing() -> None:
@@ -199,13 +201,13 @@ def test_whatever_happens_the_end_makes_it_due(
     decided: int,
 ) -> None:
     """Told in any order, with any number of looks before the decision."""
-    happenings: list[Heard] = []
+    facts: list[Heard] = []
     decision = DecisionTime(105.0, look=min(decided, len(events)))
     for look, (what, cluster, code) in enumerate([*events, *end], start=1):
-        told = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
-        happenings.append(told)
-    jobs = observed(*happenings)
-    found, ended = rules.newest(jobs.get(JOB)), rules.newest_of_dag(jobs)
-    assert due(decision, found, ended, 1000.0) is not None
+        item = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
+        facts.append(item)
+    jobs = observed(*facts)
+    newest, ended = rules.newest(jobs.get(JOB)), rules.newest_of_dag(jobs)
+    assert due(decision, newest, ended, 1000.0) is not None
     given_back = DecisionTime(105.0, look=1, given_back=True)
-    assert due(given_back, found, ended, 1000.0) is None
+    assert due(given_back, newest, ended, 1000.0) is None

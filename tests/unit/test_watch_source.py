@@ -85,8 +85,8 @@ def test_what_dagman_emptied_its_log_of_stands_in_the_workflows_own(run: Path) -
     list(files.events())
     add(run / "flow-0.log", ended(4, 2) + submitted(5, 3))
     nodes_log.write_text(submitted(5, 3))  # a DAGMan that begins empties it
-    told = [(e.kind, e.cluster) for e in list(files.events()) if isinstance(e, JobEvent)]
-    assert told == [(Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
+    events = [(e.kind, e.cluster) for e in list(files.events()) if isinstance(e, JobEvent)]
+    assert events == [(Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
 
 
 def test_a_node_of_several_processes_ends_with_the_last(run: Path) -> None:
@@ -117,9 +117,9 @@ def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     add(out, f"{at}4 PRE Script of Node {JOB} failed with status 2\n")
     add(out, f"{at}5 PRE Script of node {JOB} completed successfully.\n")
     add(out, f"{at}6 Event: ULOG_SUBMIT for HTCondor Node {JOB} (4.0.0) {{11/21/26 10:00:06}}\n")
-    begin, pid, *told = list(files.events())
+    begin, pid, *rest = list(files.events())
     assert whats([begin, pid]) == [DagmanState.STARTED, StepKind.PID]
-    assert [(e.step, e.number) for e in told if isinstance(e, DagmanStep)] == [
+    assert [(e.step, e.number) for e in rest if isinstance(e, DagmanStep)] == [
         (StepKind.PRE_STARTED, 0),
         (StepKind.PRE_ENDED, -9),
         (StepKind.PRE_ENDED, 2),
@@ -143,10 +143,10 @@ def test_a_log_that_cannot_be_read_costs_nothing_of_the_others(run: Path) -> Non
     add(run / f"{DAG}.nodes.log", submitted(4, 1) + ended(4, 2))
     add(run / f"{DAG}.dagman.log", nodes("009", 1, "Job was aborted.", 3))
     (run / f"{DAG}.dagman.out").mkdir()
-    found: list[AnyEvent] = []
+    events: list[AnyEvent] = []
     with pytest.raises(InputError, match=r"dagman\.out: cannot be read"):
-        found.extend(files.events())
-    assert whats(found) == [Kind.SUBMIT, Kind.TERMINATED, DagmanState.ENDED]
+        events.extend(files.events())
+    assert whats(events) == [Kind.SUBMIT, Kind.TERMINATED, DagmanState.ENDED]
 
 
 def test_what_htcondor_does_with_dagman(run: Path) -> None:
@@ -226,8 +226,8 @@ def test_a_dagman_that_has_not_said_its_number_yet_is_not_the_one_before(run: Pa
     files = Files(run, {357: False, 358: True}.get)
     began = f"{at}1 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n"
     add(out, f"{began}{at}1 ** PID = 357 RealUID = 1\n{began}")
-    told = [e for e in [*files.events(), *files.gone(2.0)] if isinstance(e, DagEvent)]
-    assert whats([*told]) == [DagmanState.STARTED] * 2
+    events = [e for e in [*files.events(), *files.gone(2.0)] if isinstance(e, DagEvent)]
+    assert whats([*events]) == [DagmanState.STARTED] * 2
     add(out, f"{at}1 ** PID = 358 RealUID = 1\n")
     assert whats([*files.events(), *files.gone(3.0)]) == [StepKind.PID]
 

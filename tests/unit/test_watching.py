@@ -258,12 +258,12 @@ def test_the_command_runs_until_it_is_stopped(
             os.close(other)
             return False
 
-    seen = []
+    calls = []
     monkeypatch.setattr(watcher, "stopped", Stop)
-    monkeypatch.setattr(program, "watch", lambda *arguments: seen.append(arguments))
+    monkeypatch.setattr(program, "watch", lambda *arguments: calls.append(arguments))
     assert main(["watch", "--hooks", str(world.config)]) == 0
     assert "another watcher" in capsys.readouterr().out
-    ((watching, lock, _stop, _run_hook),) = seen
-    found = watching.folder, watching.config.broker
-    assert found == (world.folder, "http://127.0.0.1:9")
+    ((watching, lock, _stop, _run_hook),) = calls
+    place = watching.folder, watching.config.broker
+    assert place == (world.folder, "http://127.0.0.1:9")
     os.close(lock)

@@ -85,15 +85,15 @@ def test_a_job_that_makes_way_by_hand(of_the_link: float) -> None:
     occupied = problem.occupied_per_byte * of_the_link
     problem = replace(problem, occupied_per_byte=occupied)
     # x1 at slow ends after 0.1 s of moving and 16.67 s of work; at fast after both jobs, 20 s.
-    found = {
+    flips = {
         (f.what, f.subject): f
         for f in reconsider(problem, names_of(inputs, problem), [0, 1], 1, 0, [(0, 1)])
     }
-    assert found["t_q", "slow"].limit == pytest.approx(20 - 0.1 - 100 / 6, rel=0.02)
+    assert flips["t_q", "slow"].limit == pytest.approx(20 - 0.1 - 100 / 6, rel=0.02)
     # Faster fast: 2 · 100/r below 16.77 s. Slower slow: 0.1 + 100/r above 20 s.
-    assert found["gamma_c", "fast"].limit == pytest.approx(200e6 / (0.1 + 100 / 6), rel=0.02)
-    assert found["gamma_c", "slow"].limit == pytest.approx(100e6 / 19.9, rel=0.02)
-    rate = found["rate", "fast>slow"]
+    assert flips["gamma_c", "fast"].limit == pytest.approx(200e6 / (0.1 + 100 / 6), rel=0.02)
+    assert flips["gamma_c", "slow"].limit == pytest.approx(100e6 / 19.9, rel=0.02)
+    rate = flips["rate", "fast>slow"]
     assert not rate.rises
     assert rate.limit == pytest.approx(800e6 / (20 - 100 / 6), rel=0.02)
 
@@ -142,7 +142,7 @@ def test_the_reason_tells_it_in_words_and_the_json_in_numbers() -> None:
     inputs, world, made = for_its_child()
     assert made.sites == {"x": "far", "y": "far"}
     problem = build_problem(inputs, world)
-    mapping, found = with_changes(problem, names_of(inputs, problem), made)
+    mapping, changes = with_changes(problem, names_of(inputs, problem), made)
     x = mapping.placements[0]
     # far: 1 s wait, 0.9 s for f, 10 s. near: 9 s, and 10 s for g. 7.1 s lie between them.
     assert "its own T_t is 11.9 s here and 9 s at near" in x.reason
@@ -153,8 +153,8 @@ def test_the_reason_tells_it_in_words_and_the_json_in_numbers() -> None:
         "near>far carried more than 3.66 Gb/s"
     )
     assert x.reason in explain_text(mapping)
-    (told, _) = explain_dict(mapping, None, found)
-    limits = {(c["what"], c["of"]): c for c in told["would_change"]}
+    (explanation, _) = explain_dict(mapping, None, changes)
+    limits = {(c["what"], c["of"]): c for c in explanation["would_change"]}
     # 9 + 8000/r below 11 + 720/r megabits: r above 3.64 Gb/s.
     assert limits["rate", "near>far"]["above"] == pytest.approx(7280e6 / 2, rel=0.02)
 

@@ -275,8 +275,10 @@ def test_what_others_claim_of_a_path_moves_nobody() -> None:
             )  # fmt: skip
         topology = topology_from_dict(star("mu", "tacc"))
         path = topology.path(["mu", "s1", "tacc"])
-        found = measured_paths(archive, topology, lambda: 110.0)
-        rates = {user: found(path, user).get("throughput") for user in ("ada", "eve", "bob", "")}
+        metrics_of = measured_paths(archive, topology, lambda: 110.0)
+        rates = {
+            user: metrics_of(path, user).get("throughput") for user in ("ada", "eve", "bob", "")
+        }
         assert rates == {
             "ada": Metric(pytest.approx(6e9), "measured", 10.0),
             "eve": Metric(pytest.approx(9e8), "measured", 10.0),
@@ -286,6 +288,6 @@ def test_what_others_claim_of_a_path_moves_nobody() -> None:
         gamma = gamma_a(believed, "mu", "tacc", 110.0)
         assert gamma is not None and gamma.value == pytest.approx(6e9)
         moved = believed.query("throughput", "mu>tacc", until=110.0, newest=True, limit=9)
-        assert [one.source for one in moved] == ["transfer of ada"]
+        assert [measurement.source for measurement in moved] == ["transfer of ada"]
         everything = archive.estimate("throughput", "mu>tacc", 110.0)
         assert everything is not None and everything.value == pytest.approx(9e8)

@@ -44,10 +44,10 @@ def test_who_only_reads_does_not_wait_for_changes(pools: Workers) -> None:
     async def main() -> str:
         change = asyncio.ensure_future(pools.change(release.wait, 60))
         await asyncio.sleep(0)  # it goes before
-        found = await pools.read(lambda: "read")
+        answer = await pools.read(lambda: "read")
         release.set()
         assert await change
-        return found
+        return answer
 
     assert asyncio.run(main()) == "read"
 

@@ -51,8 +51,13 @@ def test_profiles_of_a_job() -> None:
             ]
         )
     )
-    found = flow.jobs["x"]
-    assert (found.site_hint, found.runtime_s, found.cores, found.memory_mb) == ("mu", 90, 4, 2048)
+    parsed_job = flow.jobs["x"]
+    assert (parsed_job.site_hint, parsed_job.runtime_s, parsed_job.cores, parsed_job.memory_mb) == (
+        "mu",
+        90,
+        4,
+        2048,
+    )
 
 
 def test_text_is_kept_as_it_is_written() -> None:
@@ -106,11 +111,11 @@ def _with(**change: object) -> str:
     ],
 )  # fmt: skip
 def test_bad_workflows_are_named(text: str, message: str) -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as caught:
         parse_workflow(text, "wf.yml")
-    assert message in str(found.value)
-    assert str(found.value).startswith("wf.yml:")
-    assert "\n" not in str(found.value)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("wf.yml:")
+    assert "\n" not in str(caught.value)
 
 
 def test_errors_name_the_line() -> None:

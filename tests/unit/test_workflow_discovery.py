@@ -91,40 +91,40 @@ def test_pegasus_database_knows_what_runs_and_what_ended_lately(tmp_path: Path) 
             "lately": [("WORKFLOW_STARTED", 10), ("WORKFLOW_TERMINATED", 1900)],
             "planned": [],
         }  # fmt: skip
-        for number, (name, said) in enumerate(states.items()):
+        for number, (name, history) in enumerate(states.items()):
             database.execute(
                 "INSERT INTO master_workflow VALUES (?, ?, ?, 'ada')", (number, name, f"/w/{name}")
             )
-            rows = [(number, *state) for state in said]
+            rows = [(number, *state) for state in history]
             database.executemany("INSERT INTO master_workflowstate VALUES (?, ?, ?)", rows)
         database.execute("INSERT INTO master_workflow VALUES (99, 'x', NULL, 'ada')")
-    found = {one.folder.name for one in source.observe()}
-    assert found == {"runs", "again", "lately", "planned"}
+    names = {workflow.folder.name for workflow in source.observe()}
+    assert names == {"runs", "again", "lately", "planned"}
     assert list(source.files()) == [path.parent]
 
 
-def said(jobs: object) -> CondorQueue:
+def queue_of(jobs: object) -> CondorQueue:
     return CondorQueue("", lambda _: json.dumps(jobs))
 
 
 def test_the_queue_knows_dagmans_jobs() -> None:
-    asked: list[Sequence[str]] = []
+    commands: list[Sequence[str]] = []
 
     def ask(command: Sequence[str]) -> str:
-        asked.append(command)
+        commands.append(command)
         return json.dumps([{"Iwd": "/w/run", "Arguments": "-p 0 -f -l . -Dag w-0.dag -MaxPost 20"}])
 
     assert CondorQueue("ada", ask).observe() == [FoundWorkflow(Path("/w/run"), "w-0.dag")]
-    assert 'Owner == "ada"' in asked[0][3]
+    assert 'Owner == "ada"' in commands[0][3]
     # A DAGMan that another DAGMan started is found with that one.
-    assert "DAGManJobId is undefined" in asked[0][3]
+    assert "DAGManJobId is undefined" in commands[0][3]
     assert CondorQueue("ada", lambda _: "").observe() == []
 
 
 @settings(max_examples=40)
 @given(any_json(st.sampled_from(["Iwd", "Arguments", "x"])))
 def test_whatever_the_queue_says(jobs: object) -> None:
-    assert all(isinstance(one, FoundWorkflow) for one in said(jobs).observe())
+    assert all(isinstance(workflow, FoundWorkflow) for workflow in queue_of(jobs).observe())
     assert CondorQueue("", lambda _: str(jobs)).observe() == [] or isinstance(jobs, list)
 
 
@@ -168,8 +168,8 @@ def test_whose_homes_cannot_be_read_is_told(
     }  # fmt: skip
     folders = {folder for source in of_all(lambda: 0.0) for folder in source.files()}
     assert tmp_path / "bob/.pegasus" in folders and tmp_path / "ada/.pegasus" not in folders
-    (told,) = caplog.records
-    assert f"cannot read {tmp_path}/ada of ada" in told.getMessage()
+    (record,) = caplog.records
+    assert f"cannot read {tmp_path}/ada of ada" in record.getMessage()
 
 
 # ------------------------------------------------------------------ while it runs
@@ -200,21 +200,21 @@ class Told:
 
 def test_workflows_that_begin_later_are_picked_up(tmp_path: Path) -> None:
     watch = tmp_path / "watch"
-    told = Told()
+    listener = Told()
     stop = threading.Event()
     with Archive(":memory:") as archive:
-        found = Discovery([Registry(watch)], every_s=3600.0)  # by notice alone
-        follower = Follower((), archive, on_status=told, discovery=found, keep=True)
+        discovery = Discovery([Registry(watch)], every_s=3600.0)  # by notice alone
+        follower = Follower((), archive, on_status=listener, discovery=discovery, keep=True)
         thread = threading.Thread(target=follower.run, args=(stop,))
         thread.start()
         for name in ("one", "two", "three"):
             planned = finished(tmp_path / name, name)
             hooks_registry.register(watch, tmp_path / "hooks.json", planned.path, name)
-            told.wait_for(name)
+            listener.wait_for(name)
         stop.set()
         thread.join(WAIT_S)
         assert not thread.is_alive()
-        assert set(told.seen.values()) == {WorkflowState.DONE}
+        assert set(listener.seen.values()) == {WorkflowState.DONE}
 
 
 def test_a_source_that_names_what_is_no_workflow(
@@ -241,38 +241,38 @@ def test_a_source_that_names_what_is_no_workflow(
 def test_a_dag_whose_name_has_spaces_is_found() -> None:
     """As HTCondor 25.14.1 shows the arguments of such a DAGMan."""
     words = "-f -l . -Lockfile ü' 'ñ.dag.lock -Dag ü' 'ñ.dag -Dag second.dag -AutoRescue 1"
-    said = json.dumps([{"Iwd": "/w/a b", "Arguments": words}])
-    assert CondorQueue("", lambda _: said).observe() == [FoundWorkflow(Path("/w/a b"), "ü ñ.dag")]
+    queue = json.dumps([{"Iwd": "/w/a b", "Arguments": words}])
+    assert CondorQueue("", lambda _: queue).observe() == [FoundWorkflow(Path("/w/a b"), "ü ñ.dag")]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.text(max_size=5))
 def test_whatever_a_dag_is_called(name: str, before: str) -> None:
     quoted = "'" + name.replace("'", "''") + "'"
     assert dag_of(f"-p 0 -Dag {quoted} -MaxPost 20") == name
-    found = dag_of(before + name)
-    assert found is None or "dag" in (before + name).lower()
+    dag = dag_of(before + name)
+    assert dag is None or "dag" in (before + name).lower()
 
 
 # ------------------------------------------------------------------ as a service
 
 
 def test_the_service_follows_and_measures_at_once(tmp_path: Path) -> None:
-    told = Told()
+    listener = Told()
     planned = Submitted(tmp_path / "run")
     planned.out.write_text(starting() + table(START, queued=1, ready=1))
     later, dag = tmp_path / "later", tmp_path / "one.dag"
     with Archive(tmp_path / "archive.sqlite") as archive:
         names = [str(planned.path), str(later), str(dag)]
-        service = FollowService(archive, names, time.time, told)
+        service = FollowService(archive, names, time.time, listener)
         service.start()
         service.start()
-        told.wait_for(planned.uuid)
+        listener.wait_for(planned.uuid)
         finished(later, "later")
-        told.wait_for("later")
+        listener.wait_for("later")
         (tmp_path / "two.dag").touch()
         dag.touch()
         append(dag.with_name("one.dag.dagman.out"), starting() + table(START, queued=1))
-        told.wait_for(str(dag))
+        listener.wait_for(str(dag))
         # In this process…
         status = service.refresh(planned.uuid, "refresh:now")
         assert status is not None and status.in_queue == 1
@@ -289,15 +289,15 @@ def test_the_service_follows_and_measures_at_once(tmp_path: Path) -> None:
 
 
 def test_directories_that_are_named_are_followed_beside_one_that_cannot_be(tmp_path: Path) -> None:
-    told = Told()
+    listener = Told()
     planned = Submitted(tmp_path / "run")
     planned.out.write_text(starting() + table(START, queued=1))
     with Archive(tmp_path / "archive.sqlite") as archive:
         names = [f"/{'n' * 300}", str(planned.path)]
-        service = FollowService(archive, names, time.time, told)
+        service = FollowService(archive, names, time.time, listener)
         service.start()
         try:
-            told.wait_for(planned.uuid)
+            listener.wait_for(planned.uuid)
         finally:
             service.stop()
 

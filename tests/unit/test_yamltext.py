@@ -71,13 +71,13 @@ def test_any_text_is_a_document_or_one_line(text: str) -> None:
 
 def test_json_keeps_its_numbers_and_truths_as_text() -> None:
     text = '{"a": [1.10, true, [false, null], {"b": 1E5}], "c": NaN, "d": -0, "e": true}'
-    found = parse_document(text, "x.json", "x").root
-    assert found == build_tree(text)
-    assert found["a"] == ["1.10", "true", ["false", None], {"b": "1E5"}]
+    root = parse_document(text, "x.json", "x").root
+    assert root == build_tree(text)
+    assert root["a"] == ["1.10", "true", ["false", None], {"b": "1E5"}]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"a": 1,\n "a": 2}', "x.json:2: key 'a' is given twice"),
         ('{"a": 1,\n "b": [1, 2}', "x.json:2: not valid YAML"),
@@ -85,17 +85,17 @@ def test_json_keeps_its_numbers_and_truths_as_text() -> None:
         ('{"a": ' * 50_000, "x.json:1: more than 200 levels, expected fewer"),
     ],
 )
-def test_json_that_is_none(text: str, said: str) -> None:
-    with pytest.raises(InputError) as found:
+def test_json_that_is_none(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
         parse_document(text, "x.json", "x")
-    assert str(found.value).startswith(said)
-    assert "\n" not in str(found.value)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
 
 
 def refused(path: Path | str) -> str:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as caught:
         read_document(path, "Pegasus 5 workflow")
-    return str(found.value)
+    return str(caught.value)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ MANY = "{" + ", ".join(f"k{i}: {i}" for i in range(1000)) + "}"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (f"a: &a {MANY}\nb: {{<<: [{', '.join(['*a'] * 99)}]}}", "x:2: aliases expand to more than"),
         (f"a: &a {MANY}\nb:\n" + "- {<<: *a}\n" * 99, "x:12: aliases expand to more than 20,000 v"),
@@ -142,18 +142,18 @@ MANY = "{" + ", ".join(f"k{i}: {i}" for i in range(1000)) + "}"
     ],
 )  # fmt: skip
 def test_aliases_that_would_fill_the_memory_are_refused(
-    monkeypatch: pytest.MonkeyPatch, text: str, said: str
+    monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     # The limit for configuration is a hundredth of that for workflows; both are counted alike.
     monkeypatch.setattr(build_tree, "__defaults__", (False, 200, 20_000))
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as caught:
         parse_document(text, "x", "x")
-    assert str(found.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert parse_document(f"a: &a {MANY}\nb: [*a, *a, {{<<: [*a]}}]", "x", "x").root
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('<?xml version="1.0"?>\n<!-- x -->\n<adag xmlns="http://x" version="0.8" name="w"/>',
          "found XML <adag 0.8>, a workflow in an unknown form, expected Pegasus 5 workflow YAML; "
@@ -167,10 +167,10 @@ def test_aliases_that_would_fill_the_memory_are_refused(
          "Pegasus 5 workflow YAML; convert it by 'pegasus-rc-converter "),
     ],
 )  # fmt: skip
-def test_files_in_older_forms_are_told_apart(text: str, said: str) -> None:
-    with pytest.raises(InputError) as found:
+def test_files_in_older_forms_are_told_apart(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
         parse_document(text, "x.xml", "Pegasus 5 workflow")
-    assert str(found.value).startswith(f"x.xml: {said}")
+    assert str(caught.value).startswith(f"x.xml: {message}")
 
 
 def test_errors_are_printable_and_short() -> None:

@@ -18,13 +18,13 @@ names = st.text(
 @st.composite
 def topologies(draw: st.DrawFn) -> Topology:
     """Any valid network."""
-    found = draw(st.lists(names, min_size=1, max_size=6, unique=True))
-    pairs = [(a, b) for n, a in enumerate(found) for b in found[:n]]
+    node_names = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    pairs = [(a, b) for n, a in enumerate(node_names) for b in node_names[:n]]
     joined = draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
     links = [_link(draw, a, b, number) for number, (a, b) in enumerate(joined)]
-    nodes = [_node(draw, n, name, joined) for n, name in enumerate(found)]
+    nodes = [_node(draw, n, name, joined) for n, name in enumerate(node_names)]
     switches = [node.name for node in nodes if node.kind == "switch"]
-    if switches and "relay" not in found and draw(st.booleans()):
+    if switches and "relay" not in node_names and draw(st.booleans()):
         nodes.append(Node("relay", "relay", "10.0.1.1", "02:00:00:00:01:01"))
         links.append(Link("relay", draw(st.sampled_from(switches)), 1e9))
     return Topology(nodes, links)
