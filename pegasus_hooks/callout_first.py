@@ -91,19 +91,19 @@ def planned(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, list[str
     for names in (["--conf"], ["--output-sites", "-o"], ["--dax", "-d"], ["--input-dir", "-I"]):
         parser.add_argument(*names)
     parser.add_argument("-D", action="append", default=[], dest="system")
-    asked, rest = parser.parse_known_args(words[at + 1 :])
-    system = [word[2:] for word in words[:at] if word.startswith("-D")] + asked.system
-    known = properties_of(dict(s.split("=", 1) for s in system if "=" in s), asked.conf, env)
+    arguments, rest = parser.parse_known_args(words[at + 1 :])
+    system = [word[2:] for word in words[:at] if word.startswith("-D")] + arguments.system
+    known = properties_of(dict(s.split("=", 1) for s in system if "=" in s), arguments.conf, env)
     options = [
         f"--{kind}s={Path.cwd() / known[name]}" for kind in ("site", "replica", "transformation")
         if (name := f"pegasus.catalog.{kind}.file") in known
     ]  # fmt: skip
-    options += [f"--output-site={asked.output_sites}"] if asked.output_sites else []
+    options += [f"--output-site={arguments.output_sites}"] if arguments.output_sites else []
     configured = known.get("pegasus.data.configuration")
     options += [f"--data-configuration={configured.lower()}"] if configured else []
-    options += [f"--input-dir={asked.input_dir}"] if asked.input_dir else []
+    options += [f"--input-dir={arguments.input_dir}"] if arguments.input_dir else []
     options += [f"--config={env['ADON_CONFIG']}"] if env.get("ADON_CONFIG") else []
-    workflow = asked.dax or (rest[-1] if rest and Path(rest[-1]).is_file() else "workflow.yml")
+    workflow = arguments.dax or (rest[-1] if rest and Path(rest[-1]).is_file() else "workflow.yml")
     return workflow, options, known
 
 

@@ -180,17 +180,19 @@ def router(
             listed += map(decisions.of_transit, taken)
             listed += (
                 change
-                for one in taken
-                for change in decisions.of_changes(one)
+                for transit in taken
+                for change in decisions.of_changes(transit)
                 if until is None or change.at <= until
             )
         for name, (metric, made) in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
                 wanted = Selection((metric,), workflow=workflow, since=since, until=until)
-                found = map(made, _seen(archive, wanted, rules, caller))
-                listed += islice((one for one in found if words in one.words), limit)
-        told = [asdict(decision) for decision in decisions.newest(listed, limit)]
-        return answers.answer({"decisions": told})
+                measured = map(made, _seen(archive, wanted, rules, caller))
+                listed += islice(
+                    (decision for decision in measured if words in decision.words), limit
+                )
+        page = [asdict(decision) for decision in decisions.newest(listed, limit)]
+        return answers.answer({"decisions": page})
 
     @routes.get("/v1/topology/past", response_model=PastAnswer)
     def get_past(

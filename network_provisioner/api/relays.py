@@ -39,8 +39,8 @@ def router(broker: Broker, workers: Workers) -> APIRouter:
         agents.heard(name, AgentStatus(**body.model_dump() | {"unready": printable(body.unready)}))
         await _news(agents, name, body.revision, request)
         revision, sessions = agents.told(name)
-        told = [session.as_dict() for session in sessions]
-        return answers.answer({"revision": revision, "sessions": told})
+        documents = [session.as_dict() for session in sessions]
+        return answers.answer({"revision": revision, "sessions": documents})
 
     return routes
 

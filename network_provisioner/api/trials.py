@@ -76,9 +76,9 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
 
         def trials() -> list[dict[str, Any]]:
             matching = partial(can_be_tried, users=caller.users, template=of)
-            found = redaction.transits(caller, last(broker.list, limit, matching))
-            known = [(one, template_of(one, book)) for one in found]
-            return [asdict(tried(*one, template, broker.topology)) for one in known]
+            transits = redaction.transits(caller, last(broker.list, limit, matching))
+            known = [(transit, template_of(transit, book)) for transit in transits]
+            return [asdict(tried(*pair, template, broker.topology)) for pair in known]
 
         return answers.answer(await workers.read(trials))
 

@@ -462,9 +462,11 @@ def _check_same_paths(circuits: list[Circuit]) -> None:
     for other in circuits[1:]:
         first = circuits[0]
         if paths_of(other) != paths_of(first):
-            one, two = (" and ".join(">".join(p) for p in paths_of(c)) for c in (first, other))
+            first_paths, other_paths = (
+                " and ".join(">".join(p) for p in paths_of(c)) for c in (first, other)
+            )
             raise InputError(
                 f"circuits {first.id!r} and {other.id!r} from {first.path[0]} to "
-                f"{first.path[-1]} name the paths {one} and {two}, expected one path for what "
-                "the switches cannot tell apart"
+                f"{first.path[-1]} name the paths {first_paths} and {other_paths}, expected one "
+                "path for what the switches cannot tell apart"
             )

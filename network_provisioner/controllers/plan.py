@@ -306,7 +306,7 @@ class Planner:
         self, groups: Iterable[CircuitGroup], numbers: Mapping[str, int]
     ) -> dict[ClassKey, int]:
         """The marks that these groups have on the switches, as far as they were read."""
-        found: dict[ClassKey, int] = {}
+        marks_by_class: dict[ClassKey, int] = {}
         if self._there or self._dealt:
             for group in groups:
                 marks = self._there.get(make_cookie(TRANSIT_OWNER, group.text), ())
@@ -315,9 +315,9 @@ class Planner:
                 for branch, mark in zip(group.branches, marks, strict=False):
                     key = class_key(self._topology, group, branch)
                     if key is not None:
-                        found[key] = mark
+                        marks_by_class[key] = mark
             self._there, self._dealt = {}, {}
-        return found
+        return marks_by_class
 
     def _rate_control(self, meters: Mapping[str, int]) -> RateControl:
         tag = TAG if self._keep in ("queue", "meter") else 0

@@ -181,8 +181,8 @@ class Admission:
                 continue
             left = limit.bps - others.held(hop, start, until, limit.of)
             if left < rate:
-                free, asked = format_rate(max(0, left)), format_rate(rate)
-                return f"{hop[0]}>{hop[1]} has {free} free, {asked} asked: {limit.words}"
+                free_text, rate_text = format_rate(max(0, left)), format_rate(rate)
+                return f"{hop[0]}>{hop[1]} has {free_text} free, {rate_text} asked: {limit.words}"
         claim = self.next_claim(transit, until, now, rates)
         if claim is not None and self.next_claim(transit, until, now) is None:
             return f"{claim.id} waits for the room first"

@@ -89,11 +89,15 @@ class PathSelector:
     def largest(self, src: str, dst: str, paths: int = 1) -> int:
         """Bits per second that two sites may reserve at most, over one path or up to ``paths``
         together; 0 where nothing joins them."""
-        found = self.paths(src, dst)
-        one = max((min(map(self._state.ledger.capacity, path.hops)) for path in found), default=0)
+        candidates = self.paths(src, dst)
+        single_bps = max(
+            (min(map(self._state.ledger.capacity, path.hops)) for path in candidates), default=0
+        )
         if paths < 2:
-            return one
-        return max(one, largest_split(found, self._state.ledger.capacity, paths, self.switches))
+            return single_bps
+        return max(
+            single_bps, largest_split(candidates, self._state.ledger.capacity, paths, self.switches)
+        )
 
     def likely_bps(self, transit: Transit, now: float) -> float:
         """Bits per second that a transit would be given if its path were asked for now: what is

@@ -224,18 +224,18 @@ def small_ceiling(template: Template, path_bps: float) -> str:
 def warnings(transit: Transit, template: Template, path_bps: float, lease_s: float) -> list[str]:
     """What makes a transfer slower than it could be, in words: a template's ceiling far below the
     capacity of its path, and a lease that ends before its bytes can have moved."""
-    found, request = list(transit.grant.warnings), transit.request
+    messages, request = list(transit.grant.warnings), transit.request
     if request.max_bps == template.rspec.max_bps and (words := small_ceiling(template, path_bps)):
-        found.append(words)
+        messages.append(words)
     rate_bps, size_bytes = min(request.max_bps, path_bps), request.size_bytes or 0
     needed_s = transfer_time(size_bytes, rate_bps)
     if needed_s > lease_s:
         what = "its end comes" if request.end else LEASE_ENDS
-        found.append(
+        messages.append(
             f"{what} after {lease_s:.0f} s, before {format_size(size_bytes)} can have moved: at "
             f"{format_rate(rate_bps)} they take {needed_s:.0f} s"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(messages))
 
 
 def new_transit(

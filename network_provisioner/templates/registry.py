@@ -112,13 +112,13 @@ class TemplateRegistry:
     def entry(self, name: str, version: int | None = None) -> TemplateEntry | None:
         """As :meth:`get`, with where it comes from."""
         kept = self._old  # before the entries, as in explain()
-        found = self._now().get(name)
-        if version is None or (found is not None and found.template.version == version):
-            return found
+        current = self._now().get(name)
+        if version is None or (current is not None and current.template.version == version):
+            return current
         if (name, version) in kept:
             return kept[name, version]
         document = self._store.document(entrydocs.KIND, name, version)
-        learned = found.learned if found else {}
+        learned = current.learned if current else {}
         entry = entry_of(document, self.policy, learned) if document else None
         if len(kept) < _MOST_OLD:
             kept[name, version] = entry

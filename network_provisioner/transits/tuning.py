@@ -39,11 +39,11 @@ class TransferTuning:
         figures = self.figures(transit)
         if figures.measured and figures.rtt_s > 0:
             advice = varied(advise(figures, transit.request.size_bytes), figures, transit.id)
-        found = service_for(request, transit, self._templates, advice)
+        service = service_for(request, transit, self._templates, advice)
         transit.grant.tuning = TuningSettings(
-            found.streams, found.buffer_bytes, found.threads, found.why
+            service.streams, service.buffer_bytes, service.threads, service.why
         )
-        return found
+        return service
 
     def advise(
         self, src: str, dst: str, rate_bps: float | None, template: str, user: str

@@ -266,13 +266,13 @@ class OpenDaylightSwitches(SwitchBackend):
 
     def look_at_ports(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend."""
-        found = requests.ports_of(self._rest, self.connected())
+        ports_by_switch = requests.ports_of(self._rest, self.connected())
         self._down = {
             (dpid, number): f"port {number} of {self._names[dpid]} is down"
-            for dpid, ports in found.items()
+            for dpid, ports in ports_by_switch.items()
             for number, port in ports.items()
             if not port.up
-        } | misplaced(found, self._names, self._devices, segments)
+        } | misplaced(ports_by_switch, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
         """See SwitchBackend."""

@@ -244,7 +244,7 @@ class OpenFlowSwitches(Connections):
         sizes, counts = wire.tables_requests()
         most = next((most for table, most in self._ask_softly(dpid, sizes) if table == 0), None)
         tables = self._ask_softly(dpid, counts)
-        active = next((one.active_count for one in tables if one.table_id == 0), None)
+        active = next((table.active_count for table in tables if table.table_id == 0), None)
         return None if most is None or active is None else most - active
 
     def queues(self, dpid: int) -> Set[tuple[int, int]]:

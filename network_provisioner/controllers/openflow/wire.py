@@ -517,7 +517,7 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
         return None
     family = _family(eth_type)
     ends = ("arp_spa", "arp_tpa") if protocol == "arp" else (f"{family}_src", f"{family}_dst")
-    found = {
+    rule_fields = {
         "protocol": protocol,
         "src": read_ends(fields.pop(ends[0], "")),
         "dst": read_ends(fields.pop(ends[1], "")),
@@ -526,8 +526,8 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
         "src_port": _masked(fields.pop(f"{protocol}_src", None)),
         "dst_port": _masked(fields.pop(f"{protocol}_dst", None)),
     }
-    without_ends = protocol != "stamp" and not (found["src"] and found["dst"])
-    return None if fields or without_ends else found
+    without_ends = protocol != "stamp" and not (rule_fields["src"] and rule_fields["dst"])
+    return None if fields or without_ends else rule_fields
 
 
 def _read_actions(actions: list[Any]) -> dict[str, Any] | None:
