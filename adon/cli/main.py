@@ -33,6 +33,13 @@ _EPILOG = """\
 Exit codes: 0 done; 1 ran and did not succeed; 2 could not run as asked: one line on standard
 error says what was found and what was expected.
 """
+_ADVICE = {
+    "unauthorized": "--token-file or ADON_TOKEN_FILE names a file with your token",
+    "token_expired": "an administrator creates tokens with 'adon broker token new'",
+    "unknown_transit": "'adon transit list --all' has all",
+    "unknown_policy": "'adon policy list --all' has all",
+}
+"""What to do about an error of the broker, by its code."""
 
 
 class _Version(argparse.Action):
@@ -96,18 +103,9 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
         return 130
 
 
-_STEPS = {
-    "unauthorized": "--token-file or ADON_TOKEN_FILE names a file with your token",
-    "token_expired": "an administrator creates tokens with 'adon broker token new'",
-    "unknown_transit": "'adon transit list --all' has all",
-    "unknown_policy": "'adon policy list --all' has all",
-}
-"""What to do about an error of the broker, by its code."""
-
-
 def _next_step(error: AdonError, args: argparse.Namespace) -> str:
     """What to do about it, where the message does not say."""
-    step = _STEPS.get(error.code, "")
+    step = _ADVICE.get(error.code, "")
     if isinstance(error, BrokerError) and isinstance(error.__cause__, ConnectionRefusedError):
         step = "start one with 'adon broker', or name another by --broker or ADON_BROKER"
     elif isinstance(error, BrokerError) and isinstance(error.__cause__, gaierror):

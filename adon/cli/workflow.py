@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 
 NOUN = Noun("workflow", __doc__)
 add = NOUN.add
+_PLANNED = (
+    option("submit_dir", "submit directory of pegasus-plan", "SUBMIT_DIR", Path),
+    option(
+        "--hooks", "the hooks' configuration, JSON (default: that of the planned workflow)",
+        "FILE", Path,
+    ),
+    config("adon.yml: broker, archive and network (default: the catalogs alone)", None),
+)  # fmt: skip
 
 
 @NOUN.verb(
@@ -191,16 +199,6 @@ def _as_json(provisioned: ProvisionedWorkflow, written: str) -> dict[str, Any]:
             for stretch, step in provisioned.steps
         ],
     }
-
-
-_PLANNED = (
-    option("submit_dir", "submit directory of pegasus-plan", "SUBMIT_DIR", Path),
-    option(
-        "--hooks", "the hooks' configuration, JSON (default: that of the planned workflow)",
-        "FILE", Path,
-    ),
-    config("adon.yml: broker, archive and network (default: the catalogs alone)", None),
-)  # fmt: skip
 
 
 @NOUN.verb(

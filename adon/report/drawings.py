@@ -25,6 +25,7 @@ MOST_BARS = 2000
 _MOST_LEVELS = 40  # that many kinds of jobs at each can be looked at
 _MOST_KINDS = 20
 _NUMBERED = re.compile(r"(.+)_ID0*(\d+)(?:_0)?\Z")
+MeasuredPath = tuple[str, str, str, list[Measurement]]
 
 
 def figures(
@@ -266,9 +267,6 @@ def _chart(title: str, unit: str, facts: RunFacts, series: list[dict[str, Any]])
         "t1": facts.makespan_s,
         "series": series,
     }
-
-
-MeasuredPath = tuple[str, str, str, list[Measurement]]
 
 
 def measured_paths(facts: RunFacts) -> list[MeasuredPath]:

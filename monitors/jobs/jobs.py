@@ -30,6 +30,8 @@ from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 _CLOCKS_S = 2.0  # two logs may write the time of one event differently
+_ON_HOLD = ("submitted on hold at user's request", 15, 0)
+"""HTCondor's reason and codes (``SubmittedOnHold``) for a job with ``hold = True``."""
 
 
 class Reading(NamedTuple):
@@ -61,10 +63,6 @@ class Hold:
     reason: str
     code: int
     subcode: int
-
-
-_ON_HOLD = ("submitted on hold at user's request", 15, 0)
-"""HTCondor's reason and codes (``SubmittedOnHold``) for a job with ``hold = True``."""
 
 
 @dataclass(slots=True)

@@ -42,6 +42,7 @@ _RECENT = 20  # runs that a task shows
 _PATHS_EVERY_MS = 600_000
 _LATE_MS = 5_000  # until a result has come
 _log = logging.getLogger(__name__)
+_NEXT = 5  # runs that an agent shows
 
 
 class Coordinator:
@@ -397,9 +398,6 @@ class Coordinator:
 
     def _now(self) -> int:
         return int(self._clock() * 1000)
-
-
-_NEXT = 5  # runs that an agent shows
 
 
 def agent_view(

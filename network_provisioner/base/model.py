@@ -22,6 +22,11 @@ from typing import Any, NotRequired, Self, TypedDict
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 
+CLIENT = "client"
+SEEN = "seen"
+PORTS_AT = ("", "src", "dst", CLIENT, SEEN)
+SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
+
 
 class TransitState(StrEnum):
     """Where a transit stands. ``LIVE`` states hold bandwidth."""
@@ -41,11 +46,6 @@ LIVE = ON_SWITCHES | {TransitState.HELD}
 ENDED = frozenset(
     {TransitState.RELEASED, TransitState.EXPIRED, TransitState.FAILED, TransitState.BEST_EFFORT}
 )
-
-CLIENT = "client"
-SEEN = "seen"
-PORTS_AT = ("", "src", "dst", CLIENT, SEEN)
-SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
 
 
 @dataclass(frozen=True, slots=True)

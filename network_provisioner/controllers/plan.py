@@ -64,6 +64,8 @@ from network_provisioner.topology.graph import Link, Path, Topology
 BURST_S = 0.1
 # Where no class is known by a DSCP value: what is a circuit's, from its first switch to its last.
 TAG = 1
+BANDWIDTH_METHODS = ("dscp-htb", "queue", "meter", "none")
+_Rules = tuple[FlowRule, ...]
 
 
 def caps(topology: Topology, groups: Sequence[CircuitGroup]) -> dict[str, float]:
@@ -151,10 +153,6 @@ def _demands(
             )
         )
     return demands
-
-
-BANDWIDTH_METHODS = ("dscp-htb", "queue", "meter", "none")
-_Rules = tuple[FlowRule, ...]
 
 
 @dataclass(frozen=True, slots=True)

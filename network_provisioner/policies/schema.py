@@ -36,6 +36,12 @@ _MOST_LINKS = 1000
 # A start that lies less than this before now is now: clocks differ, and requests take time.
 _LATE_S = 60.0
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*\Z")
+_PAIR = listed(2, "pairs of neighbours such as [['s1', 's2']]")
+_Instant = Annotated[float, checked(instant)] | None
+_Part = Annotated[Number, Field(ge=1e-6, le=1e6)]
+_Links = Annotated[
+    tuple[Annotated[tuple[Name, Name], _PAIR], ...], Field(min_length=1, max_length=_MOST_LINKS)
+]
 
 
 def _strategy(value: object, what: str) -> str:
@@ -64,13 +70,7 @@ def _stripped(name: str) -> str:
     return name
 
 
-_PAIR = listed(2, "pairs of neighbours such as [['s1', 's2']]")
-_Instant = Annotated[float, checked(instant)] | None
-_Part = Annotated[Number, Field(ge=1e-6, le=1e6)]
 _Amount = Annotated[Amount, checked(_amount)]
-_Links = Annotated[
-    tuple[Annotated[tuple[Name, Name], _PAIR], ...], Field(min_length=1, max_length=_MOST_LINKS)
-]
 
 
 class _PolicySchema(Schema):

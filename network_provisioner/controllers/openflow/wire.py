@@ -38,6 +38,17 @@ from network_provisioner.controllers.rules import (
 
 _TABLE_FEATURES = struct.Struct("!HB57xI")  # what comes before its properties
 _FLOW_ENTRY = struct.Struct("!HBxIIHHHH4xQQQ")
+_PACKET_IN_MATCH = 24  # where its match begins
+VERSION = 0x04
+HEADER_BYTES = 8
+HELLO = 0
+
+# os-ken's messages ask a "datapath" only for the protocol they are written in.
+_PROTOCOL: Any = ofproto_protocol.ProtocolDesc(VERSION)
+OFP: Any = _PROTOCOL.ofproto
+PARSER: Any = _PROTOCOL.ofproto_parser
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +110,6 @@ class FlowReply(ReplyPart):
 
 
 _PARTS = {b"\0\1": FlowReply, b"\0\x0c": TableReply}  # by the type of a multipart reply
-_PACKET_IN_MATCH = 24  # where its match begins
-VERSION = 0x04
-HEADER_BYTES = 8
-HELLO = 0
-
-# os-ken's messages ask a "datapath" only for the protocol they are written in.
-_PROTOCOL: Any = ofproto_protocol.ProtocolDesc(VERSION)
-OFP: Any = _PROTOCOL.ofproto
-PARSER: Any = _PROTOCOL.ofproto_parser
 
 
 def header(data: bytes) -> tuple[int, int, int, int]:
@@ -447,9 +449,6 @@ def read_ends(value: Any) -> str:
         address, mask = value
         return str(ip_network((address, int(ip_address(mask)).bit_count())))
     return str(ip_address(value)) if value else ""
-
-
-LOG = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=10_000)
