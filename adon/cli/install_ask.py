@@ -45,7 +45,7 @@ def refuse_foreign(path: Path, foreign: bool) -> None:
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")
 
 
-def without_settings(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit]:
+def settings_removal(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit]:
     """Takes out a file of HTCondor's settings, and the files that it names after it: none shall
     name a file that is no more."""
     from pegasus_hooks.install.edits import FileEdit, read

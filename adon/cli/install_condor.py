@@ -17,9 +17,9 @@ from adon.cli.install_ask import (
     closed,
     hooks_token,
     refuse_foreign,
+    settings_removal,
     this_python,
     value_of,
-    without_settings,
 )
 from adon.cli.install_pegasus import notes, site_hooks
 from adon.cli.parsing import DEFAULT_BROKER, config, flag, one_of, option
@@ -174,7 +174,7 @@ def _to_undo(folder: Path) -> list[FileEdit]:
     if before is None:
         return []
     _refuse_others(folder, path, before)
-    return without_settings(path, before, setup.hooks_of(before))
+    return settings_removal(path, before, setup.hooks_of(before))
 
 
 def _refuse_others(folder: Path, path: Path, before: bytes | None) -> None:

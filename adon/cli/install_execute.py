@@ -15,9 +15,9 @@ from adon.cli.install_ask import (
     closed,
     output_of,
     refuse_foreign,
+    settings_removal,
     this_python,
     value_of,
-    without_settings,
 )
 from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError, MissingError
@@ -89,7 +89,7 @@ def to_undo(folder: Path) -> list[FileEdit]:
     if before is None:
         return []
     refuse_foreign(path, not setup.is_ours(before))
-    return without_settings(path, before, setup.hooks_of(before), setup.plugin_of(before))
+    return settings_removal(path, before, setup.hooks_of(before), setup.plugin_of(before))
 
 
 def verified(folder: Path, interface: str) -> Iterator[str]:

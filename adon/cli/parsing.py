@@ -196,7 +196,7 @@ def add_broker(parser: CommandParser) -> None:
     TOKEN_FILE(parser)
 
 
-def asked_broker(meaning: str) -> Option:
+def broker_option(meaning: str) -> Option:
     """``--broker [URL]``: a broker is asked where the option is given."""
     text = f"{meaning} (without URL: {_NOW})"
     return option("--broker", text, "URL", _broker_url, nargs="?", const="")
@@ -348,7 +348,7 @@ _INPUTS = (
         "--holdings", "what running applications hold beyond HTCondor's jobs, YAML (default: as "
         "adon.yml says)", "FILE", Path,
     ),
-    asked_broker("ask the broker for the network and what is reserved on it"),
+    broker_option("ask the broker for the network and what is reserved on it"),
     option("--seed", "same files, archive and seed: same mapping", "N", int, default=0),
 )  # fmt: skip
 

@@ -142,7 +142,7 @@ def _opened(
     from condor_plugins.pool.cloud.workerconfig import named
     from condor_plugins.pool.expander.condor import Condor
     from condor_plugins.pool.expander.cycle import Expander
-    from condor_plugins.pool.queue import told_by
+    from condor_plugins.pool.queue import configured_attributes
     from condor_plugins.pool.run_times import RunTimes
     from monitors.archive.archive import Archive
     from monitors.archive.outbox import Outbox
@@ -157,7 +157,7 @@ def _opened(
         condor = Condor(config.pool.collector if config.pool else "")
         run_times = RunTimes(archive, section.jobs_take)
         limits = limits_of(section)
-        values = {**named(section.site), **told_by(section.config)}
+        values = {**named(section.site), **configured_attributes(section.config)}
         record = outbox.record_many
         yield (
             Expander(section.pool, values, limits, cloud, condor, archive, run_times, record, say),

@@ -284,7 +284,7 @@ def _release(args: argparse.Namespace) -> int:
     booking = _ahead(args, needs_hooks=True).booking
     booking.observe()
     back = list(booking.held.values())
-    released = booking.carry_out(Corrections(back=back), time.time()).back
+    released = booking.carry_out(Corrections(back=back), time.time()).released
     text = f"{released} released" if released else "no reservation that has not begun"
     answer = {"released": released}
     return print_records(args, [Column("released")], [answer], document=answer, text=lambda _: text)
@@ -293,12 +293,12 @@ def _release(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace, needs_hooks: bool) -> AdvanceReservations:
     """Raises InputError."""
     from adon.config.adon_yml import load_config
-    from monitors.archive.estimate_sources import LEFT_OUT, AskedEstimates
+    from monitors.archive.estimate_sources import LEFT_OUT, EstimateSnapshot
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of
     from network_provisioner.client.hookconfig import HookConfig
     from network_provisioner.topology.data import topology_from_dict
-    from pegasus_hooks.advance.listening import ahead_of
+    from pegasus_hooks.advance.listening import advance_reservations
 
     args.hooks = args.hooks or _planned_hooks(args.submit_dir)
     if args.hooks is None and needs_hooks:
@@ -315,8 +315,10 @@ def _ahead(args: argparse.Namespace, needs_hooks: bool) -> AdvanceReservations:
         config = replace(config, archive=loaded.broker.archive)
     nobody = None
     if args.hooks is None and loaded is None:
-        nobody = AskedEstimates(note=f"neither --hooks nor --config: {LEFT_OUT}")
-    return ahead_of(args.submit_dir, config, client_of(config), topology, measured=nobody)
+        nobody = EstimateSnapshot(note=f"neither --hooks nor --config: {LEFT_OUT}")
+    return advance_reservations(
+        args.submit_dir, config, client_of(config), topology, measured=nobody
+    )
 
 
 def _planned_hooks(folder: Path) -> Path | None:

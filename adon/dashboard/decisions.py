@@ -47,7 +47,7 @@ class ShownDecision:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
+    def search_text(self) -> str:
         """What a search looks at, in lower case."""
         about = self.details.get("transformation", "")
         known = (self.subject, self.outcome, self.why, self.job, self.id, self.workflow, about)

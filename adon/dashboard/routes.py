@@ -189,7 +189,7 @@ def router(
                 wanted = Selection((metric,), workflow=workflow, since=since, until=until)
                 measured = map(made, _seen(archive, wanted, rules, caller))
                 listed += islice(
-                    (decision for decision in measured if words in decision.words), limit
+                    (decision for decision in measured if words in decision.search_text), limit
                 )
         page = [asdict(decision) for decision in decisions.newest(listed, limit)]
         return answers.answer({"decisions": page})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Self
 
-from adon.report.link_loads import FINEST, Load, Rate, coarser_steps, end_of, reserved_steps
+from adon.report.link_loads import FINEST, Load, Rate, coarser_series, end_of, reserved_series
 from adon.report.messages import short_name
 from adon.report.run_facts import Bar, DagJob, RunFacts
 from monitors.base.measurement import Measurement
@@ -231,7 +231,7 @@ def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
     t0, shortest = facts.started, facts.makespan_s * _SHORT
     short = [t for t in load.held if end_of(t) - t.grant.installed_at < shortest]
     title = f"{load.hop[0]} → {load.hop[1]}"
-    steps = coarser_steps(reserved_steps(load.held), max(facts.makespan_s, 1e-9) * FINEST)
+    steps = coarser_series(reserved_series(load.held), max(facts.makespan_s, 1e-9) * FINEST)
     reserved = {
         "name": "reserved",
         "cls": "t1",

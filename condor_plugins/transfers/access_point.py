@@ -36,10 +36,10 @@ from condor_plugins.transfers.decide import (
     due_requests,
     fetched,
     fetching,
-    nameless,
     of_schedd,
     reports,
     settling,
+    slots_without_site,
     transferring,
 )
 from condor_plugins.transfers.run_state import RunEvent, RunStates
@@ -163,7 +163,7 @@ class AccessPoint:
     def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction. Raises Later, always."""
         now = self._now()
-        for host in nameless(self._runs):
+        for host in slots_without_site(self._runs):
             self._log_once(
                 host, AdonError("names no site, expected AdonSite or PegasusSite in STARTD_ATTRS")
             )

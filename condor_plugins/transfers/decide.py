@@ -385,7 +385,7 @@ def _arrived(state: RunState) -> int:
     return state.sent_bytes or 0 if known else 0
 
 
-def nameless(runs: RunStates) -> Iterator[str]:
+def slots_without_site(runs: RunStates) -> Iterator[str]:
     """Slots without a site that files were sent to: nothing can be asked for them."""
     for state in runs:
         if state.input.start and not no_transfer(state.ad) and not site_of_match(state.ad):

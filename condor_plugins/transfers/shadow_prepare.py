@@ -134,7 +134,7 @@ def _sent(
     own = len(requests)
     if elsewhere and (slot := site_of_match(ad)):
         known = sizes.facts(ad, elsewhere, config)
-        paths, unknown = sources.url_paths(elsewhere, known.sizes, known.served, run, config)
+        paths, unknown = sources.url_paths(elsewhere, known.sizes, known.cache_urls, run, config)
         paths = [path for path in paths if path.site != slot]
         requests += [sources.url_request(ad, run, path, config) for path in paths]
         reasons += [f"best effort: {unknown}"] if unknown else []

@@ -112,7 +112,7 @@ class ConnectionsBody(Body):
 
     connections: Annotated[list[ConnectionBody], Field(max_length=_MOST_CONNECTIONS)]
 
-    def found(self) -> list[Connection]:
+    def as_connections(self) -> list[Connection]:
         """As the broker takes them."""
         return [
             Connection(c.client_port, (c.local, c.local_port), (c.remote, c.remote_port))

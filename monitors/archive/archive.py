@@ -136,7 +136,7 @@ class Archive:
 
     # ---------------------------------------------------------------- reading
 
-    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+    def requests(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
         """Requests of a kind with numbers above ``after``: number, subject, and when it was."""
         return self._engine.rows(
             "SELECT id, subject, at FROM request WHERE kind = ? AND id > ? ORDER BY id",

@@ -194,7 +194,7 @@ class Coordinator:
             away = agents.silent(now)
             why = "it has not asked again when it should"
             silent = {f"agent {name!r}": (at, why) for name, at in away.items()}
-            for (name, what), at in agents.without_reports(now).items():
+            for (name, what), at in agents.missing_reports(now).items():
                 silent[f"agent {name!r}: {what}"] = at, f"it reports no {what} any more"
             for entry in self._registry.entries():
                 task, name = entry.task, entry.definition.name
@@ -211,7 +211,7 @@ class Coordinator:
             self._agent_registry.known(agent)
             now = self._now()
             runs = self._planner.to_tell(agent, now)
-            self._planner.run_store.told(agent, runs)
+            self._planner.run_store.mark_sent(agent, runs)
             version, until = self._planner.run_store.version(agent), self._planner.until_ms / 1000
         mine = [part.assignment for run in runs for part in run.parts if part.agent == agent]
         return version, until, [assignment.as_dict() for assignment in mine]
@@ -378,7 +378,9 @@ class Coordinator:
         """The schedule that repeats, and how it uses what there is."""
         with self._lock:
             until_ms = self._planner.until_ms
-            return schedule_view(self._registry, until_ms, self._planner.moved(self._now()))
+            return schedule_view(
+                self._registry, until_ms, self._planner.misplaced_runs(self._now())
+            )
 
     def counts(self) -> dict[str, int]:
         """How many runs that are kept are in each state, of all tasks together."""

@@ -69,9 +69,9 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
         caller.need(May.REQUEST)
         checked = [_asked(item, caller) for item in body.requests]
         good = [item for item in checked if isinstance(item, TransitRequest)]
-        answered = iter(await workers.change(metrics.asked, broker.ask, good))
+        answered = iter(await workers.change(metrics.timed_batch, broker.ask, good))
         each = [item if isinstance(item, RequestAnswer) else next(answered) for item in checked]
-        return answers.asked(await workers.read(redaction.answers, caller, each))
+        return answers.request_answers(await workers.read(redaction.answers, caller, each))
 
     @routes.get("/v1/transits", response_model=list[shapes.Transit])
     async def list_transits(

@@ -94,22 +94,22 @@ class SwitchBackend(ABC):
         return ""
 
     @abstractmethod
-    def look_at_ports(self, segments: Collection[Segment]) -> None:
+    def check_ports(self, segments: Collection[Segment]) -> None:
         """Look at the ports at both ends, for :meth:`dead_ends`; and prepare for probes."""
 
     @abstractmethod
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
-        """Let the next :meth:`look_at_ports` lay what probes need on these switches: none of them
+        """Let the next :meth:`check_ports` lay what probes need on these switches: none of them
         came through, and somebody may have removed it. Returns the ports where it is known to be
         missing."""
 
     def blind(self) -> Set[int]:
-        """The switches where the last :meth:`look_at_ports` could not lay what probes need; asks
+        """The switches where the last :meth:`check_ports` could not lay what probes need; asks
         nobody."""
         return frozenset()
 
     def late(self) -> Set[int]:
-        """The switches that, at the last :meth:`look_at_ports`, had not done what it or the last
+        """The switches that, at the last :meth:`check_ports`, had not done what it or the last
         :meth:`probe` asked of them; asks nobody."""
         return frozenset()
 

@@ -14,11 +14,11 @@ from network_provisioner.topology.graph import Hop
 @dataclass(frozen=True, slots=True)
 class ClassLimit:
     """What the class of a request may reserve at most on a directed link, in bits per second, and
-    for others ``of`` it, by id. ``words`` name the policy."""
+    for others ``of`` it, by id. ``explanation`` names the policy."""
 
     bps: int
     of: Callable[[str], bool]
-    words: str
+    explanation: str
 
 
 LimitOf = Callable[[Hop], ClassLimit | None]

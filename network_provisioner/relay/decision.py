@@ -6,7 +6,7 @@ from typing import Any
 
 from network_provisioner.base.model import TransitRelay
 from network_provisioner.base.units import format_size
-from network_provisioner.templates.advice import PathFigures, carried, words
+from network_provisioner.templates.advice import PathFigures, carried, setting_text
 
 ENOUGH = 0.9  # of the rate: who reaches it directly needs no relay
 CHUNK_BYTES = 1 << 18
@@ -21,7 +21,7 @@ def helps(path: PathFigures, streams: int, buffer_bytes: int) -> tuple[bool, str
     share, how = path.reached(streams, buffer_bytes), "reached"
     if share is None:
         share, how = path.expected_bps(streams, buffer_bytes) / path.rate_bps, "would reach"
-    setting = words(streams, buffer_bytes)
+    setting = setting_text(streams, buffer_bytes)
     why = f"{setting} {how} {share:.0%} directly, of {carried(path, buffer_bytes)}"
     if share < ENOUGH and path.overfills(streams, buffer_bytes):
         why += ", more than its queue takes"

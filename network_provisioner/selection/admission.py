@@ -21,12 +21,12 @@ from network_provisioner.policies.differentiator import Differentiator, LimitOf,
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable, Reroute, reroutes
 from network_provisioner.selection.split import split
 from network_provisioner.selection.terms import below
 from network_provisioner.selection.transit import Candidate, Metric
-from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger, PathPart, Reservation
 from network_provisioner.state.network_state import NetworkState
@@ -75,7 +75,7 @@ class Admission:
         if circuit_bps <= 0:
             return ""
         even = BreakEven(setup_s, circuit_bps, self._best_effort(transit, template))
-        return "" if even.pays(size) else even.words(size)
+        return "" if even.pays(size) else even.explanation(size)
 
     def over_quota(self, transit: Transit, now: float) -> str:
         """Which quota a transit would exceed, in words; "" for none."""
@@ -129,21 +129,21 @@ class Admission:
         """How a held transit may begin before its start, or be sure to begin then: with the lease
         that ``wanted`` asks for, else with what is reserved and as much more as is free. None where
         it has to stay where it is."""
-        verdict = self.readmit(transit, wanted, now)
-        if isinstance(verdict, Grant):
-            return wanted, verdict
+        outcome = self.readmit(transit, wanted, now)
+        if isinstance(outcome, Grant):
+            return wanted, outcome
         longest = self.window(wanted, now)[1] - now
         start = transit.request.start
         reserved_s = transit.grant.lease_until - start
-        verdict = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
-        if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < start:
-            wanted = _asking(wanted, start=verdict.earliest)
-            verdict = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
-        if not isinstance(verdict, Grant):
+        outcome = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
+        if isinstance(outcome, Wait) and outcome.earliest and outcome.earliest < start:
+            wanted = _asking(wanted, start=outcome.earliest)
+            outcome = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
+        if not isinstance(outcome, Grant):
             return None
-        most = verdict.start + longest
-        end = self._free_until(verdict.reservation(transit.id), most, transit)
-        return wanted, replace(verdict, end=end)
+        most = outcome.start + longest
+        end = self._free_until(outcome.reservation(transit.id), most, transit)
+        return wanted, replace(outcome, end=end)
 
     def keep_until(self, transit: Transit, wanted: Transit, now: float) -> float:
         """How long a transit may stay where it is: up to what ``wanted`` asks for, no shorter than
@@ -182,7 +182,8 @@ class Admission:
             left = limit.bps - others.held(hop, start, until, limit.of)
             if left < rate:
                 free_text, rate_text = format_rate(max(0, left)), format_rate(rate)
-                return f"{hop[0]}>{hop[1]} has {free_text} free, {rate_text} asked: {limit.words}"
+                link = f"{hop[0]}>{hop[1]}"
+                return f"{link} has {free_text} free, {rate_text} asked: {limit.explanation}"
         claim = self.next_claim(transit, until, now, rates)
         if claim is not None and self.next_claim(transit, until, now) is None:
             return f"{claim.id} waits for the room first"
@@ -272,15 +273,15 @@ class Admission:
             return None
         wanted = _asking(transit, start=now, end=transit.request.end or transit.grant.lease_until)
         claims = self._state.active.waitlist.claims_before(transit, now)
-        verdict = self._selector.find(
+        outcome = self._selector.find(
             wanted, template, now, claims=claims, limit_of=self._limit_of(wanted, now),
             ledger=self._ledger_without(transit),
         )  # fmt: skip
-        if not isinstance(verdict, Grant) or verdict.decision.chosen is None:
+        if not isinstance(outcome, Grant) or outcome.decision.chosen is None:
             return None
-        best = verdict.decision.chosen
+        best = outcome.decision.chosen
         nodes = transit.grant.path
-        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == nodes)
+        here = (c.q for c in outcome.decision.candidates if list(c.path.nodes) == nodes)
         avoided = best.path.nodes in self._state.avoided.get(transit.id, ())
         return best if best.q - next(here, 0.0) >= BETTER_BY and not avoided else None
 
@@ -365,7 +366,7 @@ class Admission:
         """The ledger as it would be if these transits held nothing."""
         ledger = self._state.ledger
         held = [t.id for t in transits if t.id in ledger.reservations]
-        return ledger.without(held) if held else ledger
+        return ledger.without_reservations(held) if held else ledger
 
     def _free_until(self, held: Reservation, most: float, transit: Transit) -> float:
         """How long beyond its end, and up to ``most``, the lanes of a reservation are free of all

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from network_provisioner.base.instants import iso
 from network_provisioner.base.units import format_rate
 from network_provisioner.policies.differentiator import LimitOf, unlimited
+from network_provisioner.selection.outcomes import Blocked, Grant, Never, Wait
 from network_provisioner.selection.push import MovableOf, make_room
 from network_provisioner.selection.split import earliest_split, largest_split, split
 from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, path_name
-from network_provisioner.selection.verdicts import Blocked, Grant, Never, Wait
 from network_provisioner.state.ledger import Ledger, PathPart, whole_bps
 from network_provisioner.state.timeline import Interval, first_gap
 from network_provisioner.state.waitlist import Claim, Claims, crowded
@@ -87,7 +87,7 @@ class Fit:
             holders = self._holders(tight)
             held = f"held by {some(holders)}" if holders else "which carries no more"
             there = self.limit_of(tight) if tight in self._class_full else None
-            words = f"{there.words}, " if there else ""
+            words = f"{there.explanation}, " if there else ""
             limit = f"{tight[0]}>{tight[1]}, {words}{held}"
         ahead = sorted({claim.id for hop in hops for claim in self._ahead(hop)})
         return PathMetrics(

@@ -25,10 +25,10 @@ from network_provisioner.base.units import transfer_time
 from network_provisioner.policies.differentiator import LimitOf, unlimited
 from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
 from network_provisioner.selection.transit import Metric, PathMetrics, choose, missed
-from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState

@@ -13,9 +13,9 @@ from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.selection.limits import BrokerLimits, check_times
+from network_provisioner.selection.outcomes import Grant
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.terms import AgreedRates, new_transit, settle, unwanted, warnings
-from network_provisioner.selection.verdicts import Grant
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.lookup import Templates, template_for, template_of
 from network_provisioner.templates.template import Template

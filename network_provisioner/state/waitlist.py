@@ -172,7 +172,7 @@ class Waitlist:
             return True
         return False
 
-    def served(self) -> None:
+    def end_pass(self) -> None:
         """All have been asked about."""
         self._room.clear()
         self._more = LOOK_AGAIN_AT

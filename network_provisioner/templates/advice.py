@@ -177,7 +177,7 @@ def advise(path: PathFigures, size_bytes: int | None = None) -> Advice:
     why = carried(path, chosen[1])
     here, (share, best) = path.reached(*chosen), _best(path)
     if here is not None and share > _BETTER * here:
-        why = f"transfers so tuned reached {share:.0%}, with {words(*chosen)} {here:.0%}"
+        why = f"transfers so tuned reached {share:.0%}, with {setting_text(*chosen)} {here:.0%}"
         chosen, here = best, share
     bottleneck, because = _bottleneck(path, chosen, here)
     expected = path.expected_bps(*chosen) if here is None else path.rate_bps * here
@@ -208,14 +208,14 @@ def varied(advice: Advice, path: PathFigures, request_id: str) -> Advice:
     tried = max(gains, key=gains.__getitem__, default=advice.setting)
     if gains.get(tried, 0.0) <= _WORTH:
         return advice
-    why = f"tried, for {words(*advice.setting)} reached {here:.0%} of their rate"
+    why = f"tried, for {setting_text(*advice.setting)} reached {here:.0%} of their rate"
     return replace(
         advice, streams=tried[0], buffer_bytes=tried[1], expected_bps=path.expected_bps(*tried),
         why=why,
     )  # fmt: skip
 
 
-def words(streams: int, buffer_bytes: int) -> str:
+def setting_text(streams: int, buffer_bytes: int) -> str:
     """A setting for people."""
     of = f" of {format_size(buffer_bytes)}" if buffer_bytes else ", buffers by the system"
     return f"{streams} stream{'s' if streams > 1 else ''}{of}"

@@ -39,7 +39,7 @@ class TransferReport:
     note: str = ""
 
     @property
-    def moved(self) -> bool:
+    def has_transfer(self) -> bool:
         """Whether it says that anything was moved, or took its time."""
         return bool(self.bytes or self.seconds)
 

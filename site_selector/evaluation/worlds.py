@@ -102,7 +102,7 @@ class Trial:
 
     regime: Regime
     truth: Problem
-    believed: Problem
+    estimated: Problem
 
 
 def true_problem(trace: Trace, platform: Platform, staging: Staging = "per-site") -> Problem:

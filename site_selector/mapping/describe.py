@@ -16,7 +16,7 @@ from site_selector.mapping.estimator import Schedule
 from site_selector.mapping.kernels.data import shape_of
 from site_selector.mapping.kernels.room import Room
 from site_selector.mapping.placement import Alternative, Move, Placement
-from site_selector.mapping.reasons import why_least, why_not_least, without_room
+from site_selector.mapping.reasons import no_room_sentence, why_least, why_not_least
 from site_selector.mapping.terms import JobTerms, job_terms
 from site_selector.problem import NEVER_S, Problem
 
@@ -208,7 +208,7 @@ class _Describer:
             there = self.problem.places.index(least.site)
             alone = [*self.assignment[:job], there, *self.assignment[job + 1 :]]
             if lacks := no_room(self.problem, self.room, alone):
-                return without_room(chosen, least, lacks[0])
+                return no_room_sentence(chosen, least, lacks[0])
         return why_not_least(
             chosen, least, makespan, new_makespan, self.later.get(job), self.worlds
         )

@@ -37,7 +37,7 @@ from site_selector.mapping.kernels.data import (
     Shape,
     allowed_mask,
     by_urgency,
-    moved_bytes,
+    edge_bytes,
     prepared,
     returned_bytes,
     shape_of,
@@ -167,7 +167,7 @@ def optimistic_costs(problem: Problem) -> Array:
     """
     n_jobs, n = len(problem.jobs), problem.n_sites
     shape, numbers = prepared(problem)
-    moved, back = moved_bytes(shape, problem), returned_bytes(shape, problem)
+    moved, back = edge_bytes(shape, problem), returned_bytes(shape, problem)
     best, after = np.zeros(n_jobs * n), np.zeros(n_jobs * n)
     steps = (n_jobs + len(moved) * n) * n // 4
     compiled.run(steps, follow_at_best, shape, numbers, NEVER_S, back, moved, best, after)

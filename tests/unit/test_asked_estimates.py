@@ -126,7 +126,7 @@ def test_a_caller_is_told_what_it_may_see(tmp_path: Path) -> None:
     fill(here.archive)
     with serving(here.app) as port:
 
-        def told(role: str) -> estimate_sources.AskedEstimates:
+        def told(role: str) -> estimate_sources.EstimateSnapshot:
             broker = BrokerClient(f"http://127.0.0.1:{port}", 60.0, token_of(role))
             return estimate_sources.ask(broker, None, ["mu", "tacc"], ["t::a:1"], NOW)
 

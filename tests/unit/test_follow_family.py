@@ -351,7 +351,7 @@ def test_what_is_planned_where_one_was_deleted_is_another_workflow(
             follower.poll()
             assert watched == {run, inner.path}
             shutil.rmtree(run)
-            follower.tree.to_look_at(ended_too=True)
+            follower.tree.members_to_check(ended_too=True)
             assert watched == set()
             yield
         stop.set()

@@ -41,7 +41,7 @@ _TIMEOUT_S = 5.0
 _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
 
 
-def moved_by_condor(attempt: Attempt, execution: Execution | None) -> list[Measurement]:
+def condor_transfer_facts(attempt: Attempt, execution: Execution | None) -> list[Measurement]:
     """What HTCondor moved for an attempt that has ended, by its last ``execution``, where that was
     more than its papers: 64 kB (:data:`~monitors.base.measurement.SMALL_BYTES`)."""
     if execution is None or execution.how != ENDS[Kind.TERMINATED]:

@@ -40,7 +40,7 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
         return []
     values = parent.values(job)
     if values:
-        folder = _newest(parent.beside(job, values.get("initialdir", "")), parent)
+        folder = _newest(parent.named_file(job, values.get("initialdir", "")), parent)
         name = dag_of(values.get("arguments", ""))
         dag = folder / name if name else None
         if dag is not None and not dag.is_file() and is_planned(folder):

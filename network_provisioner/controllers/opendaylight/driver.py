@@ -237,7 +237,7 @@ class OpenDaylightSwitches(SwitchBackend):
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """See SwitchBackend: as of the last fingerprint."""
-        return in_front(self._others.get(dpid, ()), rules, model.looks_at)
+        return in_front(self._others.get(dpid, ()), rules, model.match_fields)
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """See SwitchBackend."""
@@ -264,7 +264,7 @@ class OpenDaylightSwitches(SwitchBackend):
         """See Discovers."""
         return requests.discover(self._rest, self._steps, self.connected(), seconds)
 
-    def look_at_ports(self, segments: Collection[Segment]) -> None:
+    def check_ports(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend."""
         ports_by_switch = requests.ports_of(self._rest, self.connected())
         self._down = {

@@ -126,7 +126,7 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
     return SeenRule(rule, int(flow["byte-count"]))
 
 
-def looks_at(match: Mapping[str, Any]) -> dict[str, Any] | None:
+def match_fields(match: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a flow of somebody else looks at, in OpenFlow's names; None for something that our rules
     do not look at."""
     rest = dict(match)

@@ -326,7 +326,7 @@ class OpenFlowSwitches(Connections):
 
     # -- links that fail -----------------------------------------------------------------------
 
-    def look_at_ports(self, segments: Collection[Segment]) -> None:
+    def check_ports(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend: of those switches that are new or have told of a change, and of all
         now and then."""
         connected = self.connected()

@@ -400,7 +400,7 @@ def returned_bytes(shape: Shape, problem: Problem) -> Array:
     return np.bincount(writer[wanted], size[wanted], shape.n_jobs).astype(np.float64)
 
 
-def moved_bytes(shape: Shape, problem: Problem) -> Array:
+def edge_bytes(shape: Shape, problem: Problem) -> Array:
     """Of each edge, by ``shape.parents``, the bytes that the child reads of the parent's results.
 
     -1 where it reads none.
