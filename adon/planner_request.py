@@ -34,7 +34,7 @@ from site_selector.estimates.plans import Plan
 from site_selector.estimates.running import Live
 from site_selector.estimates.world import MeasurementSource, NoMeasurements
 from site_selector.inputs import Inputs, size_note
-from site_selector.mapping.describe import no_room, queued
+from site_selector.mapping.describe import no_room, queue_reasons
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.kernels import compiled
 from site_selector.mapping.mapper import map_problem, worlds_to_draw
@@ -160,7 +160,7 @@ def _mapper(
             expected_s = min(forecast.median_s, NEVER_S)
         sites = bound.merged.expand(best)
         if last:
-            waits = queue_lines(queued(problem, world, sites).values())
+            waits = queue_lines(queue_reasons(problem, world, sites).values())
             for line in (*waits, *no_room(whole, estimator.room, best)):
                 note(WARNING + line)
         return MappingAnswer(

@@ -49,10 +49,10 @@ from network_provisioner.selection.terms import (
     check,
     check_own,
     check_same,
+    decline_reason,
     is_claim,
     is_recorded,
     same_owner,
-    unwanted,
 )
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.connections import Connection, ReportedConnections
@@ -484,7 +484,7 @@ class Broker(Queries):
         ``bad_time``, ``conflict``, ``store_unavailable``.
         """
         transit, template, terms = self._requests.build(request, now)
-        reason = unwanted(request)
+        reason = decline_reason(request)
         if request.best_effort:  # it is under way without one, or was: there is no door to open
             self._lifecycle.decline(transit, reason, now)
         elif reason:

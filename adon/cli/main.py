@@ -18,7 +18,7 @@ from socket import gaierror
 from typing import Any
 
 from adon.cli.output import note
-from adon.cli.parsing import CommandParser, SubcommandParser, helped
+from adon.cli.parsing import CommandParser, SubcommandParser, help_command
 from network_provisioner.base.errors import AbsentError, AdonError, BrokerError
 
 NOUNS = (
@@ -57,7 +57,7 @@ def build_parser(words: Sequence[str] = ()) -> CommandParser:
     parser = CommandParser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
-    parser.set_defaults(run=helped(parser))
+    parser.set_defaults(run=help_command(parser))
     nouns = parser.add_subparsers(dest="noun", metavar="COMMAND", parser_class=SubcommandParser)
     first = next((word for word in words if not word.startswith("-")), "")
     for noun in (first,) if first in NOUNS else NOUNS:

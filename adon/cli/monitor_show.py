@@ -405,10 +405,13 @@ def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -
 
 
 def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
-    from monitors.alerts.anomalies.model import explained
+    from monitors.alerts.anomalies.model import explanation_lines
 
     return "\n".join(
-        [f"{metric} of {subject} (from {source})", *(f"  {s}" for s in explained(metric, limits))]
+        [
+            f"{metric} of {subject} (from {source})",
+            *(f"  {s}" for s in explanation_lines(metric, limits)),
+        ]
     )
 
 

@@ -76,12 +76,12 @@ def add_noun(nouns: Nouns[Any], name: str, doc: str | None) -> Nouns[Any]:
     """A command with verbs; its help is the module's docstring."""
     text = (doc or "").strip()
     noun = nouns.add_parser(name, help=_first(text), description=text)
-    noun.set_defaults(run=helped(noun))
+    noun.set_defaults(run=help_command(noun))
     verbs: Nouns[Any] = noun.add_subparsers(dest="verb", metavar="VERB")
     return verbs
 
 
-def helped(parser: argparse.ArgumentParser) -> Run:
+def help_command(parser: argparse.ArgumentParser) -> Run:
     """A command that explains those below it."""
 
     def run(_: argparse.Namespace) -> int:

@@ -60,11 +60,11 @@ def _advise(args: argparse.Namespace) -> int:
 
 
 def _figures(details: dict[str, Any]) -> PathFigures:
-    from network_provisioner.templates.advice import HostTcp, PathFigures, Tried
+    from network_provisioner.templates.advice import HostTcp, PathFigures, TriedSetting
 
     ends = {end: HostTcp(**details[end]) if details[end] else None for end in _ENDS}
     return PathFigures(
-        **details | ends | {"tried": tuple(Tried(**attempt) for attempt in details["tried"])}
+        **details | ends | {"tried": tuple(TriedSetting(**attempt) for attempt in details["tried"])}
     )
 
 

@@ -87,7 +87,7 @@ def _provision(args: argparse.Namespace) -> int:
       adon workflow provision montage.yml -o out.yml --hooks hooks.json --execution-sites mu,tacc
       adon workflow provision montage.yml --undo                          as it was before
     """
-    from pegasus_hooks.provisioning.insertion import program, provisioned
+    from pegasus_hooks.provisioning.insertion import program, provisioned_workflow
     from site_selector.catalogs.documents import parse_document, read_text
     from site_selector.catalogs.sources import Sources
     from site_selector.catalogs.workflow import WHAT, read_workflow
@@ -99,7 +99,7 @@ def _provision(args: argparse.Namespace) -> int:
     options = _options(args)
     sources = Sources(args.workflow, replicas=args.replicas, conf=args.conf)
     replicas = known_replicas(read_workflow(args.workflow, sources.variables), sources)
-    workflow = provisioned(document, replicas, options, program(), sources.variables)
+    workflow = provisioned_workflow(document, replicas, options, program(), sources.variables)
     written = _write(args, document, workflow.text)
     answer = _as_json(workflow, written)
     return print_fields(args, answer["steps"], lambda: _text(workflow, options, written), answer)

@@ -87,14 +87,14 @@ def place(
     measured = source or NoMeasurements()
     if note.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
-        note = replace(note, pool=counted(pool, (idle or {}) if known else {}, at))
+        note = replace(note, pool=site_pools(pool, (idle or {}) if known else {}, at))
     inputs = with_history(inputs, measured, at)
     world = estimate_world(inputs, measured, now=at, live=note, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
 
 
-def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
+def site_pools(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
     """Slots per site as a pool of which only is known that no job waits for ``idle``."""
     return {
         site: SitePool(
@@ -299,7 +299,9 @@ def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
             return
 
 
-def saved(file: Path, files: PlacementInputs, say: Say | None = None) -> tuple[Inputs, SiteMapping]:
+def saved_mapping(
+    file: Path, files: PlacementInputs, say: Say | None = None
+) -> tuple[Inputs, SiteMapping]:
     """A mapping that was saved, with the files it is for. Raises InputError if they do not fit:
     another workflow, a job too many or too few, a site that cannot run its job."""
     inputs = replace(files, execution_sites=("*", "local")).inputs(say)

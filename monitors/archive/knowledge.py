@@ -17,7 +17,7 @@ from statistics import median
 from typing import Protocol
 
 from monitors.archive.transfers import BEST_EFFORT, TransferSample, disk_subject, transfer_times
-from monitors.archive.waits import READ, WIDTH, at_this_hour, of_width, waited
+from monitors.archive.waits import READ, WIDTH, at_this_hour, of_width, wait_spread
 from monitors.base.estimates import WINDOW, Estimate
 from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
@@ -244,7 +244,7 @@ def queue_wait(
     if not alike:
         return known
     note = f"of {width.removeprefix(WIDTH)} jobs at once" if by_width else "at this hour"
-    median_s, spread_s, count = waited(alike)
+    median_s, spread_s, count = wait_spread(alike)
     newest = alike[0]
     return Known(
         median_s, spread_s, count, newest.at, newest.source, newest.unit, _WAIT, site, note

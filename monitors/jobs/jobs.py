@@ -219,7 +219,7 @@ AnyEvent = JobEvent | DagmanStep | DagEvent
 """What a workflow's logs tell: of a job, by HTCondor or by DAGMan, or of DAGMan itself."""
 
 
-def unplanned(name: str) -> PlannedJob:
+def unplanned_job(name: str) -> PlannedJob:
     """A job of which nothing but its name is of interest."""
     return PlannedJob(name, JobKind.OTHER)
 
@@ -240,7 +240,9 @@ class Jobs:
     feeds them sets it.
     """
 
-    def __init__(self, job: Callable[[str], PlannedJob] = unplanned, workflow: str = "") -> None:
+    def __init__(
+        self, job: Callable[[str], PlannedJob] = unplanned_job, workflow: str = ""
+    ) -> None:
         self._job, self._workflow = job, workflow
         self.names: dict[int, str] = {}
         self.all: list[Attempt] = []

@@ -25,7 +25,7 @@ from monitors.measurements.candidate_paths import (
 )
 from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
-from monitors.measurements.result_validation import ValidResult, validated
+from monitors.measurements.result_validation import ValidResult, valid_result
 from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore, SharedTasks
 from monitors.measurements.runs import Run, RunState, after
@@ -235,7 +235,7 @@ class Coordinator:
                     part = run.part_of(agent)
                     assert part is not None
                     if not part.reported:
-                        valid = validated(item, run, part, self._now())
+                        valid = valid_result(item, run, part, self._now())
                         if valid.measurements and (why := self._held.why_not(run)):
                             valid = ValidResult((), f"it was not held to its path: {why}")
                         measurements += valid.measurements

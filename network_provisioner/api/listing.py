@@ -56,7 +56,7 @@ def _words(transit: Transit) -> str:
     return " ".join((transit.id, *who, transit.usage.outcome, transit.reason))
 
 
-def newest(
+def newest_transits(
     listed: List,
     limit: int,
     only: Only,

@@ -194,7 +194,7 @@ def port_devices(topology: Topology) -> dict[End, str]:
     }
 
 
-def misplaced(
+def misplaced_ports(
     ports_by_switch: Mapping[int, Mapping[int, Port]],
     names: Mapping[int, str],
     devices: Mapping[End, str],

@@ -27,7 +27,7 @@ from network_provisioner.controllers.groups import (
     Pair,
     by_hop,
 )
-from network_provisioner.controllers.redirects import redirect_rules, shared
+from network_provisioner.controllers.redirects import redirect_rules, shared_redirects
 from network_provisioner.controllers.routes import (
     RateControl,
     SwitchHop,
@@ -272,7 +272,7 @@ class Planner:
                 rules, select = group_rules(self._topology, group, control, number, self._walk)
                 redirects = redirect_rules(self._topology, group, control)
                 made[group.key] = _Made(base, group, depends, tuple(rules), select, redirects)
-        redirected = shared({key: it.redirects for key, it in made.items()})
+        redirected = shared_redirects({key: it.redirects for key, it in made.items()})
         by_group = {key: it.rules + redirected[key] for key, it in made.items()}
         self._add_arp(groups, by_group)
         entries: list[TableEntry] = [it.select for it in made.values() if it.select is not None]

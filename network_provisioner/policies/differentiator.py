@@ -25,7 +25,7 @@ LimitOf = Callable[[Hop], ClassLimit | None]
 """The limit on each directed link, None where no policy sets one."""
 
 
-def unlimited(_: Hop) -> None:
+def no_limit(_: Hop) -> None:
     """Where there are no policies."""
 
 

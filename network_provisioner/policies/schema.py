@@ -1,7 +1,7 @@
 """Policies as people write them: read, checked, and acted on. Pure.
 
 The form is Listing 1 of the application-aware SDN paper; what an action does to the policies there
-are is its Algorithm 1 (AA-DNS): :func:`acted`.
+are is its Algorithm 1 (AA-DNS): :func:`policy_change`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class PolicyChange:
     before: Policy | None
 
 
-def acted(body: object, known: Mapping[str, Policy], now: float) -> PolicyChange:
+def policy_change(body: object, known: Mapping[str, Policy], now: float) -> PolicyChange:
     """What the action in ``body`` does, at Unix second ``now``, where ``known`` is there by id.
 
     ``start``   a new policy; where there is one of that name, this one replaces it under its id
@@ -128,13 +128,13 @@ def acted(body: object, known: Mapping[str, Policy], now: float) -> PolicyChange
                 "unknown_policy",
             )
         if doc.action == "stop":
-            return PolicyChange(stopped(before, now), before)
+            return PolicyChange(stopped_policy(before, now), before)
         return PolicyChange(_modified(doc, before, label, now), before)
     except InputError as error:
         raise BrokerError(str(error), "bad_request") from error
 
 
-def stopped(policy: Policy, now: float) -> Policy:
+def stopped_policy(policy: Policy, now: float) -> Policy:
     """The policy, ended at ``now`` unless it has ended before."""
     if policy.state(now) in (PolicyState.EXPIRED, PolicyState.STOPPED):
         return policy

@@ -17,7 +17,7 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
-from network_provisioner.policies.differentiator import Differentiator, LimitOf, unlimited
+from network_provisioner.policies.differentiator import Differentiator, LimitOf, no_limit
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
@@ -30,8 +30,8 @@ from network_provisioner.selection.transit import Candidate, Metric
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger, PathPart, Reservation
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.state.quotas import exceeded
-from network_provisioner.state.waitlist import Claim, Claims, crowded
+from network_provisioner.state.quotas import exceeded_quota
+from network_provisioner.state.waitlist import Claim, Claims, crowded_claims
 from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Hop, Path
@@ -79,7 +79,7 @@ class Admission:
 
     def over_quota(self, transit: Transit, now: float) -> str:
         """Which quota a transit would exceed, in words; "" for none."""
-        return exceeded(self._limits.quotas, transit, self._state.active.of, now)
+        return exceeded_quota(self._limits.quotas, transit, self._state.active.of, now)
 
     # -- a path ------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Admission:
             done = min(end, start + mine.brief_s)
             if whole and ledger.residual(hop, start, done) < mine.rate_bps:
                 return True
-            before = crowded(ledger, hop, mine.rate_bps, start, end, claims.get(hop, ()))
+            before = crowded_claims(ledger, hop, mine.rate_bps, start, end, claims.get(hop, ()))
             return any(c.comes < done for c in before)
 
         return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
@@ -227,7 +227,7 @@ class Admission:
         before = [
             claim
             for hop, rate in rates.items()
-            for claim in crowded(others, hop, rate, now, until, claims.get(hop, ()))
+            for claim in crowded_claims(others, hop, rate, now, until, claims.get(hop, ()))
             if is_before(active.all[claim.id], transit)
         ]
         return min(before, key=lambda claim: claim.start, default=None)
@@ -357,7 +357,7 @@ class Admission:
 
     def _limit_of(self, transit: Transit, now: float) -> LimitOf:
         if self._policies is None:
-            return unlimited
+            return no_limit
         bound, known = self._policies.bound, self._state.active.all
         at = max(now, transit.request.start)
         return cache(lambda hop: bound(transit, hop, self._state.ledger.capacity(hop), at, known))

@@ -22,13 +22,13 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import AgreedRequest, Transit
 from network_provisioner.base.units import transfer_time
-from network_provisioner.policies.differentiator import LimitOf, unlimited
+from network_provisioner.policies.differentiator import LimitOf, no_limit
 from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import Metric, PathMetrics, choose, missed
+from network_provisioner.selection.transit import Metric, PathMetrics, choose, missed_terms
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState
@@ -140,7 +140,7 @@ class PathSelector:
             for path in self.paths(request.src, request.dst)
             if path.capacity_bps >= least
             and not failure(path, state.unusable)
-            and not missed(path, self._quality(path, request.user), template, min_bps)
+            and not missed_terms(path, self._quality(path, request.user), template, min_bps)
         )
 
     def _quality(self, path: Path, user: str) -> PathMetrics:
@@ -160,7 +160,7 @@ class PathSelector:
         ask: Requirement,
         template: Template,
         claims: Claims | None = None,
-        limit_of: LimitOf = unlimited,
+        limit_of: LimitOf = no_limit,
         ledger: Ledger | None = None,
     ) -> Fit:
         state = self._state
@@ -193,7 +193,7 @@ class PathSelector:
         pinned: Path | None = None,
         claims: Claims | None = None,
         movable_of: MovableOf | None = None,
-        limit_of: LimitOf = unlimited,
+        limit_of: LimitOf = no_limit,
         ledger: Ledger | None = None,
     ) -> Grant | Wait | Never:
         """Grant, wait or never, for a transit's ``requested_bps`` from its ``start`` (0: now) to

@@ -56,7 +56,7 @@ class AgreedRates:
     uncapped: bool = False
 
 
-def unwanted(request: TransitRequest) -> str:
+def decline_reason(request: TransitRequest) -> str:
     """Why a transfer does without a circuit whatever its size, in words; "" where it does not."""
     if request.best_effort:
         return printable(request.best_effort)[:_MAX_TEXT]
@@ -166,7 +166,7 @@ def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
         and bool(request.best_effort)
         and transit.state is TransitState.BEST_EFFORT
         and transit.request.fingerprint == fingerprint(request)
-        and transit.reason.startswith(unwanted(request))
+        and transit.reason.startswith(decline_reason(request))
     )
 
 

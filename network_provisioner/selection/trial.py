@@ -56,7 +56,9 @@ def can_be_tried(transit: Transit, users: Collection[str] | None, template: str 
     )
 
 
-def tried(transit: Transit, before: Template | None, template: Template, net: Topology) -> Trial:
+def template_trial(
+    transit: Transit, before: Template | None, template: Template, net: Topology
+) -> Trial:
     """What ``template`` would have chosen for a transit that :func:`can_be_tried`; ``before`` is
     the one it had, None where that is forgotten."""
     request = transit.request

@@ -62,7 +62,7 @@ def made_of(name: str, base: Template, transit: Transit) -> Template:
     )
 
 
-def used(transit: Transit, otherwise: Tuning) -> Tuning:
+def used_tuning(transit: Transit, otherwise: Tuning) -> Tuning:
     """What a transfer was tuned with by its report; ``otherwise`` where it does not say, or says
     what no transfer can have used, or was carried by relays, which have streams of their own."""
     if transit.relayed:

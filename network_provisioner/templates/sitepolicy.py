@@ -72,7 +72,7 @@ def check(template: Template, policy: TemplatePolicy) -> None:
         )
 
 
-def capped(template: Template, policy: TemplatePolicy) -> tuple[Template, list[str]]:
+def capped_template(template: Template, policy: TemplatePolicy) -> tuple[Template, list[str]]:
     """The template within the policy, and in words what was lowered for it."""
     words: list[str] = []
 

@@ -54,7 +54,7 @@ from network_provisioner.transits.changes import (
     wait_changes,
 )
 from network_provisioner.transits.desired_state import DesiredState
-from network_provisioner.transits.reports import mark, uncounted
+from network_provisioner.transits.reports import count_mismatch, mark
 from network_provisioner.transits.repository import Repository
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class Lifecycle:
             if usage.bytes and not usage.switch_bytes and self._desired.counts:
                 transit.reason += f"; {UNMET}"
             if not self._state.active.pairs.mates(transit):  # else its count is a part of theirs
-                mark(transit, uncounted(transit))
+                mark(transit, count_mismatch(transit))
 
     def _desire(self, before: Sequence[Change], now: float) -> bool:
         """Have the switches carry what transits have become since ``before``; whether that is

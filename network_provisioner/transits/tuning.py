@@ -9,7 +9,7 @@ from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest, TuningSettings
-from network_provisioner.templates.advice import PathFigures, advise, varied
+from network_provisioner.templates.advice import PathFigures, advise, varied_advice
 from network_provisioner.templates.lookup import Templates, service_for, template_for
 from network_provisioner.topology.graph import Path, Topology
 
@@ -38,7 +38,7 @@ class TransferTuning:
         advice = None
         figures = self.figures(transit)
         if figures.measured and figures.rtt_s > 0:
-            advice = varied(advise(figures, transit.request.size_bytes), figures, transit.id)
+            advice = varied_advice(advise(figures, transit.request.size_bytes), figures, transit.id)
         service = service_for(request, transit, self._templates, advice)
         transit.grant.tuning = TuningSettings(
             service.streams, service.buffer_bytes, service.threads, service.why

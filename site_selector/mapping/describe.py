@@ -90,7 +90,7 @@ class _Describer:
         terms = None
         if alternatives:
             terms = job_terms(self.problem, self.assignment, self.schedule)
-        out, waiting = [], queued(self.problem, self.world, self.assignment)
+        out, waiting = [], queue_reasons(self.problem, self.world, self.assignment)
         for j, name in enumerate(self.problem.jobs):
             site = self.problem.places[self.assignment[j]]
             options = () if terms is None else self._alternatives(j, terms)
@@ -237,7 +237,7 @@ def no_room(problem: Problem, room: Room | None, assignment: Sequence[int]) -> l
     ]
 
 
-def queued(problem: Problem, world: World, assignment: Sequence[int]) -> dict[int, str]:
+def queue_reasons(problem: Problem, world: World, assignment: Sequence[int]) -> dict[int, str]:
     """By job what lacks: no site that could run it has a worker now, its own never will as far as
     anyone knows, or nothing is left of the bandwidth of a path that it needs."""
     sites = [world.sites[name] for name in problem.places[: problem.n_sites]]

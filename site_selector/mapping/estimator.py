@@ -61,9 +61,9 @@ from site_selector.mapping.kernels.data import (
     State,
     allowed_mask,
     by_urgency,
+    kernel_arguments,
     numbers_of,
     order_of,
-    prepared,
     shape_of,
     state_for,
 )
@@ -130,7 +130,7 @@ def upward_rank(problem: Problem) -> Array:
     """
     n_jobs, sites = len(problem.jobs), problem.n_sites
     mean_byte = float(problem.seconds_per_byte[:sites, :sites].sum()) / (sites * sites)
-    shape, numbers = prepared(problem)
+    shape, numbers = kernel_arguments(problem)
     rank, steps = np.zeros(n_jobs), n_jobs + len(problem.files)
     compiled.run(steps, rank_upward, shape, mean_compute(problem), numbers.size, mean_byte, rank)
     return rank

@@ -24,7 +24,7 @@ from site_selector.evaluation.adversary import (
     SIZE_BYTES,
     FileEdge,
     Puzzle,
-    changed,
+    changed_puzzle,
     draw_puzzle,
     judge,
     rival,
@@ -227,7 +227,7 @@ def test_puzzles_stay_within_their_ranges_and_free_of_cycles(seed: int) -> None:
     rng = Random(seed)
     puzzle = draw_puzzle(rng)
     for _ in range(30):
-        before, puzzle = puzzle, changed(puzzle, rng)
+        before, puzzle = puzzle, changed_puzzle(puzzle, rng)
         assert (before.runtime_s == puzzle.runtime_s) + (before.platform == puzzle.platform) >= 1
     at = puzzle.platform
     assert inside(puzzle.runtime_s, RUNTIME_S)

@@ -164,12 +164,12 @@ def test_plug_ins_are_told_of_the_fastest_path() -> None:
     got = made_transit("x.2", "tacc", "mu", TransitState.INSTALLED, path=["tacc", "s1"],
                   granted_bps=5e8, candidates=[{"path": [], "scores": {}}, score])  # fmt: skip
     answers = [RequestOutcome(slow.id, "queued"), RequestOutcome("x.2", "installed", transit=got)]
-    said = sources.granted([slow, fast], answers, [Service(threads=2), Service(threads=8)])
+    said = sources.hook_attributes([slow, fast], answers, [Service(threads=2), Service(threads=8)])
     assert said == {
         "AdonUrlPaths": written([slow, replace(fast, id="x.2", granted_bps=5e8)]),
         "AdonStreams": 8, "AdonRateBps": 5e8, "AdonRttSeconds": 0.05,
     }  # fmt: skip
-    assert sources.granted([slow], answers[:1], []) == {"AdonUrlPaths": written([slow])}
+    assert sources.hook_attributes([slow], answers[:1], []) == {"AdonUrlPaths": written([slow])}
 
 
 @given(st.text(min_size=1, max_size=20), st.integers(1, 999), st.sampled_from(["", ".2"]))

@@ -38,7 +38,7 @@ def observed(*facts: Heard) -> Jobs:
 
 
 def standing(*facts: Heard) -> Fact | None:
-    return rules.newest(observed(*facts).get(JOB))
+    return rules.newest_event(observed(*facts).get(JOB))
 
 
 def dag(what: EventKind) -> Fact | None:
@@ -205,7 +205,7 @@ def test_whatever_happens_the_end_makes_it_due(
         told = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
         happenings.append(told)
     jobs = observed(*happenings)
-    found, ended = rules.newest(jobs.get(JOB)), rules.newest_of_dag(jobs)
+    found, ended = rules.newest_event(jobs.get(JOB)), rules.newest_of_dag(jobs)
     assert due(decision, found, ended, 1000.0) is not None
     given_back = DecisionTime(105.0, look=1, given_back=True)
     assert due(given_back, found, ended, 1000.0) is None

@@ -22,7 +22,7 @@ from cobald.interfaces import Controller
 from cobald.interfaces import Pool as CobaldPool
 
 from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
-from condor_plugins.pool.cloud.workerconfig import named
+from condor_plugins.pool.cloud.workerconfig import site_attributes
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.demand import Demands
 from condor_plugins.pool.expander.observation import PoolObserver
@@ -133,7 +133,7 @@ class AdonController(Controller):  # type: ignore[misc]
         condor, run_times = Condor(collector), RunTimes(self._archive, jobs_take)
         cloud = _Drones(self._drone)
         self._observer = PoolObserver(
-            "cobald", named(site), cloud, condor, self._archive, run_times, _log.warning
+            "cobald", site_attributes(site), cloud, condor, self._archive, run_times, _log.warning
         )
         self._demands = Demands(condor.whole, run_times.of_job)
         self._said = ""

@@ -28,7 +28,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from monitors.base.measurement import SMALL_BYTES, Measurement, number_in
-from monitors.jobs.condor import Ad, ads, printed
+from monitors.jobs.condor import Ad, ads, command_output
 from monitors.jobs.executions import ENDS, Execution, Span
 from monitors.jobs.jobs import Attempt
 from monitors.workflows.facts.transfers import Volume, transfer_fact
@@ -106,7 +106,7 @@ class CondorHistory:
             return []
         wanted = f"member(ClusterId, {{{', '.join(map(str, clusters))}}})"
         words = [program, "-transfer-history", "-json", "-constraint", wanted]
-        job_ads = ads(printed(words, _TIMEOUT_S, logging.WARNING))
+        job_ads = ads(command_output(words, _TIMEOUT_S, logging.WARNING))
         self._away = job_ads is None
         return job_ads or []
 

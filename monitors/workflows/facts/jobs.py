@@ -39,7 +39,7 @@ from monitors.workflows.facts.plan import (
     planned_at,
     read_plan,
 )
-from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
+from monitors.workflows.facts.transfers import Journal, setup_facts, transfer_facts, transfer_list
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.kickstart import JobRecord
@@ -374,7 +374,7 @@ class JobFacts:
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
         lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
         if left.moved or left.logged or lines:
-            moved = transfer_facts(attempt, left, lines, listed(attempt.job.output))
+            moved = transfer_facts(attempt, left, lines, transfer_list(attempt.job.output))
             facts += moved + setup_facts(attempt, ready, moved)
         task = attempt.job.task or next(iter(job.details["task_ids"]), "")
         facts += estimate_errors(task, attempt.job.site, facts, self._estimated)

@@ -93,7 +93,7 @@ def transfer_fact(
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TransferList:
     """What a job's transfer list says: site names by the way the tool writes them, sizes by logical
     file name where they are declared, all URLs."""
 
@@ -102,10 +102,10 @@ class Listed:
     urls: frozenset[str] = frozenset()
 
 
-def listed(output: Path | None) -> Listed:
+def transfer_list(output: Path | None) -> TransferList:
     """From ``<job>.in`` of a transfer job or ``<job>.sh`` of PegasusLite, beside its output."""
     if output is None:
-        return Listed()
+        return TransferList()
     for ending in (".in", ".sh"):
         try:
             text = read_text(output.with_suffix(ending), "replace")
@@ -115,8 +115,8 @@ def listed(output: Path | None) -> Listed:
         if labels:
             sizes = {lfn: int(size) for lfn, size in _SIZE.findall(text)}
             names = {label.replace("-", "_"): label for label in labels}
-            return Listed(names, sizes, frozenset(_URL.findall(text)))
-    return Listed()
+            return TransferList(names, sizes, frozenset(_URL.findall(text)))
+    return TransferList()
 
 
 class Journal:
@@ -155,7 +155,7 @@ class Journal:
 
 
 def transfer_facts(
-    attempt: Attempt, left: JobOutput, journal: Sequence[Mapping[str, Any]], known: Listed
+    attempt: Attempt, left: JobOutput, journal: Sequence[Mapping[str, Any]], known: TransferList
 ) -> list[Measurement]:
     """One measurement for each pair of sites that an attempt which is over moved files between.
 
@@ -244,7 +244,9 @@ def _fact(
     )
 
 
-def _volume(tries: Sequence[TransferAttempt], line: Mapping[str, Any], known: Listed) -> Volume:
+def _volume(
+    tries: Sequence[TransferAttempt], line: Mapping[str, Any], known: TransferList
+) -> Volume:
     """By the tool's records of its tries and the hooks' journal; neither need be there."""
     done = [attempt for attempt in tries if attempt.success]
     n_bytes = number_in(line.get("bytes"), 2**63)
@@ -276,7 +278,7 @@ def _direction(attempt: Attempt, ends: tuple[str, str]) -> str:
     return direction or ("in" if ends[1] == attempt.job.site else "out")
 
 
-def _site(label: str, url: str, attempt: Attempt, known: Listed) -> str:
+def _site(label: str, url: str, attempt: Attempt, known: TransferList) -> str:
     if attempt.job.site and is_relay(label, url, known.urls):
         return attempt.job.site
     return known.names.get(label, label)

@@ -53,7 +53,7 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
     if own is not None and own.workflow != parent.workflow:
         _check_owner(own, parent)
         return [*(plan for plan in _plans_before(own) if plan.owner == parent.owner), own]
-    plain = SubmitDir(folder, dag, derived(parent.workflow, job))
+    plain = SubmitDir(folder, dag, derived_uuid(parent.workflow, job))
     _check_owner(plain, parent)
     plain.braindump.update(
         {name: parent.braindump[name] for name in _SHARED if name in parent.braindump}
@@ -90,7 +90,7 @@ def _plans_before(newest: SubmitDir) -> list[SubmitDir]:
     return earlier
 
 
-def derived(parent: str, job: str) -> str:
+def derived_uuid(parent: str, job: str) -> str:
     """The UUID by which a sub-DAG is known that has none."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{parent}/{job}"))
 

@@ -31,7 +31,7 @@ from network_provisioner.controllers.backend import (
     SwitchBackend,
     SwitchChange,
     SwitchEvent,
-    misplaced,
+    misplaced_ports,
     port_devices,
     switch_names,
 )
@@ -61,7 +61,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import Discovered, End
+from network_provisioner.topology.discovery import DiscoveredNetwork, End
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class OpenDaylightController(SwitchedController):
             unused=unused,
         )
 
-    def discover(self) -> Discovered:
+    def discover(self) -> DiscoveredNetwork:
         """The switches' ports, and how they are joined: see
         :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
@@ -260,7 +260,7 @@ class OpenDaylightSwitches(SwitchBackend):
         (METEREXISTS), and to delete one deletes its rules: a rate could not be changed."""
         return False
 
-    def discover(self, seconds: float) -> Discovered:
+    def discover(self, seconds: float) -> DiscoveredNetwork:
         """See Discovers."""
         return requests.discover(self._rest, self._steps, self.connected(), seconds)
 
@@ -272,7 +272,7 @@ class OpenDaylightSwitches(SwitchBackend):
             for dpid, ports in ports_by_switch.items()
             for number, port in ports.items()
             if not port.up
-        } | misplaced(ports_by_switch, self._names, self._devices, segments)
+        } | misplaced_ports(ports_by_switch, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
         """See SwitchBackend."""

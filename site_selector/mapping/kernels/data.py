@@ -377,7 +377,7 @@ def state_for(shape: Shape, order: Order, changes: int = 0) -> State:
     return State(**made)
 
 
-def prepared(problem: Problem) -> tuple[Shape, Numbers]:
+def kernel_arguments(problem: Problem) -> tuple[Shape, Numbers]:
     """Shape and numbers as kernels take them, kept for as long as the problem stays the same."""
     return shape_of(problem), _kept_numbers(problem)
 
