@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, TextIO
 from adon.planning.kept_placements import leave, placement_reasons
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
+from pegasus_hooks.plugin.inputs import WARNING, inputs_of
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
-from pegasus_hooks.plugin.world import WARNING, inputs_of
 from site_selector.catalogs.replicas import Note, find_replicas
 from site_selector.estimates.estimating import estimate_world, subjects
 from site_selector.estimates.input_sizes import with_history

@@ -28,8 +28,8 @@ from monitors.archive.stores import base
 from monitors.base.measurement import UNITS
 from monitors.rules import Rule, Rules
 from network_provisioner.client.broker import BrokerClient
+from pegasus_hooks.plugin.inputs import inputs_of
 from pegasus_hooks.plugin.request import parse_request
-from pegasus_hooks.plugin.world import inputs_of
 from site_selector.estimates.estimating import estimate_world, subjects
 
 FACTS = [

@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pegasus_hooks.plugin.inputs import inputs_of
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, bind, connected_jobs, merge, settle
-from pegasus_hooks.plugin.world import inputs_of
 from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.world import NoMeasurements
 from site_selector.mapping.estimator import Estimator
