@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, TextIO
 from adon.planning.kept_placements import leave, placement_reasons
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
+from pegasus_hooks.plugin.inputs import WARNING, inputs_of
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
-from pegasus_hooks.plugin.world import WARNING, inputs_of
 from site_selector.catalogs.replicas import Note, find_replicas
 from site_selector.estimates.estimating import estimate_world, subjects
 from site_selector.estimates.input_sizes import with_history
@@ -34,7 +34,7 @@ from site_selector.estimates.plans import Plan
 from site_selector.estimates.running import Live
 from site_selector.estimates.world import MeasurementSource, NoMeasurements
 from site_selector.inputs import Inputs, size_note
-from site_selector.mapping.describe import no_room, queued
+from site_selector.mapping.describe import no_room, queue_reasons
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.kernels import compiled
 from site_selector.mapping.mapper import map_problem, worlds_to_draw
@@ -160,7 +160,7 @@ def _mapper(
             expected_s = min(forecast.median_s, NEVER_S)
         sites = bound.merged.expand(best)
         if last:
-            waits = queue_lines(queued(problem, world, sites).values())
+            waits = queue_lines(queue_reasons(problem, world, sites).values())
             for line in (*waits, *no_room(whole, estimator.room, best)):
                 note(WARNING + line)
         return MappingAnswer(

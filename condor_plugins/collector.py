@@ -75,7 +75,9 @@ class HTCondorPool:
     def slots(self) -> Sequence[Ad]:
         """Slot ads from the collector. Raises AdonError."""
         try:
-            return defined(self._open().query(htcondor2.AdType.Slot, None, list(SLOT_ATTRIBUTES)))
+            return defined_attributes(
+                self._open().query(htcondor2.AdType.Slot, None, list(SLOT_ATTRIBUTES))
+            )
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's collector: {error}") from error
 
@@ -86,7 +88,9 @@ class HTCondorPool:
             return [
                 job
                 for schedd in schedds
-                for job in defined(htcondor2.Schedd(schedd).query(_IN_QUEUE, list(JOB_ATTRIBUTES)))
+                for job in defined_attributes(
+                    htcondor2.Schedd(schedd).query(_IN_QUEUE, list(JOB_ATTRIBUTES))
+                )
             ]
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's schedd: {error}") from error
@@ -104,7 +108,7 @@ class HTCondorPool:
                 past = htcondor2.Schedd(schedd).history(None, list(ENDED_ATTRIBUTES), HISTORY)
             except (htcondor2.HTCondorException, OSError, RuntimeError):
                 continue
-            ads.extend(defined(past))
+            ads.extend(defined_attributes(past))
         return ads
 
     def claim_s(self) -> float:
@@ -117,7 +121,7 @@ class HTCondorPool:
         where the negotiator does not say."""
         try:
             where = self._open().locate(htcondor2.DaemonType.Negotiator)
-            ads = defined(htcondor2.Negotiator(where).getPriorities())
+            ads = defined_attributes(htcondor2.Negotiator(where).getPriorities())
         except (htcondor2.HTCondorException, OSError, RuntimeError):
             return {}
         return {
@@ -130,7 +134,7 @@ class HTCondorPool:
         return htcondor2.Collector(self._collector) if self._collector else htcondor2.Collector()
 
 
-def defined(ads: Iterable[classad2.ClassAd]) -> list[Ad]:
+def defined_attributes(ads: Iterable[classad2.ClassAd]) -> list[Ad]:
     """The ads without what is undefined or an error in them: for Python those are the numbers 2
     and 1."""
     return [{k: v for k, v in ad.items() if not isinstance(v, classad2.Value)} for ad in ads]

@@ -34,6 +34,11 @@ START, SEE = "start", "see"
 _MAY = {START: May.START, SEE: May.SEE}
 _ANYBODY = "*"
 _OF_ALL = frozenset({"notice", "plan"})
+OwnerOf = Callable[[str], str | None]
+"""The user of a workflow, by its UUID; None where it is not known."""
+
+# An empty list would mean anybody, and who wrote it meant nobody.
+_Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +76,6 @@ class AccessDecision:
 
     may: bool
     why: str
-
-
-OwnerOf = Callable[[str], str | None]
-"""The user of a workflow, by its UUID; None where it is not known."""
 
 
 def _nobody(_: str) -> str | None:
@@ -175,10 +176,6 @@ def sites_of(subject: str) -> tuple[str, ...]:
     if "@" in subject:
         return _sites(subject.rpartition("@")[2])
     return () if not subject or ":" in subject else _sites(subject)
-
-
-# An empty list would mean anybody, and who wrote it meant nobody.
-_Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 
 class _Rule(Schema):

@@ -49,10 +49,10 @@ from network_provisioner.selection.terms import (
     check,
     check_own,
     check_same,
+    decline_reason,
     is_claim,
     is_recorded,
     same_owner,
-    unwanted,
 )
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.connections import Connection, ReportedConnections
@@ -67,7 +67,7 @@ from network_provisioner.topology.drains import Drain, Drains
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures, News
 from network_provisioner.transits.advance import AdvanceReservations
-from network_provisioner.transits.changes import modified
+from network_provisioner.transits.changes import modification_changes
 from network_provisioner.transits.desired_state import DesiredState, Shares
 from network_provisioner.transits.held_packets import HeldPackets
 from network_provisioner.transits.io_aware import DiskRateOf, IoAware
@@ -360,7 +360,7 @@ class Broker(Queries):
         counted = self.promises.count()
         with self._cycle() as now:
             self._repository.retry()
-            self._lifecycle.moved(moving, now)
+            self._lifecycle.mark_active(moving, now)
             self.promises.follow(counted, now)
             self._reevaluation.follow(now)
             self.io_aware.follow(now)
@@ -473,7 +473,7 @@ class Broker(Queries):
             if request.size_bytes is not None and request.size_bytes != known.request.size_bytes:
                 wanted = known.copy()
                 wanted.request = replace(known.request, size_bytes=request.size_bytes)
-                changes = modified(self._state, known, wanted, now)
+                changes = modification_changes(self._state, known, wanted, now)
                 self._lifecycle.commit(changes, now, self._repository.save)
         return known, False
 
@@ -484,21 +484,21 @@ class Broker(Queries):
         ``bad_time``, ``conflict``, ``store_unavailable``.
         """
         transit, template, terms = self._requests.build(request, now)
-        reason = unwanted(request)
+        reason = decline_reason(request)
         if request.best_effort:  # it is under way without one, or was: there is no door to open
             self._lifecycle.decline(transit, reason, now)
         elif reason:
-            self._placement.do_without(transit, reason, now)
+            self._placement.use_best_effort(transit, reason, now)
         elif not self._placement.space.lacks(transit, now) and (
             reason := self._admission.too_small(transit, template, now)
         ):
-            self._placement.do_without(
+            self._placement.use_best_effort(
                 transit, self._standing.sharing(transit, template, reason, now), now
             )
         else:
             self._requests.check_possible(request, terms, template)
             if reason := self._admission.over_quota(transit, now):
-                self._placement.do_without(transit, reason, now)
+                self._placement.use_best_effort(transit, reason, now)
                 return transit
             self.io_aware.begin(transit, template)
             claims = self._active.waitlist.claims_before(transit, now)
@@ -533,7 +533,9 @@ class Broker(Queries):
                 self._lifecycle.end(transit, TransitState.EXPIRED, reason, now)
             elif transit.state is TransitState.QUEUED:
                 waited = now - transit.request.requested_at
-                self._placement.do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
+                self._placement.use_best_effort(
+                    transit, f"waited {waited:.0f} s: {transit.reason}", now
+                )
             elif transit.grant.expected_end and now < (until := self._admission.usual_end(transit)):
                 if self._early.goes_on(transit, until, now):
                     continue
@@ -568,7 +570,7 @@ class Broker(Queries):
         with self._cycle() as now:
             transit = self._known(transit_id)
             active = transit.id in self._active.all
-            first = report.moved and not (transit.usage.bytes or transit.usage.seconds)
+            first = report.has_transfer and not (transit.usage.bytes or transit.usage.seconds)
             transit.usage.vouched = transit.usage.vouched and (vouched or not first)
             if active or first or transit.grant.released_at == 0:
                 report.write_into(transit, first, self._admission.most_bps(transit), now)
@@ -610,7 +612,7 @@ class Broker(Queries):
             elif transit.lost_path and until > transit.grant.lease_until:
                 wanted = transit.copy()
                 wanted.grant.lease_until = until
-                self._lifecycle.commit(modified(self._state, transit, wanted, now), now)
+                self._lifecycle.commit(modification_changes(self._state, transit, wanted, now), now)
                 self._active.waitlist.ask_again(transit)
                 self._waiting.serve(now)
             return transit.copy()

@@ -211,10 +211,10 @@ class Queries:
             active = self._active.all
             own = {name for name, transit in list(active.items()) if transit.request.user in users}
             for load in (load for link in described["links"] for load in link["load"]):
-                load["transits"] = [one for one in load["transits"] if one in own]
-                for one in load.get("holders", ()):
-                    if one["id"] not in own:
-                        one["id"] = ""
+                load["transits"] = [name for name in load["transits"] if name in own]
+                for holder in load.get("holders", ()):
+                    if holder["id"] not in own:
+                        holder["id"] = ""
         return described
 
     def routes(

@@ -34,7 +34,7 @@ def make_table(offered: Sequence[bytes], head: bytes, answers: Callable[[int], b
     """
     sites, problem = {}, ""
     try:
-        sites = mapped(offered)
+        sites = mapped_sites(offered)
     except subprocess.CalledProcessError as error:
         problem = error.stderr
     except Exception as error:  # whatever it is, it is said once, and the planner gets answers
@@ -59,13 +59,13 @@ def message(jobs: int, problem: str) -> str:
     )
 
 
-def mapped(offered: Sequence[bytes]) -> dict[str, str]:
+def mapped_sites(offered: Sequence[bytes]) -> dict[str, str]:
     """The site of each job of the workflow that the planner was started with."""
     planner = Path(f"/proc/{os.getppid()}")
     arguments = os.fsdecode((planner / "cmdline").read_bytes()).split("\0")[:-1]
     pairs = os.fsdecode((planner / "environ").read_bytes()).split("\0")
     env = {**dict(p.split("=", 1) for p in pairs if "=" in p), **os.environ}
-    workflow, options, known = planned(arguments, env)
+    workflow, options, known = planner_arguments(arguments, env)
     limit = float(env.get("ADON_CALLOUT_TIMEOUT") or LIMIT_S)
     most = float(known.get("pegasus.selector.site.timeout") or 2 * limit)
     names = ",".join(map(os.fsdecode, offered))
@@ -81,7 +81,9 @@ def mapped(offered: Sequence[bytes]) -> dict[str, str]:
     return {placement["job"]: placement["site"] for placement in mapping["placements"]}
 
 
-def planned(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, list[str], dict[str, str]]:
+def planner_arguments(
+    words: Sequence[str], env: Mapping[str, str]
+) -> tuple[str, list[str], dict[str, str]]:
     """The workflow, ``adon site map``'s options for it, and the planner's properties, from the
     command line of its Java process. Raises ValueError if it is none."""
     at = next((i for i, word in enumerate(words) if word.endswith("CPlanner")), None)
@@ -91,19 +93,19 @@ def planned(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, list[str
     for names in (["--conf"], ["--output-sites", "-o"], ["--dax", "-d"], ["--input-dir", "-I"]):
         parser.add_argument(*names)
     parser.add_argument("-D", action="append", default=[], dest="system")
-    asked, rest = parser.parse_known_args(words[at + 1 :])
-    system = [word[2:] for word in words[:at] if word.startswith("-D")] + asked.system
-    known = properties_of(dict(s.split("=", 1) for s in system if "=" in s), asked.conf, env)
+    arguments, rest = parser.parse_known_args(words[at + 1 :])
+    system = [word[2:] for word in words[:at] if word.startswith("-D")] + arguments.system
+    known = properties_of(dict(s.split("=", 1) for s in system if "=" in s), arguments.conf, env)
     options = [
         f"--{kind}s={Path.cwd() / known[name]}" for kind in ("site", "replica", "transformation")
         if (name := f"pegasus.catalog.{kind}.file") in known
     ]  # fmt: skip
-    options += [f"--output-site={asked.output_sites}"] if asked.output_sites else []
+    options += [f"--output-site={arguments.output_sites}"] if arguments.output_sites else []
     configured = known.get("pegasus.data.configuration")
     options += [f"--data-configuration={configured.lower()}"] if configured else []
-    options += [f"--input-dir={asked.input_dir}"] if asked.input_dir else []
+    options += [f"--input-dir={arguments.input_dir}"] if arguments.input_dir else []
     options += [f"--config={env['ADON_CONFIG']}"] if env.get("ADON_CONFIG") else []
-    workflow = asked.dax or (rest[-1] if rest and Path(rest[-1]).is_file() else "workflow.yml")
+    workflow = arguments.dax or (rest[-1] if rest and Path(rest[-1]).is_file() else "workflow.yml")
     return workflow, options, known
 
 

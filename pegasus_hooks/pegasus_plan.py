@@ -202,7 +202,7 @@ def properties_text(
                 "expected it unset"
             )
         lines += [f"{key}={value}" for key, value in hooked.items()]
-        wished = hookscripts.wished()
+        wished = hookscripts.preferred_properties()
         lines += [f"{key}={value}" for key, value in wished.items() if key not in given]
     return "\n".join(lines) + "\n"
 

@@ -265,10 +265,10 @@ class ArchiveSuite:
             mine, other = opened(), opened()
             first, second = mine.ask("refresh", "w1", 100.0), other.ask("refresh", "w2", 101.0)
             mine.ask("else", "w1", 102.0)
-            assert other.asked("refresh") == [(first, "w1", 100.0), (second, "w2", 101.0)]
-            assert other.asked("refresh", first) == [(second, "w2", 101.0)]
+            assert other.requests("refresh") == [(first, "w1", 100.0), (second, "w2", 101.0)]
+            assert other.requests("refresh", first) == [(second, "w2", 101.0)]
             third = mine.ask("refresh", "w3", 5000.0)  # the others are forgotten by then
-            assert other.asked("refresh") == [(third, "w3", 5000.0)]
+            assert other.requests("refresh") == [(third, "w3", 5000.0)]
             assert third > second > first
 
     def test_nothing_is_changed_or_taken_away_by_hand(self, world: Callable[[], World]) -> None:

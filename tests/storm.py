@@ -22,7 +22,7 @@ from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.selection.verdicts import Wait
+from network_provisioner.selection.outcomes import Wait
 from network_provisioner.state.waitlist import Claim, Claims
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict

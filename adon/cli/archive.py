@@ -34,6 +34,7 @@ NOUN = Noun("archive", __doc__)
 add = NOUN.add
 _SUBJECT = option("subject", "path, site or host, such as 'mu>tacc'", "SUBJECT")
 _NOTHING = "nothing was measured"
+_six = "{:.6g}".format
 
 
 def _add_selection(parser: CommandParser) -> None:
@@ -125,9 +126,6 @@ def _query(args: argparse.Namespace) -> int:
         Column("source", "SOURCE"),
     )
     return print_records(args, columns, rows, none=_NOTHING)
-
-
-_six = "{:.6g}".format
 
 
 @NOUN.verb(

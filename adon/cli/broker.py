@@ -137,8 +137,8 @@ def _alerts(args: argparse.Namespace) -> int:
 
 def _openapi(args: argparse.Namespace) -> int:
     """Print the description of the REST API (OpenAPI 3.1), as /openapi.json serves it."""
-    from adon.service.monitoring import described
+    from adon.service.monitoring import documented_routes
     from network_provisioner.api import description
 
-    print_json(description(described()))
+    print_json(description(documented_routes()))
     return 0

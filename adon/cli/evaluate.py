@@ -16,7 +16,7 @@ from adon.cli.terminal import grid
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
-    from site_selector.evaluation.adversary import Judged
+    from site_selector.evaluation.adversary import JudgedPuzzle
     from site_selector.evaluation.cases import Outcome, Setting
     from site_selector.evaluation.traces import Trace
     from site_selector.evaluation.worlds import Platform, Staging
@@ -201,7 +201,7 @@ def _work(case: Case) -> list[Outcome]:
     return run_case(*case)
 
 
-def _hunt(task: tuple[int, int, Staging]) -> Judged:
+def _hunt(task: tuple[int, int, Staging]) -> JudgedPuzzle:
     from site_selector.evaluation.adversary import search
 
     seed, steps, staging = task

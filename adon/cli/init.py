@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adon.config.sections import Config
     from adon.init.plan import Choices, Facts
     from network_provisioner.controllers.openflow.scan import Ends, HostPort, Passage
-    from network_provisioner.topology.discovery import Discovered
+    from network_provisioner.topology.discovery import DiscoveredNetwork
     from pegasus_hooks.install.edits import FileEdit
 
 _LOOPBACK, _SWITCHES = "127.0.0.1:8470", "0.0.0.0:6653"
@@ -141,20 +141,23 @@ def _give_to_service(key: Path) -> None:
 
 def _find(args: argparse.Namespace, before: Config | None) -> Facts:
     """Sites, switches and links. Raises InputError if they are too few."""
-    from adon.init import sites as found
+    from adon.init import sites as site_sources
     from adon.init.plan import Facts
     from network_provisioner.topology.data import topology_from_dict
 
-    routers = found.given_routers(args.router)
-    pairs = [*found.given_sites(args.dtn), *found.catalog_urls(args.sites, args.replicas)]
+    routers = site_sources.given_routers(args.router)
+    pairs = [
+        *site_sources.given_sites(args.dtn),
+        *site_sources.catalog_urls(args.sites, args.replicas),
+    ]
     if before is not None:
-        pairs += found.sites_of_topology(topology_from_dict(before.topology))
-    hosts = found.hosts_of_urls(pairs)
-    for site in sorted(found.pool_sites()):
+        pairs += site_sources.sites_of_topology(topology_from_dict(before.topology))
+    hosts = site_sources.hosts_of_urls(pairs)
+    for site in sorted(site_sources.pool_sites()):
         hosts.setdefault(site, [])
     for site in (site for site, names in hosts.items() if not names):
         note(f"site {site}: no data transfer node is known; --dtn {site}=HOST names it")
-    sites = found.resolved(hosts, note)
+    sites = site_sources.resolved(hosts, note)
     if len(sites) < 2:
         raise InputError(
             f"found {len(sites)} sites with a data transfer node, expected two at least: "
@@ -163,7 +166,7 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
     for site, dtns in sites.items():
         print(f"site {site}: {', '.join(dtn.address for dtn in dtns)}")
     addresses = [dtn.address for dtns in sites.values() for dtn in dtns]
-    macs = found.neighbours()
+    macs = site_sources.neighbours()
     facts = Facts(sites, *_listen(args, addresses, {*routers, *macs} - {*addresses}))
     for site, dtns in sites.items():
         for dtn in (dtn for dtn in dtns if dtn not in facts.attached.get(site, ())):
@@ -179,7 +182,7 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
 
 def _listen(
     args: argparse.Namespace, addresses: Sequence[str], routers: Collection[str]
-) -> tuple[Discovered, dict[str, HostPort], dict[Ends, float], list[Passage]]:
+) -> tuple[DiscoveredNetwork, dict[str, HostPort], dict[Ends, float], list[Passage]]:
     """What the switches say, until every node is found and joined to all others, at most as long
     as told; then delays, and what leads through routers."""
     from network_provisioner.base.controller import ControllerError
@@ -306,7 +309,7 @@ def _before(file: Path) -> Config | None:
     return config
 
 
-def _devices(network: Discovered, execute: Sequence[str]) -> frozenset[str]:
+def _devices(network: DiscoveredNetwork, execute: Sequence[str]) -> frozenset[str]:
     """Those ports of the switches that ``tc`` reaches as devices."""
 
     def reached(device: str) -> bool:

@@ -45,7 +45,7 @@ def refuse_foreign(path: Path, foreign: bool) -> None:
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")
 
 
-def without_settings(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit]:
+def settings_removal(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit]:
     """Takes out a file of HTCondor's settings, and the files that it names after it: none shall
     name a file that is no more."""
     from pegasus_hooks.install.edits import FileEdit, read
@@ -54,7 +54,7 @@ def without_settings(settings: Path, before: bytes, *named: Path | None) -> list
     return [FileEdit(settings, before, None), *also]
 
 
-def closed(python: Path, package: Path = Path(__file__)) -> Path | None:
+def blocking_path(python: Path, package: Path = Path(__file__)) -> Path | None:
     """The file or folder that keeps other users from running ``python``, the program that it is a
     link to, or the ``package`` with it; None for none."""
     programs = [python]
@@ -90,7 +90,7 @@ def value_of(name: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
+def confirm_changes(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
     """Show the diff, and ask unless --yes is given. Raises InputError without a terminal."""
     print("".join(change.diff() for change in needed), end="")
     if args.dry_run:
@@ -145,20 +145,20 @@ def _say(verdict: Verification) -> bool:
 def undo(args: argparse.Namespace, places: Sequence[InstallTarget], keep: Collection[str]) -> int:
     """Take out what is at the places, the parts ``keep`` excepted. Raises InputError."""
     from pegasus_hooks.install.edits import carry_out, check_writable
-    from pegasus_hooks.install.installing import changes_to_undo, left
+    from pegasus_hooks.install.installing import changes_to_undo, remaining_files
 
     place = places[0]
     in_use = still_needed(place, keep)
     wanted = changes_to_undo(place, places[1:], keep, in_use)
     needed = [change for change in wanted if change.needed]
-    for path in left(wanted):
+    for path in remaining_files(wanted):
         print(f"left: {path}: found a file that is not ADON's")
     if not needed:
         files = dict.fromkeys(file for each in places for file in each.files)
         print(f"nothing to do: no ADON in {', '.join(str(file) for file in files)}")
         return 0
     check_writable(needed)
-    if not agreed(args, needed):
+    if not confirm_changes(args, needed):
         return 0 if args.dry_run else 1
     carry_out(wanted, place.own)
     print("taken out: " + ", ".join(str(change.path) for change in needed))

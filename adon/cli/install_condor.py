@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from adon.cli import install_execute, install_expander
 from adon.cli.install_ask import (
     CHANGES,
-    agreed,
-    closed,
+    blocking_path,
+    confirm_changes,
     hooks_token,
     refuse_foreign,
+    settings_removal,
     this_python,
     value_of,
-    without_settings,
 )
 from adon.cli.install_pegasus import notes, site_hooks
 from adon.cli.parsing import DEFAULT_BROKER, config, flag, one_of, option
@@ -96,7 +96,7 @@ def condor(args: argparse.Namespace) -> int:
     nothing was changed.
     """
     args.ahead = False
-    from pegasus_hooks.install.edits import carry_out, check_writable, locked
+    from pegasus_hooks.install.edits import carry_out, check_writable, installation_lock
 
     to_install, to_undo = _to_install, _to_undo
     if args.execute:
@@ -106,7 +106,7 @@ def condor(args: argparse.Namespace) -> int:
     folder = args.config_dir.expanduser().absolute()
     if not folder.is_dir():
         raise InputError(f"{folder}: found no folder, expected HTCondor's LOCAL_CONFIG_DIR")
-    with locked(folder):
+    with installation_lock(folder):
         wanted = to_undo(folder) if args.undo else to_install(args, folder)
         needed = [change for change in wanted if change.needed]
         if not needed:
@@ -114,18 +114,18 @@ def condor(args: argparse.Namespace) -> int:
             print(f"nothing to do: {state} in {folder}")
             return 0
         check_writable(needed)
-        if not agreed(args, needed):
+        if not confirm_changes(args, needed):
             return 0 if args.dry_run else 1
         carry_out(needed)
     if args.undo:
         print("taken out: " + ", ".join(str(change.path) for change in needed))
     elif args.expander:
         print("installed: what makes the pool larger and smaller")
-        for line in install_expander.verified(args.config, _daemon_user()):
+        for line in install_expander.verification_lines(args.config, _daemon_user()):
             print(line)
     elif args.execute:
         print("installed: the attributes of this machine's slots")
-        for line in install_execute.verified(folder, args.interface):
+        for line in install_execute.verification_lines(folder, args.interface):
             print(f"verified: {line}")
     else:
         print("installed: paths for the files that HTCondor moves")
@@ -174,7 +174,7 @@ def _to_undo(folder: Path) -> list[FileEdit]:
     if before is None:
         return []
     _refuse_others(folder, path, before)
-    return without_settings(path, before, setup.hooks_of(before))
+    return settings_removal(path, before, setup.hooks_of(before))
 
 
 def _refuse_others(folder: Path, path: Path, before: bytes | None) -> None:
@@ -219,6 +219,6 @@ def _notes(args: argparse.Namespace) -> Iterator[str]:
     if shutil.which("condor_config_val") and value_of(setup.SETTING) != setup.KEYWORD:
         yield f"HTCondor does not read {args.config_dir}: is it its LOCAL_CONFIG_DIR?"
     python = this_python()
-    shut = closed(python)
+    shut = blocking_path(python)
     if shut is not None:
         yield f"jobs' owners cannot run {python}: {shut} is closed to them"

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.install_ask import (
-    closed,
+    blocking_path,
     output_of,
     refuse_foreign,
+    settings_removal,
     this_python,
     value_of,
-    without_settings,
 )
 from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError, MissingError
@@ -89,10 +89,10 @@ def to_undo(folder: Path) -> list[FileEdit]:
     if before is None:
         return []
     refuse_foreign(path, not setup.is_ours(before))
-    return without_settings(path, before, setup.hooks_of(before), setup.plugin_of(before))
+    return settings_removal(path, before, setup.hooks_of(before), setup.plugin_of(before))
 
 
-def verified(folder: Path, interface: str) -> Iterator[str]:
+def verification_lines(folder: Path, interface: str) -> Iterator[str]:
     """What the programs say that the startd will start, a line for each."""
     from condor_plugins.startd import paths, setup
     from pegasus_hooks.install.edits import read
@@ -111,7 +111,7 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
     plugin = setup.plugin_of(content)
     if plugin is not None:
         yield f"{plugin} " + ("serves irods://" if _moves_irods(str(plugin)) else "does not run")
-        if shut := closed(this_python()):
+        if shut := blocking_path(this_python()):
             yield f"but jobs' users cannot run it: {shut} is closed to them"
     hooks = setup.hooks_of(content)
     if hooks is not None:

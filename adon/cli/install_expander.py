@@ -46,7 +46,7 @@ def to_undo(folder: Path) -> list[FileEdit]:
     return [] if before is None else [FileEdit(path, before, None)]
 
 
-def verified(path: Path, condor: str) -> Iterator[str]:
+def verification_lines(path: Path, condor: str) -> Iterator[str]:
     """What condor_master will run, as far as can be seen from here."""
     config, section = _loaded(path)
     version = output_of([str(this_python()), "-I", "-m", "adon", "--version"]).strip()

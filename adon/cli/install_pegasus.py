@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.install_ask import (
     CHANGES,
-    agreed,
-    closed,
+    blocking_path,
     conclude,
+    confirm_changes,
     hooks_token,
     still_needed,
     this_python,
@@ -105,13 +105,13 @@ def pegasus(args: argparse.Namespace) -> int:
     Exit codes: 0 done, or nothing to do; 1 you declined, or ADON was not in the plan and all
     changes are undone; 2 it cannot be installed there, and nothing was changed.
     """
-    from pegasus_hooks.install.edits import locked
+    from pegasus_hooks.install.edits import installation_lock
 
     if args.catalog is not None or args.properties is not None:
         return _run_file(args)
     home = _home(args)
     places = _places(args, home)
-    with locked(places[0].lock):
+    with installation_lock(places[0].lock):
         if args.undo:
             return undo(args, places, _keep(args))
         return _install(args, home, places)
@@ -208,7 +208,7 @@ def _install(
             _warm()
         return 0
     check_writable(needed)
-    if not agreed(args, needed):
+    if not confirm_changes(args, needed):
         return 0 if args.dry_run else 1
     check = partial(_verified, args, home, place, parts) if home is not None else None
     if not conclude(place, wanted, parts, check):
@@ -253,7 +253,7 @@ def _notes(
             if mine is not None:
                 yield f"{mine}, which wins for you"
         python = this_python()
-        shut = closed(python)
+        shut = blocking_path(python)
         if shut is not None:
             yield f"other users cannot run {python}: {shut} is closed to them"
     if not hooks:
@@ -327,7 +327,7 @@ def notes(args: argparse.Namespace) -> Iterator[str]:
 
 def _run_file(args: argparse.Namespace) -> int:
     """Install the hooks into a catalog or a property file, or undo that. Raises InputError."""
-    from pegasus_hooks.install.edits import locked
+    from pegasus_hooks.install.edits import installation_lock
     from pegasus_hooks.install.home import place_for_file
 
     option = "--properties" if args.catalog is None else "--catalog"
@@ -340,7 +340,7 @@ def _run_file(args: argparse.Namespace) -> int:
             raise InputError(f"{option}: found with {name}, expected one of them")
     home = _home(args)
     place = place_for_file(args.catalog or args.properties)
-    with locked(place.lock):
+    with installation_lock(place.lock):
         if args.undo:
             return undo(args, [place], {"selector"})
         assert home is not None
@@ -369,7 +369,7 @@ def _install_file(args: argparse.Namespace, home: PegasusHome, place: InstallTar
         print(f"nothing to do: ADON is installed as asked, in {place.settings}")
         return 0
     check_writable(needed)
-    if not agreed(args, needed):
+    if not confirm_changes(args, needed):
         return 0 if args.dry_run else 1
     added = {name: "".join(f"{line}\n" for line in new_lines) for name, new_lines in lines.items()}
     check = partial(verify, home, [part], os.environ, False, **added)

@@ -18,7 +18,7 @@ from socket import gaierror
 from typing import Any
 
 from adon.cli.output import note
-from adon.cli.parsing import CommandParser, SubcommandParser, helped
+from adon.cli.parsing import CommandParser, SubcommandParser, help_command
 from network_provisioner.base.errors import AbsentError, AdonError, BrokerError
 
 NOUNS = (
@@ -33,6 +33,13 @@ _EPILOG = """\
 Exit codes: 0 done; 1 ran and did not succeed; 2 could not run as asked: one line on standard
 error says what was found and what was expected.
 """
+_ADVICE = {
+    "unauthorized": "--token-file or ADON_TOKEN_FILE names a file with your token",
+    "token_expired": "an administrator creates tokens with 'adon broker token new'",
+    "unknown_transit": "'adon transit list --all' has all",
+    "unknown_policy": "'adon policy list --all' has all",
+}
+"""What to do about an error of the broker, by its code."""
 
 
 class _Version(argparse.Action):
@@ -50,7 +57,7 @@ def build_parser(words: Sequence[str] = ()) -> CommandParser:
     parser = CommandParser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
-    parser.set_defaults(run=helped(parser))
+    parser.set_defaults(run=help_command(parser))
     nouns = parser.add_subparsers(dest="noun", metavar="COMMAND", parser_class=SubcommandParser)
     first = next((word for word in words if not word.startswith("-")), "")
     for noun in (first,) if first in NOUNS else NOUNS:
@@ -96,18 +103,9 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
         return 130
 
 
-_STEPS = {
-    "unauthorized": "--token-file or ADON_TOKEN_FILE names a file with your token",
-    "token_expired": "an administrator creates tokens with 'adon broker token new'",
-    "unknown_transit": "'adon transit list --all' has all",
-    "unknown_policy": "'adon policy list --all' has all",
-}
-"""What to do about an error of the broker, by its code."""
-
-
 def _next_step(error: AdonError, args: argparse.Namespace) -> str:
     """What to do about it, where the message does not say."""
-    step = _STEPS.get(error.code, "")
+    step = _ADVICE.get(error.code, "")
     if isinstance(error, BrokerError) and isinstance(error.__cause__, ConnectionRefusedError):
         step = "start one with 'adon broker', or name another by --broker or ADON_BROKER"
     elif isinstance(error, BrokerError) and isinstance(error.__cause__, gaierror):

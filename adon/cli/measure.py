@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
 from adon.cli.live import watch
-from adon.cli.options import answered, answered_records, bad_answer, client, tool_options
+from adon.cli.options import answered_records, bad_answer, client, print_answer, tool_options
 from adon.cli.output import for_programs, print_fields, print_json, print_records
 from adon.cli.parsing import (
     SETTINGS,
@@ -102,7 +102,7 @@ def _plan(args: argparse.Namespace) -> int:
     data = _data(tasks, agreement, schedule, most)
 
     def shown(_: str) -> str:
-        lines = text.described(tasks, schedule, most, data, args.limit)
+        lines = text.status_text(tasks, schedule, most, data, args.limit)
         return f"{lines}\n\n{text.gantt(tasks, schedule)}" if args.gantt and tasks else lines
 
     return print_records(args, text.SLOTS, data["slots"], document=data, text=shown)
@@ -255,7 +255,7 @@ def _run(args: argparse.Namespace) -> int:
     with _named(broker, args.task or ""):
         run = broker.call("POST", path, body)
     with bad_answer(args, "run"):
-        planned = text.planned(run, time.time())
+        planned = text.run_time_text(run, time.time())
         key, until = str(run["id"]), float(run["until"])
     if args.no_wait:
         return print_fields(args, run, lambda: planned)
@@ -280,7 +280,7 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
             if error.code != "unknown_measurement":
                 raise
             hidden += 1  # who may start a measurement may not always see what it gives
-    answered(
+    print_answer(
         args,
         "measurement",
         {**run, "measurements": readings},
@@ -352,7 +352,7 @@ def _delete(args: argparse.Namespace) -> int:
     broker = client(args)
     with _named(broker, args.name):
         task = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
-    return answered(args, "task", task, lambda: f"{args.name} is measured no longer")
+    return print_answer(args, "task", task, lambda: f"{args.name} is measured no longer")
 
 
 @NOUN.verb(

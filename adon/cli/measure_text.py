@@ -34,7 +34,7 @@ _USAGE = (
 Rows = Sequence[Mapping[str, Any]]
 
 
-def described(
+def status_text(
     tasks: list[Task], schedule: Schedule, most: LoadBound, data: Mapping[str, Any], slots: int
 ) -> str:
     """How full it is, what is needed how much, and the first slots, of :func:`~adon.cli.measure`'s
@@ -195,7 +195,7 @@ def schedule(answer: Mapping[str, Any], runs: str) -> str:
     return "\n".join([*lines, "", runs or "no run in this time"])
 
 
-def planned(run: Mapping[str, Any], now: float) -> str:
+def run_time_text(run: Mapping[str, Any], now: float) -> str:
     """When a run will be."""
     wait_s = max(0.0, float(run["at"]) - now)
     return (

@@ -22,7 +22,7 @@ from adon.cli.parsing import (
     TOKEN_FILE,
     Noun,
     add_output,
-    asked_broker,
+    broker_option,
     config,
     flag,
     limit,
@@ -46,7 +46,7 @@ NOUN = Noun("monitor", "Follow workflows, and look at what was measured of them.
 _MOST = 10_000  # that a broker lists
 _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 # Where measurements go, or are.
-SOURCE = (one_of(ARCHIVE, asked_broker("the broker's archive instead")), TOKEN_FILE)
+SOURCE = (one_of(ARCHIVE, broker_option("the broker's archive instead")), TOKEN_FILE)
 _WORKFLOW = option("workflow", "UUID, name, or submit directory", "WORKFLOW")
 _NOW = flag("--now", "let the process that follows it read its files first")
 _UNWATCHED = "no measurements of watched metrics"
@@ -405,10 +405,13 @@ def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -
 
 
 def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
-    from monitors.alerts.anomalies.model import explained
+    from monitors.alerts.anomalies.model import explanation_lines
 
     return "\n".join(
-        [f"{metric} of {subject} (from {source})", *(f"  {s}" for s in explained(metric, limits))]
+        [
+            f"{metric} of {subject} (from {source})",
+            *(f"  {s}" for s in explanation_lines(metric, limits)),
+        ]
     )
 
 

@@ -129,7 +129,7 @@ def bad_answer(args: argparse.Namespace, what: str) -> AbstractContextManager[No
     return of_broker(args.broker, what)
 
 
-def answered(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:
+def print_answer(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:
     """Print the record or records that a broker answered, see
     :func:`adon.cli.output.print_fields`; exit code 0. Raises InputError, and BrokerError if the
     answer is no ``what``."""
@@ -154,7 +154,7 @@ def answered_records(
     return 0
 
 
-def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflow:
+def place_workflow(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflow:
     """The workflow that the options name, mapped with what they say is known. Raises InputError.
 
     ``alternatives=False`` leaves out terms and reasons.

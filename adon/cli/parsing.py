@@ -76,12 +76,12 @@ def add_noun(nouns: Nouns[Any], name: str, doc: str | None) -> Nouns[Any]:
     """A command with verbs; its help is the module's docstring."""
     text = (doc or "").strip()
     noun = nouns.add_parser(name, help=_first(text), description=text)
-    noun.set_defaults(run=helped(noun))
+    noun.set_defaults(run=help_command(noun))
     verbs: Nouns[Any] = noun.add_subparsers(dest="verb", metavar="VERB")
     return verbs
 
 
-def helped(parser: argparse.ArgumentParser) -> Run:
+def help_command(parser: argparse.ArgumentParser) -> Run:
     """A command that explains those below it."""
 
     def run(_: argparse.Namespace) -> int:
@@ -196,7 +196,7 @@ def add_broker(parser: CommandParser) -> None:
     TOKEN_FILE(parser)
 
 
-def asked_broker(meaning: str) -> Option:
+def broker_option(meaning: str) -> Option:
     """``--broker [URL]``: a broker is asked where the option is given."""
     text = f"{meaning} (without URL: {_NOW})"
     return option("--broker", text, "URL", _broker_url, nargs="?", const="")
@@ -348,7 +348,7 @@ _INPUTS = (
         "--holdings", "what running applications hold beyond HTCondor's jobs, YAML (default: as "
         "adon.yml says)", "FILE", Path,
     ),
-    asked_broker("ask the broker for the network and what is reserved on it"),
+    broker_option("ask the broker for the network and what is reserved on it"),
     option("--seed", "same files, archive and seed: same mapping", "N", int, default=0),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import OUTPUT_SITE, estimated_world, placed, placement_inputs
+from adon.cli.options import OUTPUT_SITE, estimated_world, place_workflow, placement_inputs
 from adon.cli.output import note, print_fields
 from adon.cli.parsing import Nouns, add_handler, add_inputs, add_output, option, whole
 from network_provisioner.base.errors import InputError
@@ -102,11 +102,11 @@ def _mapped(
     args: argparse.Namespace,
 ) -> tuple[Inputs, Mapping, Paths, PlacedWorkflow | None]:
     """And what was placed now, None if the mapping is a saved one."""
-    from adon.planning.placement import saved
+    from adon.planning.placement import saved_mapping
 
     if args.mapping is None:
-        placement = placed(args)
+        placement = place_workflow(args)
         return placement.inputs, placement.mapping, placement.world.paths, placement
-    inputs, mapping = saved(args.mapping, placement_inputs(args), note)
+    inputs, mapping = saved_mapping(args.mapping, placement_inputs(args), note)
     several = any(len(places) > 1 for places in inputs.places.values())
     return inputs, mapping, estimated_world(args).paths if several else {}, None

@@ -139,10 +139,10 @@ def _opened(
     """An expander as the file says, and how often it looks. Raises AdonError."""
     from adon.config.expansion import cloud_of, limits_of, section_of
     from condor_plugins.pool.cloud.protocol import CloudError
-    from condor_plugins.pool.cloud.workerconfig import named
+    from condor_plugins.pool.cloud.workerconfig import site_attributes
     from condor_plugins.pool.expander.condor import Condor
     from condor_plugins.pool.expander.cycle import Expander
-    from condor_plugins.pool.queue import told_by
+    from condor_plugins.pool.queue import configured_attributes
     from condor_plugins.pool.run_times import RunTimes
     from monitors.archive.archive import Archive
     from monitors.archive.outbox import Outbox
@@ -157,7 +157,7 @@ def _opened(
         condor = Condor(config.pool.collector if config.pool else "")
         run_times = RunTimes(archive, section.jobs_take)
         limits = limits_of(section)
-        values = {**named(section.site), **told_by(section.config)}
+        values = {**site_attributes(section.site), **configured_attributes(section.config)}
         record = outbox.record_many
         yield (
             Expander(section.pool, values, limits, cloud, condor, archive, run_times, record, say),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
-from adon.cli.options import OUTPUT_SITE, estimated_world, placed, placement_inputs
+from adon.cli.options import OUTPUT_SITE, estimated_world, place_workflow, placement_inputs
 from adon.cli.output import Column, note, print_fields, print_records
 from adon.cli.parsing import (
     TEMPLATE,
@@ -64,7 +64,7 @@ def _map(args: argparse.Namespace) -> int:
     from site_selector.explain.text import summary_text
     from site_selector.mapping.hinted import hinted_copy
 
-    mapping = placed(args, alternatives=bool(args.save or args.json)).mapping
+    mapping = place_workflow(args, alternatives=bool(args.save or args.json)).mapping
     if args.save:
         mapping.save(args.save)
     if args.hints:
@@ -104,7 +104,7 @@ def _explain(args: argparse.Namespace) -> int:
     from site_selector.explain.whatif import with_changes
     from site_selector.problem import build_problem
 
-    made = placed(args)
+    made = place_workflow(args)
     jobs = None if args.job is None else [args.job]
     chosen_jobs(made.mapping, jobs)  # an unknown job is told before anything is written
     problem = build_problem(made.inputs, made.world, made.mapping.output_site)

@@ -227,11 +227,11 @@ def _print_one(args: argparse.Namespace, template: dict[str, Any]) -> int:
         _COLUMNS,
         [template],
         document=template,
-        text=lambda _: described(template),
+        text=lambda _: template_text(template),
     )
 
 
-def described(entry: Mapping[str, Any]) -> str:
+def template_text(entry: Mapping[str, Any]) -> str:
     """All figures of a template, one line each, and what was lowered for the site's policy."""
     figures = grid(("", ""), [(key, value) for key, value in _figures(entry) if value])
     return "\n".join((figures.lstrip("\n "), *entry["lowered"]))

@@ -60,11 +60,11 @@ def _advise(args: argparse.Namespace) -> int:
 
 
 def _figures(details: dict[str, Any]) -> PathFigures:
-    from network_provisioner.templates.advice import HostTcp, PathFigures, Tried
+    from network_provisioner.templates.advice import HostTcp, PathFigures, TriedSetting
 
     ends = {end: HostTcp(**details[end]) if details[end] else None for end in _ENDS}
     return PathFigures(
-        **details | ends | {"tried": tuple(Tried(**attempt) for attempt in details["tried"])}
+        **details | ends | {"tried": tuple(TriedSetting(**attempt) for attempt in details["tried"])}
     )
 
 
@@ -87,13 +87,13 @@ def _with_own(figures: PathFigures, hosts: list[list[str]]) -> PathFigures:
 
 
 def _lines(answer: dict[str, Any], figures: PathFigures, template: str) -> list[str]:
-    from network_provisioner.templates.advice import advise, words
+    from network_provisioner.templates.advice import advise, setting_text
 
     advice, service = advise(figures), answer["service"]
     rtt = duration(figures.rtt_s) + ("" if figures.measured else ", as the topology has it")
     tried = f", {len(figures.tried)} transfers" if figures.tried else ""
     lines = [
-        f"advice      {words(*advice.setting)}",
+        f"advice      {setting_text(*advice.setting)}",
         f"expected    {format_rate(advice.expected_bps)}",
         f"bottleneck  {advice.bottleneck}",
         f"why         {advice.why}",
@@ -104,7 +104,7 @@ def _lines(answer: dict[str, Any], figures: PathFigures, template: str) -> list[
         *(f"in the way  {line}" for line in advice.limits),
     ]  # fmt: skip
     if service["why"] != answer["advice"]["why"] and service["streams"] | service["buffer_bytes"]:
-        given = words(service["streams"] or 4, service["buffer_bytes"])
+        given = setting_text(service["streams"] or 4, service["buffer_bytes"])
         lines.append(f"given now   {given}, {service['why']} ({template})")
     return lines
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from adon.cli.live import watch
 from adon.cli.options import (
     above_0,
-    answered,
     answered_records,
     bad_answer,
     client,
     instant_of,
     moment_of,
     ports,
+    print_answer,
 )
 from adon.cli.output import Column, duration, rendered_pages, table
 from adon.cli.parsing import (
@@ -296,7 +296,7 @@ def _explain(args: argparse.Namespace) -> int:
       adon transit explain my-transfer
     """
     transit = client(args).get(args.id)
-    return answered(args, "transit", transit.as_dict(), lambda: explained(transit))
+    return print_answer(args, "transit", transit.as_dict(), lambda: explanation(transit))
 
 
 def _columns() -> list[Column]:
@@ -345,7 +345,7 @@ def _reasons(transits: list[Transit]) -> list[str]:
     ]
 
 
-def explained(transit: Transit) -> str:
+def explanation(transit: Transit) -> str:
     """Everything that is known about why a transit is as it is. Raises KeyError, TypeError,
     ValueError for what is no answer of a broker."""
     blocks = [
@@ -358,7 +358,7 @@ def explained(transit: Transit) -> str:
 
 def _summary(t: Transit) -> list[str]:
     from network_provisioner.relay import decision
-    from network_provisioner.selection.knee import described
+    from network_provisioner.selection.knee import knee_text
 
     lines = [
         table(_columns(), [t.as_dict()]),
@@ -374,7 +374,7 @@ def _summary(t: Transit) -> list[str]:
     if t.grant.tuning and t.grant.tuning.why:
         lines.append(f"tuning: {_tuned(t.grant.tuning)}: {t.grant.tuning.why}")
     if t.relay:
-        lines.append(f"relay: {decision.described(t.relay)}")
+        lines.append(f"relay: {decision.relay_text(t.relay)}")
     if t.grant.queue:
         lines.append(f"shares queue {t.grant.queue!r}")
     if len(t.grant.parts) > 1:
@@ -392,7 +392,7 @@ def _summary(t: Transit) -> list[str]:
         + (f" ({c.why})" if c.why else "")
         for c in t.grant.changes
     ]
-    if knee := described(t.io):
+    if knee := knee_text(t.io):
         lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
     if kept := t.usage.kept:
         why = f" ({kept.why})" if kept.why else ""

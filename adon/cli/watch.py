@@ -37,7 +37,7 @@ def _run(args: argparse.Namespace) -> int:
     config = hookconfig.load(args.hooks)
     folder = program.watch_folder(config, args.hooks)
     log_as(args)
-    stop = watcher.stopped()
+    stop = watcher.stop_event()
     lock = registry.hold(folder)
     if lock is None:
         print(f"adon: another watcher has {folder}; waiting for its end", flush=True)

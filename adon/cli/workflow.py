@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 
 NOUN = Noun("workflow", __doc__)
 add = NOUN.add
+_PLANNED = (
+    option("submit_dir", "submit directory of pegasus-plan", "SUBMIT_DIR", Path),
+    option(
+        "--hooks", "the hooks' configuration, JSON (default: that of the planned workflow)",
+        "FILE", Path,
+    ),
+    config("adon.yml: broker, archive and network (default: the catalogs alone)", None),
+)  # fmt: skip
 
 
 @NOUN.verb(
@@ -79,7 +87,7 @@ def _provision(args: argparse.Namespace) -> int:
       adon workflow provision montage.yml -o out.yml --hooks hooks.json --execution-sites mu,tacc
       adon workflow provision montage.yml --undo                          as it was before
     """
-    from pegasus_hooks.provisioning.insertion import program, provisioned
+    from pegasus_hooks.provisioning.insertion import program, provisioned_workflow
     from site_selector.catalogs.documents import parse_document, read_text
     from site_selector.catalogs.sources import Sources
     from site_selector.catalogs.workflow import WHAT, read_workflow
@@ -91,7 +99,7 @@ def _provision(args: argparse.Namespace) -> int:
     options = _options(args)
     sources = Sources(args.workflow, replicas=args.replicas, conf=args.conf)
     replicas = known_replicas(read_workflow(args.workflow, sources.variables), sources)
-    workflow = provisioned(document, replicas, options, program(), sources.variables)
+    workflow = provisioned_workflow(document, replicas, options, program(), sources.variables)
     written = _write(args, document, workflow.text)
     answer = _as_json(workflow, written)
     return print_fields(args, answer["steps"], lambda: _text(workflow, options, written), answer)
@@ -193,16 +201,6 @@ def _as_json(provisioned: ProvisionedWorkflow, written: str) -> dict[str, Any]:
     }
 
 
-_PLANNED = (
-    option("submit_dir", "submit directory of pegasus-plan", "SUBMIT_DIR", Path),
-    option(
-        "--hooks", "the hooks' configuration, JSON (default: that of the planned workflow)",
-        "FILE", Path,
-    ),
-    config("adon.yml: broker, archive and network (default: the catalogs alone)", None),
-)  # fmt: skip
-
-
 @NOUN.verb(
     "reserve",
     *_PLANNED,
@@ -286,7 +284,7 @@ def _release(args: argparse.Namespace) -> int:
     booking = _ahead(args, needs_hooks=True).booking
     booking.observe()
     back = list(booking.held.values())
-    released = booking.carry_out(Corrections(back=back), time.time()).back
+    released = booking.carry_out(Corrections(back=back), time.time()).released
     text = f"{released} released" if released else "no reservation that has not begun"
     answer = {"released": released}
     return print_records(args, [Column("released")], [answer], document=answer, text=lambda _: text)
@@ -295,12 +293,12 @@ def _release(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace, needs_hooks: bool) -> AdvanceReservations:
     """Raises InputError."""
     from adon.config.adon_yml import load_config
-    from monitors.archive.estimate_sources import LEFT_OUT, AskedEstimates
+    from monitors.archive.estimate_sources import LEFT_OUT, EstimateSnapshot
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of
     from network_provisioner.client.hookconfig import HookConfig
     from network_provisioner.topology.data import topology_from_dict
-    from pegasus_hooks.advance.listening import ahead_of
+    from pegasus_hooks.advance.listening import advance_reservations
 
     args.hooks = args.hooks or _planned_hooks(args.submit_dir)
     if args.hooks is None and needs_hooks:
@@ -317,8 +315,10 @@ def _ahead(args: argparse.Namespace, needs_hooks: bool) -> AdvanceReservations:
         config = replace(config, archive=loaded.broker.archive)
     nobody = None
     if args.hooks is None and loaded is None:
-        nobody = AskedEstimates(note=f"neither --hooks nor --config: {LEFT_OUT}")
-    return ahead_of(args.submit_dir, config, client_of(config), topology, measured=nobody)
+        nobody = EstimateSnapshot(note=f"neither --hooks nor --config: {LEFT_OUT}")
+    return advance_reservations(
+        args.submit_dir, config, client_of(config), topology, measured=nobody
+    )
 
 
 def _planned_hooks(folder: Path) -> Path | None:

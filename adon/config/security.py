@@ -213,7 +213,7 @@ def trust_of(tls: TlsConfig | None) -> Trust:
     return Trust(tls.brokers, (tls.certificate, tls.key) if tls.clients else None)
 
 
-def described(config: Config, keyring: Keyring) -> str:
+def protection_text(config: Config, keyring: Keyring) -> str:
     """How the service is protected, as text."""
     tls = config.security.tls
     line = "no TLS" if tls is None else "TLS, clients by certificate" if tls.clients else "TLS"

@@ -20,7 +20,7 @@ from monitors.workflows.analysis import number, text
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate
 from network_provisioner.relay import decision
-from network_provisioner.selection.knee import described
+from network_provisioner.selection.knee import knee_text
 from site_selector.mapping.reasons import seconds
 
 KINDS = ("transit", "placement", "expansion", "pool")
@@ -47,14 +47,14 @@ class ShownDecision:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
+    def search_text(self) -> str:
         """What a search looks at, in lower case."""
         about = self.details.get("transformation", "")
         known = (self.subject, self.outcome, self.why, self.job, self.id, self.workflow, about)
         return " ".join(map(str, known)).lower()
 
 
-def newest(decisions: Iterable[ShownDecision], limit: int) -> list[ShownDecision]:
+def newest_decisions(decisions: Iterable[ShownDecision], limit: int) -> list[ShownDecision]:
     """The newest ``limit``, the newest first; of the same instant in the order of their ids."""
     ordered = sorted(decisions, key=lambda d: (d.kind, d.id))
     return nlargest(limit, ordered, key=lambda d: d.at)
@@ -97,8 +97,8 @@ def of_transit(transit: Transit) -> ShownDecision:
             "earliest": transit.grant.earliest,
             "blocking": list(transit.grant.blocking),
             "moves": transit.grant.moves,
-            "knee": described(transit.io),
-            "relay": decision.described(transit.relay),
+            "knee": knee_text(transit.io),
+            "relay": decision.relay_text(transit.relay),
             "given_back_bps": transit.given_back_bps,
         },
     )

@@ -30,7 +30,7 @@ def layout_of(
     ``given``, these stay, and others are near their neighbours."""
     if not nodes:
         return {"height": 0.0, "nodes": []}
-    positions = beside(nodes, links, given) if given else places(nodes, links)
+    positions = neighbour_positions(nodes, links, given) if given else places(nodes, links)
     xs, ys = zip(*positions.values(), strict=True)
     wide = max(xs) - min(xs)
     wide = wide if wide > 1e-9 else 1.0
@@ -53,7 +53,7 @@ def places(nodes: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, 
     return {name: (float(x), float(y)) for name, (x, y) in zip(nodes, positions, strict=True)}
 
 
-def beside(
+def neighbour_positions(
     nodes: Sequence[str], links: Sequence[tuple[str, str]], given: Mapping[str, Place]
 ) -> dict[str, Place]:
     """A place for every node: those that are ``given``, and around each of these its neighbours

@@ -22,30 +22,30 @@ def held_since(
     from which on all of it is known, ``held`` each transit with its paths. ``until`` is 0 if it
     still holds them. With ``users``, what others held has no names. Raises as ``listed``."""
     for look in (_FIRST, MOST):
-        found = listed(look)
-        if len(found) < look or found[0].request.requested_at < since - _BEFORE_S:
+        transits = listed(look)
+        if len(transits) < look or transits[0].request.requested_at < since - _BEFORE_S:
             break
     else:
-        since = max(since, found[0].request.requested_at)
-    rows = (_row(transit, now, users) for transit in found)
+        since = max(since, transits[0].request.requested_at)
+    rows = (_row(transit, now, users) for transit in transits)
     held = [row for row in rows if row and not 0 < row["until"] <= since]
     return {"since": since, "held": held}
 
 
 def _row(transit: Transit, now: float, users: frozenset[str] | None) -> dict[str, Any] | None:
-    grant, asked = transit.grant, transit.request
-    begun = grant.installed_at or (asked.start if transit.state in LIVE else 0.0)
+    grant, request = transit.grant, transit.request
+    begun = grant.installed_at or (request.start if transit.state in LIVE else 0.0)
     if not begun:
         return None
     until = grant.released_at or (grant.lease_until if grant.lease_until < now else 0.0)
     parts: list[tuple[list[str], float]] = [(part.path, part.min_bps) for part in grant.parts]
-    is_known = users is None or asked.user in users
-    who = {name: getattr(asked, name) for name in ("id", "src", "dst", "user", "workflow", "job")}
+    is_known = users is None or request.user in users
+    who = {name: getattr(request, name) for name in ("id", "src", "dst", "user", "workflow", "job")}
     return {
         **{name: value if is_known else "" for name, value in who.items()},
         "from": begun,
         "until": until,
         "parts": [
-            {"path": path, "bps": bps} for path, bps in parts or [(grant.path, asked.min_bps)]
+            {"path": path, "bps": bps} for path, bps in parts or [(grant.path, request.min_bps)]
         ],
     }

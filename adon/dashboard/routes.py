@@ -30,7 +30,7 @@ from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.listing import Only, newest
+from network_provisioner.api.listing import Only, newest_transits
 from network_provisioner.api.redaction import Redaction
 from network_provisioner.api.shapes import MOST, Answer, Text
 from network_provisioner.base.errors import BrokerError
@@ -176,21 +176,23 @@ def router(
             only = Only(since=since, users=caller.users, text=words or None, until=until)
             shown = partial(redaction.transits, caller)
             every = partial(broker.list, None, workflow)
-            taken = shown(newest(every, limit, only, shown))
+            taken = shown(newest_transits(every, limit, only, shown))
             listed += map(decisions.of_transit, taken)
             listed += (
                 change
-                for one in taken
-                for change in decisions.of_changes(one)
+                for transit in taken
+                for change in decisions.of_changes(transit)
                 if until is None or change.at <= until
             )
         for name, (metric, made) in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
                 wanted = Selection((metric,), workflow=workflow, since=since, until=until)
-                found = map(made, _seen(archive, wanted, rules, caller))
-                listed += islice((one for one in found if words in one.words), limit)
-        told = [asdict(decision) for decision in decisions.newest(listed, limit)]
-        return answers.answer({"decisions": told})
+                measured = map(made, _seen(archive, wanted, rules, caller))
+                listed += islice(
+                    (decision for decision in measured if words in decision.search_text), limit
+                )
+        page = [asdict(decision) for decision in decisions.newest_decisions(listed, limit)]
+        return answers.answer({"decisions": page})
 
     @routes.get("/v1/topology/past", response_model=PastAnswer)
     def get_past(

@@ -40,11 +40,11 @@ def updated(text: str, before: Config, facts: Facts, choices: Choices) -> str:
     return text
 
 
-def with_network(text: str, before: Data, found: Data) -> str:
-    """The file with the nodes and links of ``found`` that the ``topology`` section ``before`` does
-    not have, and with addresses, ports, capacities and delays that differ."""
+def with_network(text: str, before: Data, network: Data) -> str:
+    """The file with the nodes and links of ``network`` that the ``topology`` section ``before``
+    does not have, and with addresses, ports, capacities and delays that differ."""
     nodes = list(before["nodes"])
-    for node in found["nodes"]:
+    for node in network["nodes"]:
         # Switches and routers have the names of earlier ones.
         number = next((n for n, old in enumerate(nodes) if old["name"] == node["name"]), None)
         if number is None:
@@ -53,7 +53,7 @@ def with_network(text: str, before: Data, found: Data) -> str:
         for key, value in _node_changes(nodes[number], node):
             text = with_value(text, ("topology", "nodes", number, key), value)
     links = list(before["links"])
-    for link in found["links"]:
+    for link in network["links"]:
         number = _link_of(links, link)
         if number is None:
             text = with_appended(text, ("topology", "links"), link)
@@ -63,9 +63,9 @@ def with_network(text: str, before: Data, found: Data) -> str:
     return text
 
 
-def new_links(before: Data, found: Data) -> list[Data]:
-    """The links of ``found`` that ``before`` does not have."""
-    return [link for link in found["links"] if _link_of(before.get("links", ()), link) is None]
+def new_links(before: Data, network: Data) -> list[Data]:
+    """The links of ``network`` that ``before`` does not have."""
+    return [link for link in network["links"] if _link_of(before.get("links", ()), link) is None]
 
 
 def _node_changes(old: Data, node: Data) -> Iterator[tuple[str, Any]]:

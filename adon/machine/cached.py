@@ -44,7 +44,7 @@ def make_once(
     """
     name = home.name.rpartition("-")[0]
     work = home.with_name(f".{name}.build")
-    with explained(title):
+    with cache_errors(title):
         if home.is_dir():
             return home
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def make_once(
 
 
 @contextlib.contextmanager
-def explained(title: str) -> Iterator[None]:
+def cache_errors(title: str) -> Iterator[None]:
     """Raises MissingError if the cache cannot be read or written."""
     try:
         yield

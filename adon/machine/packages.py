@@ -24,7 +24,7 @@ from pathlib import Path
 
 from adon.machine import relocate
 from adon.machine.apt import Deb, NetworkError, PrivateApt, codename
-from adon.machine.cached import Progress, cache_root, explained, make_once
+from adon.machine.cached import Progress, cache_errors, cache_root, make_once
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.units import format_size
 
@@ -194,7 +194,7 @@ def ensure(set_name: str, *, progress: Progress) -> Path:
     if spec is None:
         raise InputError(f"package set: found {set_name!r}, expected one of {', '.join(SETS)}")
     home = cache_root() / f"{spec.name}-{key_of(spec, codename(), platform.machine())}"
-    with explained(spec.title):
+    with cache_errors(spec.title):
         # Without the lock: a whole cache may be another user's, who lets us read it.
         if not home.is_dir() and (installed := _installed_on_machine(spec)):
             return _link_installed(spec, installed, home.parent)

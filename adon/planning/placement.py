@@ -13,7 +13,7 @@ from adon.config.adon_yml import load_config
 from adon.planning.holdings import BROKER_TIMEOUT_S, Say, ask, read_holdings
 from adon.planning.plans import plans_of
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive.estimate_sources import AskedEstimates, of_archive
+from monitors.archive.estimate_sources import EstimateSnapshot, of_archive
 from monitors.archive.estimate_sources import ask as estimates
 from network_provisioner.base.database_url import place as at
 from network_provisioner.base.errors import InputError
@@ -87,14 +87,14 @@ def place(
     measured = source or NoMeasurements()
     if note.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
-        note = replace(note, pool=counted(pool, (idle or {}) if known else {}, at))
+        note = replace(note, pool=site_pools(pool, (idle or {}) if known else {}, at))
     inputs = with_history(inputs, measured, at)
     world = estimate_world(inputs, measured, now=at, live=note, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
 
 
-def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
+def site_pools(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict[str, SitePool]:
     """Slots per site as a pool of which only is known that no job waits for ``idle``."""
     return {
         site: SitePool(
@@ -157,9 +157,9 @@ class PlacementInputs:
         read = replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
         return read if self.config is None else within_template(read, self.config, say)
 
-    def asked(
+    def read_sources(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
-    ) -> tuple[AskedEstimates, Live]:
+    ) -> tuple[EstimateSnapshot, Live]:
         """See :func:`sources`."""
         measured, live = sources(
             sites,
@@ -194,7 +194,7 @@ def place_files(
     if files.output_site is not None:
         for site in files.output_site.split(","):
             known_site(site, inputs.sites, "output site")
-    measured, live = files.asked(say, *subjects(inputs, files.output_site))
+    measured, live = files.read_sources(say, *subjects(inputs, files.output_site))
     placed = place(
         inputs,
         output_site=files.output_site,
@@ -212,7 +212,7 @@ def estimate_files(files: PlacementInputs, say: Say | None = None) -> World:
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:
         inputs = files.inputs(say)
-        measured, live = files.asked(say, *subjects(inputs, files.output_site))
+        measured, live = files.read_sources(say, *subjects(inputs, files.output_site))
         inputs = with_history(inputs, measured, time.time())
         _tell_sizes(inputs, say)
         gather: Callable[..., World] = partial(
@@ -222,7 +222,7 @@ def estimate_files(files: PlacementInputs, say: Say | None = None) -> World:
         everywhere = all_sites(None, files.sources(), say or _ignore)
         catalog = {name: site for name, site in everywhere.items() if site.declared}
         gather = partial(estimate_sites, catalog)
-        measured, live = files.asked(say, catalog)
+        measured, live = files.read_sources(say, catalog)
     else:
         raise InputError("found neither a workflow nor --sites, expected one of them to show")
     return gather(measured, now=time.time(), live=live)
@@ -238,7 +238,7 @@ def sources(
     broker: str | None = None,
     holdings: Path | None = None,
     say: Say | None = None,
-) -> tuple[AskedEstimates, Live]:
+) -> tuple[EstimateSnapshot, Live]:
     """Everyone is asked besides the catalogs: measurements of these sites, the paths between them
     and transformations, and what runs now.
 
@@ -275,7 +275,7 @@ def sources(
     if isinstance(archive, Path):
         if not archive.exists():
             raise InputError(f"{archive}: found no such file, expected an archive of measurements")
-        return AskedEstimates(of_archive(archive, sites, transformations, now)), live
+        return EstimateSnapshot(of_archive(archive, sites, transformations, now)), live
     answers = live.use and archive is None  # a source without a network is not asked again
     known = estimates(
         patient if answers else None, archive or fallback, sites, transformations, now
@@ -299,7 +299,9 @@ def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
             return
 
 
-def saved(file: Path, files: PlacementInputs, say: Say | None = None) -> tuple[Inputs, SiteMapping]:
+def saved_mapping(
+    file: Path, files: PlacementInputs, say: Say | None = None
+) -> tuple[Inputs, SiteMapping]:
     """A mapping that was saved, with the files it is for. Raises InputError if they do not fit:
     another workflow, a job too many or too few, a site that cannot run its job."""
     inputs = replace(files, execution_sites=("*", "local")).inputs(say)

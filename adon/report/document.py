@@ -110,7 +110,7 @@ def _link(load: Load) -> dict[str, Any]:
         "capacity_bps": load.capacity_bps or None,
         "most_reserved_bps": load.most_reserved_bps,
         "counted": bool(load.counted),
-        "measured_bytes": round(load.moved_bytes),
+        "measured_bytes": round(load.transferred_bytes),
         "measured": [[r.start, r.end, round(r.bps, 1)] for r in load.measured if r.bps > 0],
     }
 

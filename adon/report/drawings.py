@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Self
 
-from adon.report.link_loads import FINEST, Load, Rate, coarser_steps, end_of, reserved_steps
+from adon.report.link_loads import FINEST, Load, Rate, coarser_series, end_of, reserved_series
 from adon.report.messages import short_name
 from adon.report.run_facts import Bar, DagJob, RunFacts
 from monitors.base.measurement import Measurement
@@ -25,6 +25,7 @@ MOST_BARS = 2000
 _MOST_LEVELS = 40  # that many kinds of jobs at each can be looked at
 _MOST_KINDS = 20
 _NUMBERED = re.compile(r"(.+)_ID0*(\d+)(?:_0)?\Z")
+MeasuredPath = tuple[str, str, str, list[Measurement]]
 
 
 def figures(
@@ -230,7 +231,7 @@ def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
     t0, shortest = facts.started, facts.makespan_s * _SHORT
     short = [t for t in load.held if end_of(t) - t.grant.installed_at < shortest]
     title = f"{load.hop[0]} → {load.hop[1]}"
-    steps = coarser_steps(reserved_steps(load.held), max(facts.makespan_s, 1e-9) * FINEST)
+    steps = coarser_series(reserved_series(load.held), max(facts.makespan_s, 1e-9) * FINEST)
     reserved = {
         "name": "reserved",
         "cls": "t1",
@@ -266,9 +267,6 @@ def _chart(title: str, unit: str, facts: RunFacts, series: list[dict[str, Any]])
         "t1": facts.makespan_s,
         "series": series,
     }
-
-
-MeasuredPath = tuple[str, str, str, list[Measurement]]
 
 
 def measured_paths(facts: RunFacts) -> list[MeasuredPath]:

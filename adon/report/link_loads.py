@@ -40,7 +40,7 @@ class Load:
     counted: bool | None
 
     @property
-    def moved_bytes(self) -> float:
+    def transferred_bytes(self) -> float:
         """Bytes that the switch sent while it was looked at, or that transfers reported."""
         return sum(bytes_of(r.bps * (r.end - r.start)) for r in self.measured)
 
@@ -52,7 +52,7 @@ class Load:
     @property
     def most_reserved_bps(self) -> float:
         """The largest sum of reserved rates at one time."""
-        return max((level for _, level in reserved_steps(self.held)), default=0.0)
+        return max((level for _, level in reserved_series(self.held)), default=0.0)
 
 
 def held_by_hop(transits: Iterable[Transit]) -> dict[Hop, list[Transit]]:
@@ -69,7 +69,7 @@ def end_of(transit: Transit) -> float:
     return transit.grant.released_at or transit.grant.lease_until
 
 
-def reserved_steps(held: Iterable[Transit]) -> list[tuple[float, float]]:
+def reserved_series(held: Iterable[Transit]) -> list[tuple[float, float]]:
     """Reserved bit/s as (Unix second, value from then on)."""
     return _summed((t.grant.installed_at, end_of(t), t.request.min_bps) for t in held)
 
@@ -90,7 +90,7 @@ def _summed(spans: Iterable[tuple[float, float, float]]) -> list[tuple[float, fl
     return steps
 
 
-def coarser_steps(
+def coarser_series(
     steps: Sequence[tuple[float, float]], at_least_s: float
 ) -> list[tuple[float, float]]:
     """The same with at most two steps in each ``at_least_s``: the highest level, and the last."""
@@ -103,7 +103,7 @@ def coarser_steps(
     return out
 
 
-def moved_by_hop(
+def transfer_rates_by_hop(
     transits: Iterable[Transit], at_least_s: float = 0.0
 ) -> dict[Hop, tuple[Rate, ...]]:
     """What transfers moved over each directed link by their own reports, each at its mean rate;
@@ -170,7 +170,7 @@ def loads_of(facts: RunFacts) -> list[Load]:
         samples.setdefault((sample.a, sample.b), []).append(sample)
     at_least_s = facts.makespan_s * FINEST
     held = held_by_hop(facts.transits)
-    moved_bits = {} if samples else moved_by_hop(facts.transits, at_least_s)
+    moved_bits = {} if samples else transfer_rates_by_hop(facts.transits, at_least_s)
     links: dict[Hop, Mapping[str, Any]] = {
         hop: link
         for link in facts.links
@@ -191,7 +191,7 @@ def loads_of(facts: RunFacts) -> list[Load]:
     return sorted(loads, key=lambda load: load.layer == LAN)
 
 
-def load_words(load: Load, t0: float) -> str:
+def load_sentence(load: Load, t0: float) -> str:
     """A chart in a sentence, for readers who cannot see it or want the figures."""
     parts = []
     if load.held:
@@ -204,9 +204,10 @@ def load_words(load: Load, t0: float) -> str:
     else:
         parts.append("nothing reserved")
     if load.peak is not None:
+        verb = "measured" if load.counted else "moved"
         parts.append(
-            f"{'measured' if load.counted else 'moved'} {format_size(load.moved_bytes)} in all, at "
-            f"most {format_rate(load.peak.bps)} at {load.peak.end - t0:.1f} s"
+            f"{verb} {format_size(load.transferred_bytes)} in all, at most "
+            f"{format_rate(load.peak.bps)} at {load.peak.end - t0:.1f} s"
         )
     elif load.counted is None:
         parts.append("no transfer has reported yet what it moved")

@@ -61,7 +61,7 @@ def estimate_name(what: str, kind: str) -> str:
     return f"{name} {subject.replace('>', ' → ')}"
 
 
-def failure_words(failure: Failure) -> str:
+def failure_text(failure: Failure) -> str:
     """Which job failed, where, and how."""
     code = failure.exit_code
     how = failure.reason or "failed"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from adon.report import markup
 from adon.report.drawings import measured_paths
-from adon.report.link_loads import LAN, Load, end_of, load_words
-from adon.report.messages import counted, failure_words
+from adon.report.link_loads import LAN, Load, end_of, load_sentence
+from adon.report.messages import counted, failure_text
 from adon.report.run_facts import RunFacts
 from monitors.workflows.report import Failure
 from network_provisioner.base.model import Transit
@@ -123,7 +123,7 @@ def links(facts: RunFacts, loads: Sequence[Load]) -> str:
         out += markup.details(title, charts, opened=not wide)
     quiet = [load for load in loads if (load.counted or load.peak) and not _busy(load)]
     sentences = [
-        f"{load.hop[0]} → {load.hop[1]}: {load_words(load, facts.started)}" for load in quiet
+        f"{load.hop[0]} → {load.hop[1]}: {load_sentence(load, facts.started)}" for load in quiet
     ]
     if sentences:
         title = (
@@ -154,7 +154,7 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
     if load.capacity_bps:
         title += f" ({load.layer.upper()}, {format_rate(load.capacity_bps)})"
     drawn = markup.drawing(f"Load of {title}", "chart", number)
-    sentence = load_words(load, facts.started)
+    sentence = load_sentence(load, facts.started)
     caption = markup.note(f"{sentence[0].upper()}{sentence[1:]}.")
     return f"<h3>{markup.text(title)}</h3>{drawn}{caption}"
 
@@ -167,7 +167,7 @@ def what_failed(facts: RunFacts) -> str:
         sentence for sentence in (facts.stopped, facts.reason, *facts.waiting) if sentence
     )
     for index, failure in enumerate(facts.failures[:_MOST_FAILURES]):
-        out += markup.details(failure_words(failure), _about(failure), opened=index == 0)
+        out += markup.details(failure_text(failure), _about(failure), opened=index == 0)
     if len(facts.failures) > _MOST_FAILURES:
         more = counted(len(facts.failures) - _MOST_FAILURES, "more failed job")
         out += markup.note(f"And {more}, see report.json.")

@@ -170,7 +170,7 @@ def _follow(coordinator: Coordinator, watch: SilenceWatch) -> None:
     coordinator.hold_paths()
 
 
-def described() -> list[APIRouter]:
+def documented_routes() -> list[APIRouter]:
     """The part's routes without anything behind them: for the description of the service."""
     from monitors.api import agents
     from monitors.api import measuring as measuring_api

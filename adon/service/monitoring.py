@@ -80,7 +80,7 @@ def make_monitoring(around: PartContext) -> Monitoring:
     return Monitoring([make(around) for make in parts])
 
 
-def described() -> list[APIRouter]:
+def documented_routes() -> list[APIRouter]:
     """The routes of all parts without anything behind them: for the description of the service."""
     from adon.dashboard.routes import router as dashboard
     from monitors.api import anomalies, perfsonar, workflows
@@ -90,7 +90,7 @@ def described() -> list[APIRouter]:
         *archive_routers(nobody, nobody, time.time),
         workflows.refresh_router(nobody, nobody, nobody),
         workflows.router(nobody),
-        *measuring.described(),
+        *measuring.documented_routes(),
         anomalies.router(nobody, nobody, nobody),
         perfsonar.router(nobody, nobody, nobody),
         dashboard(nobody, nobody, nobody, nobody),

@@ -21,8 +21,8 @@ from adon.config.sections import Config, split_address
 from adon.config.security import (
     LiveKeyring,
     check_exposure,
-    described,
     own_host,
+    protection_text,
     tls_context,
     trust_of,
 )
@@ -224,7 +224,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         sock.listen(_BACKLOG)  # from here on who asks waits for an answer and is not refused
         say(
             f"broker: {'https' if tls else 'http'}://{config.broker.listen} "
-            f"({described(config, keyring)}), {config.controller.driver} controller, sites "
+            f"({protection_text(config, keyring)}), {config.controller.driver} controller, sites "
             + ", ".join(broker.topology.sites)
         )
         if broker.follows and broker.leader is not None:

@@ -216,8 +216,10 @@ def measured_paths(
         if known.subject not in source.subjects(METRIC):
             return None
         recorded = archive.query(METRIC, known.subject, newest=True, limit=_ANOMALIES_READ)
-        found = worsening(known.metric, recorded)
-        return None if found is None else Worsening(found.since, found.noticed, found.before)
+        anomaly = worsening(known.metric, recorded)
+        return (
+            None if anomaly is None else Worsening(anomaly.since, anomaly.noticed, anomaly.before)
+        )
 
     def lookup(path: NetworkPath, user: str) -> dict[str, Metric]:
         nonlocal since

@@ -13,7 +13,7 @@ from typing import Any
 
 from condor_plugins.irods import account, messages
 from condor_plugins.irods.results import MOST, Result, streams
-from condor_plugins.irods.transfer import LIMITS, Limits, Moved, Sessions, Way, get, put
+from condor_plugins.irods.transfer import LIMITS, Limits, Sessions, TransferStats, Way, get, put
 from condor_plugins.jobs import jobad
 
 _BUFFERS = {True: Path("/proc/sys/net/ipv4/tcp_wmem"), False: Path("/proc/sys/net/ipv4/tcp_rmem")}
@@ -32,9 +32,9 @@ def move(
     """Results as HTCondor wants them. After one that failed no other is begun. ``streams`` of one
     file where the job's ad says nothing; ``more``: settings beside the account's."""
     call = _Call(upload, limits, streams, more)
-    results = [call.one(*file) for file in files[:1]]  # whoever may not log in tries once
+    results = [call.transfer(*file) for file in files[:1]]  # whoever may not log in tries once
     with ThreadPoolExecutor(MOST) as pool:
-        results += pool.map(lambda file: call.one(*file), files[1:])
+        results += pool.map(lambda file: call.transfer(*file), files[1:])
     call.close()
     return [result for result in results if result]
 
@@ -52,16 +52,16 @@ class _Call:
         self._lock = threading.Lock()
         self._failed = False
 
-    def one(self, link: str, name: str) -> Result:
+    def transfer(self, link: str, name: str) -> Result:
         """Move one file; {} for one that was not begun."""
         if self._failed:
             return {}
-        moved, began, why = Moved(), time.time(), ""
+        stats, began, why = TransferStats(), time.time(), ""
         url, settings = account.IrodsUrl(link), _NOBODY
         try:
             url = account.parsed(link)
             settings, way = self._place(url.place)
-            (put if self._upload else get)(way, url.path, Path(name), moved)
+            (put if self._upload else get)(way, url.path, Path(name), stats)
         except Exception as error:  # of the client are many kinds
             self._failed = True
             why = messages.sentence(error, url, settings)
@@ -70,12 +70,12 @@ class _Call:
             "TransferType": "upload" if self._upload else "download",
             "TransferSuccess": not why, **({"TransferError": why} if why else {}),
             "TransferHostName": settings["irods_host"],
-            "TransferFileBytes": moved.size, "TransferTotalBytes": moved.total,
+            "TransferFileBytes": stats.size, "TransferTotalBytes": stats.total,
             "TransferStartTime": int(began), "TransferEndTime": int(time.time()),
-            "ConnectionTimeSeconds": moved.connecting_s,
+            "ConnectionTimeSeconds": stats.connecting_s,
             # What else there is, HTCondor keeps here only.
-            "DeveloperData": {"TransferTries": moved.tries, "TransferStreams": moved.streams,
-                              "TransferChecksum": moved.checksum},
+            "DeveloperData": {"TransferTries": stats.tries, "TransferStreams": stats.streams,
+                              "TransferChecksum": stats.checksum},
         }  # fmt: skip
 
     def _place(self, place: account.IrodsUrl) -> tuple[Mapping[str, Any], Way]:

@@ -15,19 +15,19 @@ def main(argv: list[str]) -> int:
         return 0
     from pathlib import Path  # noqa: PLC0415
 
-    from condor_plugins.irods.results import failed, text, wanted  # noqa: PLC0415
+    from condor_plugins.irods.results import failed_result, text, wanted_files  # noqa: PLC0415
 
     try:
         ads, results = (Path(argv[argv.index(word) + 1]) for word in ("-infile", "-outfile"))
     except (ValueError, IndexError):
         sys.stderr.write(f"found arguments {argv}, expected -infile FILE -outfile FILE [-upload]\n")
         return 1
-    files = wanted(ads.read_text())
+    files = wanted_files(ads.read_text())
     try:
         from condor_plugins.irods.files import move  # noqa: PLC0415
     except ImportError as error:
         why = f"{error}, expected python-irodsclient for {sys.executable}"
-        reports = [failed(url, why) for url, _ in files]
+        reports = [failed_result(url, why) for url, _ in files]
     else:
         reports = move(files, "-upload" in argv)
     results.write_text("".join(map(text, reports)))

@@ -18,7 +18,7 @@ BLOCK = 2 * 2**20  # what one request of iRODS's protocol moves
 USUAL, MOST = 3, 16  # python-irodsclient's own default, and what a zone can be asked for
 
 
-def wanted(ads: str) -> list[tuple[str, str]]:
+def wanted_files(ads: str) -> list[tuple[str, str]]:
     """URL and local name of each ``[ Url = "…"; LocalFileName = "…" ]``."""
     files: list[dict[str, str]] = []
     for match in _TOKEN.finditer(ads):
@@ -29,7 +29,7 @@ def wanted(ads: str) -> list[tuple[str, str]]:
     return [(file["url"], file["localfilename"]) for file in files]
 
 
-def failed(url: str, why: str) -> Result:
+def failed_result(url: str, why: str) -> Result:
     """Of a file that was not even tried."""
     return {"TransferUrl": url, "TransferSuccess": False, "TransferError": why}
 

@@ -64,7 +64,7 @@ LIMITS = Limits()
 
 
 @dataclass(slots=True)
-class Moved:
+class TransferStats:
     """What a transfer did. ``total`` are bytes with those that were moved again; ``checksum`` says
     by what they were verified, or why they were not."""
 
@@ -83,7 +83,7 @@ class Sessions:
         self._connect = connect
         self._idle: list[iRODSSession] = []
 
-    def take(self, moved: Moved) -> iRODSSession:
+    def take(self, stats: TransferStats) -> iRODSSession:
         """One that is connected. Raises what the client raises."""
         with suppress(IndexError):
             return self._idle.pop()
@@ -92,7 +92,7 @@ class Sessions:
         with session.pool.get_connection():
             # Asked for the first time in another thread, it would open one more and keep it.
             _ = session.data_objects.server_version
-        moved.connecting_s = moved.connecting_s or time.monotonic() - began
+        stats.connecting_s = stats.connecting_s or time.monotonic() - began
         return session
 
     def give(self, session: iRODSSession) -> None:
@@ -100,9 +100,9 @@ class Sessions:
         self._idle.append(session)
 
     @contextmanager
-    def one(self, moved: Moved) -> Iterator[iRODSSession]:
+    def session(self, stats: TransferStats) -> Iterator[iRODSSession]:
         """One for a few calls; a connection that fails is not used again."""
-        session = self.take(moved)
+        session = self.take(stats)
         try:
             yield session
         except BaseException:
@@ -129,41 +129,41 @@ class Way:
 
     def run(self, transfer: _Transfer) -> None:
         """Raises what the transfer does."""
-        streams = self.streams(transfer.moved.size)
+        streams = self.streams(transfer.stats.size)
         with self.turn if streams > 1 else nullcontext():
             transfer.run(streams)
 
 
-def get(way: Way, path: str, target: Path, moved: Moved) -> None:
+def get(way: Way, path: str, target: Path, stats: TransferStats) -> None:
     """A data object to a file, which is there when it is whole and verified.
 
     Raises InputError, OSError, and whatever the client does.
     """
-    moved.size, registered = _retried(way, moved, lambda session: _catalogue(session, path))
+    stats.size, registered = _retried(way, stats, lambda session: _catalogue(session, path))
     draft = target.with_name(f".{target.name}.part")
     try:
         with draft.open("wb") as file:
-            way.run(_Get(way, path, moved, file.fileno()))
-        moved.checksum = _verified(path, draft, registered)
+            way.run(_Get(way, path, stats, file.fileno()))
+        stats.checksum = _verified(path, draft, registered)
         draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
 
 
-def put(way: Way, path: str, source: Path, moved: Moved) -> None:
+def put(way: Way, path: str, source: Path, stats: TransferStats) -> None:
     """A file to a data object, over what is there. Raises as ``get`` does."""
 
     def checksum(session: iRODSSession) -> str:
-        session.connection_timeout = way.limits.silence_s + moved.size / _READ_BACK
+        session.connection_timeout = way.limits.silence_s + stats.size / _READ_BACK
         server_checksum: str = session.data_objects.chksum(path, **{kw.FORCE_CHKSUM_KW: ""})
         session.connection_timeout = way.limits.silence_s
         return server_checksum
 
     with source.open("rb") as file:
-        moved.size = os.fstat(file.fileno()).st_size
-        way.run(_Put(way, path, moved, file.fileno()))
-    moved.checksum = _verified(path, source, _retried(way, moved, checksum))
+        stats.size = os.fstat(file.fileno()).st_size
+        way.run(_Put(way, path, stats, file.fileno()))
+    stats.checksum = _verified(path, source, _retried(way, stats, checksum))
 
 
 def _catalogue(session: iRODSSession, path: str) -> tuple[int, str]:
@@ -201,15 +201,15 @@ def _verified(path: str, file: Path, server_checksum: str) -> str:
     return kind
 
 
-def _retried(way: Way, moved: Moved, call: Callable[[iRODSSession], T]) -> T:
+def _retried(way: Way, stats: TransferStats, call: Callable[[iRODSSession], T]) -> T:
     for left in reversed(range(way.limits.tries)):
         try:
-            with way.sessions.one(moved) as session:
+            with way.sessions.session(stats) as session:
                 return call(session)
         except Exception as error:  # of the client are many kinds
             if not broken(error) or not left:
                 raise
-        moved.tries += 1
+        stats.tries += 1
         time.sleep(way.limits.pause_s)
     raise AssertionError
 
@@ -259,8 +259,8 @@ class _Stream:
 class _Transfer:
     """What both directions share. Raises the client's last error, OSError and InputError."""
 
-    def __init__(self, way: Way, path: str, moved: Moved, fd: int) -> None:
-        self.path, self.sessions, self.moved, self.fd = path, way.sessions, moved, fd
+    def __init__(self, way: Way, path: str, stats: TransferStats, fd: int) -> None:
+        self.path, self.sessions, self.stats, self.fd = path, way.sessions, stats, fd
         self.limits = way.limits
         self.lock = threading.Condition()
         self.alive = 0
@@ -268,7 +268,7 @@ class _Transfer:
         self._failures = 0  # since the last byte
         self._since = 0.0
         self._open: set[_Stream] = set()
-        chunk, size = self.limits.chunk, moved.size
+        chunk, size = self.limits.chunk, stats.size
         self._parts = deque([at, min(at + chunk, size)] for at in range(0, size, chunk))
 
     def begin(self) -> _Stream | None:
@@ -287,7 +287,7 @@ class _Transfer:
     def run(self, streams: int) -> None:
         """Move what is left."""
         self.alive = max(1, min(streams, len(self._parts)))
-        self.moved.streams = max(self.alive, self.moved.streams)
+        self.stats.streams = max(self.alive, self.stats.streams)
         self._since = time.monotonic()
         for _ in range(self.alive):
             threading.Thread(target=self._work, daemon=True).start()
@@ -346,7 +346,7 @@ class _Transfer:
     def _progress(self, stream: _Stream, part: list[int], count: int) -> None:
         with self.lock:
             part[0] += count
-            self.moved.total += count
+            self.stats.total += count
             self._failures = 0
             self._since = stream.since = time.monotonic()
 
@@ -357,9 +357,9 @@ class _Transfer:
                 stream.cut()
             if part:
                 self._parts.appendleft(part)
-            self.moved.tries += 1
+            self.stats.tries += 1
             self._failures += 1
-            if broken(error) and self.alive > 1 and self.moved.tries > 2:
+            if broken(error) and self.alive > 1 and self.stats.tries > 2:
                 self._failures = 0
             elif not broken(error) or self._failures >= self.limits.tries:
                 self._error = self._error or error
@@ -375,12 +375,12 @@ class _Transfer:
 
 class _Get(_Transfer):
     def begin(self) -> _Stream:
-        return _Stream(self.sessions.take(self.moved), self.path, "r")
+        return _Stream(self.sessions.take(self.stats), self.path, "r")
 
     def carry(self, stream: _Stream, at: int, view: memoryview) -> int:
         count = stream.read(at, view)
         if not count:
-            size = self.moved.size
+            size = self.stats.size
             raise InputError(f"{self.path}: it ends at byte {at}, expected {size}: it is truncated")
         done = 0
         with self.lock:
@@ -414,17 +414,17 @@ class _Put(_Transfer):
                 return first
         if not alone and not self._share:
             return None
-        session, options = self.sessions.take(self.moved), {"create": False, **self._share}
+        session, options = self.sessions.take(self.stats), {"create": False, **self._share}
         return _Stream(session, self.path, "a", finalize_on_close=alone, **options)
 
     def _create(self) -> _Stream:
-        options = {kw.DATA_SIZE_KW: str(self.moved.size)}
+        options = {kw.DATA_SIZE_KW: str(self.stats.size)}
         try:
-            stream = _Stream(self.sessions.take(self.moved), self.path, "w", **options)
+            stream = _Stream(self.sessions.take(self.stats), self.path, "w", **options)
         except CAT_UNKNOWN_COLLECTION:
-            with self.sessions.one(self.moved) as session:
+            with self.sessions.session(self.stats) as session:
                 session.collections.create(self.path.rpartition("/")[0])
-            stream = _Stream(self.sessions.take(self.moved), self.path, "w", **options)
+            stream = _Stream(self.sessions.take(self.stats), self.path, "w", **options)
         try:
             token, hierarchy = stream.raw.replica_access_info() if self._parts else ("", "")
         except iRODSException:
@@ -432,7 +432,7 @@ class _Put(_Transfer):
         except BaseException:
             stream.cut()
             raise
-        self.moved.streams = self.moved.streams if token else 1
+        self.stats.streams = self.stats.streams if token else 1
         if token:
             self._share = {kw.REPLICA_TOKEN_KW: token, kw.RESC_HIER_STR_KW: hierarchy}
         self._created = True
@@ -454,6 +454,6 @@ class _Put(_Transfer):
     def carry(self, stream: _Stream, at: int, view: memoryview) -> int:
         data = os.pread(self.fd, len(view), at)
         if not data:
-            size = self.moved.size
+            size = self.stats.size
             raise InputError(f"{self.path}: found {at} bytes to send, expected {size}: it was cut")
         return stream.write(at, data)

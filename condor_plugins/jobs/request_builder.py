@@ -113,7 +113,7 @@ def ends(ad: JobAd, home: str, direction: Direction) -> tuple[str, str]:
     return (home, slot) if direction == "in" else (slot, home)
 
 
-def unmarked(ad: JobAd, home: str) -> str:
+def missing_site_reason(ad: JobAd, home: str) -> str:
     """Why there is no pair of sites to ask for, as text; empty if there is one."""
     slot = site_of_match(ad)
     if not slot:

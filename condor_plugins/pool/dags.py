@@ -44,7 +44,7 @@ from monitors.workflows.planned.forecast import (
     LAG_S,
     DagState,
     RunningJob,
-    believed_run_s,
+    estimated_run_s,
     expected_ends,
 )
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, dag_of, running
@@ -188,7 +188,7 @@ class _Dag:
         planned = read_dag(place, moves=False)
         nodes, alike = {}, dict[object, classad2.ClassAd]()
         for name, node in planned.nodes.items():
-            macros = place.words(name)
+            macros = place.expressions(name)
             takes = bool(macros) and macros.get("universe", _ON_WORKERS[0]).lower() in _ON_WORKERS
             if takes:
                 macros["executable"] = str(_program(place.path, macros))
@@ -297,7 +297,7 @@ class _Dag:
                 tasks = [task.transformation for task in self.dag.nodes[name].tasks]
                 prior_s = _SUBMIT_HOST_S if short else self._run_times.of_job(asks, tasks)
                 ended = self._ended.get(kind, (0, 0.0))
-                takes[kind] = believed_run_s(prior_s, PRIOR, *ended, ran_s.get(kind, ()))
+                takes[kind] = estimated_run_s(prior_s, PRIOR, *ended, ran_s.get(kind, ()))
         return {name: takes[kind] for name, kind in self._kinds.items()}
 
 

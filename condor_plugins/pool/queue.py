@@ -193,7 +193,7 @@ def whole(slot: classad2.ClassAd) -> classad2.ClassAd:
     return ad
 
 
-def told_by(config: Mapping[str, str]) -> dict[str, Any]:
+def configured_attributes(config: Mapping[str, str]) -> dict[str, Any]:
     """What machines will advertise because HTCondor's settings for them say so: their domains, and
     what ``STARTD_ATTRS`` names."""
     reported: dict[str, Any] = {

@@ -26,20 +26,20 @@ from typing import Protocol
 
 from condor_plugins.jobs.request_builder import Run, parsed
 from condor_plugins.transfers.decide import (
-    Observed,
+    Observation,
     OutputHistory,
     QueuedJob,
     Release,
     Renew,
     actions_for,
-    begun,
     due_requests,
-    fetched,
     fetching,
-    nameless,
+    has_begun,
+    input_releases,
     of_schedd,
     reports,
     settling,
+    slots_without_site,
     transferring,
 )
 from condor_plugins.transfers.run_state import RunEvent, RunStates
@@ -163,13 +163,13 @@ class AccessPoint:
     def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction. Raises Later, always."""
         now = self._now()
-        for host in nameless(self._runs):
+        for host in slots_without_site(self._runs):
             self._log_once(
                 host, AdonError("names no site, expected AdonSite or PegasusSite in STARTD_ATTRS")
             )
         live, queue = self._live(broker)
         self._hear()  # of what the queue shows by now the events know more
-        for action in actions_for(live, Observed(self._runs, queue, now)):
+        for action in actions_for(live, Observation(self._runs, queue, now)):
             self._carry_out(action, broker)
         unsent = [
             (mark, request)
@@ -199,7 +199,9 @@ class AccessPoint:
             transfers = self._schedd.input_history(runs)
             self._looks.update(runs)
             for run, ad in transfers.items():
-                paths = fetched(recent[run], ad, self.config, self._rates, self._schedd.disk_waits)
+                paths = input_releases(
+                    recent[run], ad, self.config, self._rates, self._schedd.disk_waits
+                )
                 for report in paths:
                     self._carry_out(report, broker)
                 self._looks[run] = _MOST_LOOKS
@@ -295,7 +297,7 @@ class AccessPoint:
                 if error.code in AWAY:
                     raise
                 self._log_once(name, error)  # its two hosts are the finest then
-        return self._ports.keys() >= moving.keys() or not begun(self._runs, self._now())
+        return self._ports.keys() >= moving.keys() or not has_begun(self._runs, self._now())
 
     def _log_once(self, what: str, error: AdonError) -> None:
         """Say it once, not at every look."""

@@ -80,7 +80,7 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Observation:
     """What there is to go by. ``queue`` has the jobs of live transits that are in the schedd's
     queue; it is None if it did not answer. ``now`` is in Unix seconds."""
 
@@ -98,7 +98,7 @@ def of_schedd(transits: Iterable[Transit], schedd: str) -> list[Transit]:
     ]
 
 
-def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Renew]:
+def actions_for(live: Sequence[Transit], known: Observation) -> list[Release | Renew]:
     """What to do with the live transits of our schedd: each is kept, renewed or released."""
     actions: list[Release | Renew] = []
     for transit in live:
@@ -138,7 +138,7 @@ def transferring(
     return moving
 
 
-def begun(runs: RunStates, now: float) -> bool:
+def has_begun(runs: RunStates, now: float) -> bool:
     """Whether a transfer began lately: its connections may be about to be opened."""
     return any(
         state.phase in (Phase.INPUT, Phase.OUTPUT) and abs(now - state.at) <= _OPENS_S
@@ -147,7 +147,7 @@ def begun(runs: RunStates, now: float) -> bool:
 
 
 def _over(
-    transit: Transit, run: Run, way: Direction, state: RunState | None, known: Observed
+    transit: Transit, run: Run, way: Direction, state: RunState | None, known: Observation
 ) -> str:
     """Why a transit is needed no more, empty if it is."""
     if state is not None:
@@ -220,7 +220,7 @@ def _runs_out(transit: Transit, now: float) -> bool:
     return transit.state in ON_SWITCHES and transit.grant.lease_until - now < _RENEW_BELOW_S
 
 
-def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:
+def _is_sure(run: Run, state: RunState | None, known: Observation) -> bool:
     """Whether the run is known to be on: without that, its lease is what ends it."""
     job = None if known.queue is None else known.queue.get(run.queued_job)
     if job is not None:
@@ -353,7 +353,7 @@ def fetching(runs: RunStates, now: float) -> Iterator[RunState]:
             yield state
 
 
-def fetched(
+def input_releases(
     state: RunState,
     history: Ad,
     config: HookConfig,
@@ -385,7 +385,7 @@ def _arrived(state: RunState) -> int:
     return state.sent_bytes or 0 if known else 0
 
 
-def nameless(runs: RunStates) -> Iterator[str]:
+def slots_without_site(runs: RunStates) -> Iterator[str]:
     """Slots without a site that files were sent to: nothing can be asked for them."""
     for state in runs:
         if state.input.start and not no_transfer(state.ad) and not site_of_match(state.ad):
@@ -399,7 +399,9 @@ def _request(
 
 
 def _crosses(state: RunState, config: HookConfig) -> bool:
-    return not no_transfer(state.ad) and not request_builder.unmarked(state.ad, config.site or "")
+    return not no_transfer(state.ad) and not request_builder.missing_site_reason(
+        state.ad, config.site or ""
+    )
 
 
 def _untold(state: RunState) -> str:

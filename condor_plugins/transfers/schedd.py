@@ -7,7 +7,7 @@ from typing import Any
 
 import htcondor2
 
-from condor_plugins.collector import defined
+from condor_plugins.collector import defined_attributes
 from condor_plugins.jobs.request_builder import (
     Run,
     job_name,
@@ -48,7 +48,7 @@ class LocalSchedd:
         queued_jobs: dict[str, QueuedJob] = {}
         for first in range(0, len(numbers), _AT_ONCE):
             for ad in self._query(numbers[first : first + _AT_ONCE]):
-                queued_jobs[job_name(str(ad.get("GlobalJobId", "")))] = queued(ad)
+                queued_jobs[job_name(str(ad.get("GlobalJobId", "")))] = queued_job(ad)
         return queued_jobs
 
     def input_history(self, runs: Collection[Run]) -> dict[Run, Ad]:
@@ -62,7 +62,9 @@ class LocalSchedd:
             history = htcondor2.Schedd().jobEpochHistory(
                 f'TransferClass == "INPUT" && ({which})', [], len(numbers), ad_type="TRANSFER"
             )
-            return {run: ad for ad in defined(history) if (run := run_of(ad)) and run in runs}
+            return {
+                run: ad for ad in defined_attributes(history) if (run := run_of(ad)) and run in runs
+            }
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's history of transfers: {error}") from error
 
@@ -75,17 +77,17 @@ class LocalSchedd:
             )
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's collector: {error}") from error
-        return any(disk_waits(ad, since) for ad in defined(ads))
+        return any(disk_waits(ad, since) for ad in defined_attributes(ads))
 
     def _query(self, numbers: Sequence[tuple[int, int]]) -> Sequence[Mapping[str, Any]]:
         which = " || ".join(f"(ClusterId == {c} && ProcId == {p})" for c, p in numbers)
         try:
-            return defined(htcondor2.Schedd().query(which, list(_ATTRIBUTES)))
+            return defined_attributes(htcondor2.Schedd().query(which, list(_ATTRIBUTES)))
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's schedd: {error}") from error
 
 
-def queued(ad: Mapping[str, Any]) -> QueuedJob:
+def queued_job(ad: Mapping[str, Any]) -> QueuedJob:
     """What a job's ad in the queue says."""
     sending = ad.get("TransferringOutput")
     return QueuedJob(

@@ -127,14 +127,14 @@ def _sent(
     paths: list[sources.UrlPath] = []
     if size == 0:
         reasons.append("the access point sends no input")
-    elif why := request_builder.unmarked(ad, config.site):
+    elif why := request_builder.missing_site_reason(ad, config.site):
         reasons.append(f"best effort: {why}")
     else:
         requests.append(request_builder.request(ad, run, "in", size, config))
     own = len(requests)
     if elsewhere and (slot := site_of_match(ad)):
         known = sizes.facts(ad, elsewhere, config)
-        paths, unknown = sources.url_paths(elsewhere, known.sizes, known.served, run, config)
+        paths, unknown = sources.url_paths(elsewhere, known.sizes, known.cache_urls, run, config)
         paths = [path for path in paths if path.site != slot]
         requests += [sources.url_request(ad, run, path, config) for path in paths]
         reasons += [f"best effort: {unknown}"] if unknown else []
@@ -157,7 +157,7 @@ def _sent(
     if own:
         attributes["AdonInId"] = answers[0].id
     if paths:
-        attributes |= sources.granted(paths, answers[own:], outcomes.services[own:])
+        attributes |= sources.hook_attributes(paths, answers[own:], outcomes.services[own:])
     return attributes
 
 

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     log.info("watching %s", options.event_log)
     access_point = AccessPoint(config, LocalSchedd(), EventLog(options.event_log))
-    Watcher(access_point, lambda _config: broker).run(watcher.stopped(_WithParent()))
+    Watcher(access_point, lambda _config: broker).run(watcher.stop_event(_WithParent()))
     return 0
 
 

@@ -47,7 +47,7 @@ class UrlFacts:
     """Bytes by URL, and by URL the one at the cache that it is ``served`` from."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    served: dict[str, str] = field(default_factory=dict)
+    cache_urls: dict[str, str] = field(default_factory=dict)
 
 
 def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = MOST_S) -> UrlFacts:
@@ -79,7 +79,7 @@ def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = 
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    return UrlFacts(dict(known.sizes), dict(known.served))
+    return UrlFacts(dict(known.sizes), dict(known.cache_urls))
 
 
 def _planned(ad: JobAd) -> dict[str, int]:
@@ -106,7 +106,7 @@ def _look(
         if answer.status in _REDIRECTS and "location" in answer.headers:
             at = urljoin(at, answer.headers["location"])
             if cached:
-                known.served.setdefault(url, at)
+                known.cache_urls.setdefault(url, at)
             continue
         length = whole_bytes(answer.headers.get("content-length", ""))
         if answer.status == 200 and length is not None:

@@ -83,7 +83,7 @@ def url_request(ad: JobAd, run: Run, path: UrlPath, config: HookConfig) -> Trans
     return replace(request, id=path.id, src=path.site, src_host=path.host)
 
 
-def granted(
+def hook_attributes(
     paths: Sequence[UrlPath], answers: Sequence[RequestOutcome], services: Sequence[Service]
 ) -> dict[str, Value]:
     """What the hook prints of these paths, by what the broker answered, and what plug-ins may want

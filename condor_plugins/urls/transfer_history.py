@@ -32,7 +32,7 @@ _LONGEST = 200  # characters of a name
 
 
 @dataclass(slots=True)
-class Moved:
+class SiteDownload:
     """What came from one site: in Unix seconds from when to when, whole ones; how long servers took
     to send first bytes; the ``cache`` it came by, "" for none, and whether that had to fetch it."""
 
@@ -48,16 +48,16 @@ class Moved:
         return max(0.0, self.end - self.start) or input_s
 
 
-def url_transfers(ad: Ad, sources: Mapping[str, str]) -> dict[str, Moved]:
+def url_transfers(ad: Ad, sources: Mapping[str, str]) -> dict[str, SiteDownload]:
     """What an ad of the history reports, by the sites that files came from."""
-    sites: dict[str, Moved] = {}
+    sites: dict[str, SiteDownload] = {}
     for file in ad.get("InputPluginResultList", ()):
         url, details = text(file, "TransferUrl"), file.get("DeveloperData")
         details = details if isinstance(details, Mapping) else {}
         last = max(0, int(number(details, "Attempts") or 1) - 1)
         end_point = text(details, f"Endpoint{last}", "TransferHostName")
         site = site_of_url(f"https://{end_point}/", sources) or site_of_url(url, sources)
-        total = sites.setdefault(site, Moved())
+        total = sites.setdefault(site, SiteDownload())
         total.n_bytes += int(number(file, "TransferTotalBytes") or 0)
         total.start = min(total.start, number(file, "TransferStartTime") or total.start)
         total.end = max(total.end, number(file, "TransferEndTime") or 0.0)
@@ -79,7 +79,7 @@ def plugins_s(ad: Ad) -> float:
 
 
 def slow(
-    what: Moved,
+    what: SiteDownload,
     input_s: float,
     granted_bps: float,
     usual_bps: float,

@@ -12,7 +12,7 @@ from statistics import fmean
 
 import numpy as np
 
-from adon.planning.placement import counted
+from adon.planning.placement import site_pools
 from examples.demo.facts import MakespanWithoutAdon
 from monitors.base.estimates import Estimate
 from network_provisioner.controllers.routes import default_paths
@@ -62,7 +62,7 @@ def makespan_without_adon(
         inputs,
         _BestEffort(source),
         now=now,
-        live=Live(counted(slots, slots, now), best_effort_only(topology)),
+        live=Live(site_pools(slots, slots, now), best_effort_only(topology)),
         output_site=output_site,
     )
     problem = build_problem(inputs, world, output_site)

@@ -11,7 +11,7 @@ from typing import Any
 from adon.report.messages import (
     counted,
     estimate_name,
-    failure_words,
+    failure_text,
     quantity,
     source_text,
     term_text,
@@ -87,7 +87,7 @@ def failed(facts: DemoFacts) -> list[str]:
     lines = _entry("stopped", facts.stopped) if facts.stopped else []
     lines += _entry("reason", facts.reason) if facts.reason else []
     for failure in facts.failures[:_MOST_FAILURES]:
-        lines += _entry("failed", failure_words(failure))
+        lines += _entry("failed", failure_text(failure))
         lines += [f"{_INDENT}| {line}"[:COLUMNS] for line in failure.tail[-_MOST_WORDS:]]
         lines += [f"{_INDENT}{path}" for path in failure.files]
     if len(facts.failures) > _MOST_FAILURES:

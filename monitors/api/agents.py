@@ -104,7 +104,7 @@ def router(
         switches tell transfers apart whose client has two servers move the bytes."""
         need_own(caller, name)
         coordinator.reported(name, "connections")
-        connections(name, name.partition("/")[0], body.found())
+        connections(name, name.partition("/")[0], body.as_connections())
         return answers.answer({"agent": name})
 
     @routes.post("/v1/agents/{name:path}/disks", response_model=AgentNameAnswer)

@@ -28,6 +28,21 @@ _MOST_RESULTS = 50
 _MOST_CONNECTIONS = 10_000
 _MOST_PROCESSES = MOST_SECONDS * MOST_PROCESSES
 _WITHIN = "10 min"
+Address = Annotated[Text, AfterValidator(plain_address)]
+Bps = Annotated[float, Field(ge=0, le=MAX_RATE_BPS)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Age = Annotated[float, Field(ge=0, le=3600)]
+ProcessName = Annotated[str, Field(max_length=64)]
+Pid = Annotated[int, Field(ge=1, lt=2**31), INTEGRAL]
+# A list in JSON.
+Second = Annotated[tuple[Age, Bps, Bps, Share], Field(strict=False)]
+Process = Annotated[tuple[ProcessName, Pid, Bps, Bps, Share | None], Field(strict=False)]
+Seconds = Annotated[float, Field(gt=0, le=60)]
+Bytes = Annotated[int, Field(ge=0, lt=2**63), INTEGRAL]
+Socket = Annotated[
+    tuple[Address, Port, Address, Port, Seconds, Bytes, Share, Share, Share, bool, Bps],
+    Field(strict=False),
+]
 
 
 class OnDemandBody(Body):
@@ -82,9 +97,6 @@ class ResultsBody(Body):
     results: Annotated[list[dict[str, Any]], Field(max_length=_MOST_RESULTS)]
 
 
-Address = Annotated[Text, AfterValidator(plain_address)]
-
-
 class ConnectionBody(Body):
     """A TCP connection: its ends, and the port that the client of its process comes from."""
 
@@ -100,29 +112,12 @@ class ConnectionsBody(Body):
 
     connections: Annotated[list[ConnectionBody], Field(max_length=_MOST_CONNECTIONS)]
 
-    def found(self) -> list[Connection]:
+    def as_connections(self) -> list[Connection]:
         """As the broker takes them."""
         return [
             Connection(c.client_port, (c.local, c.local_port), (c.remote, c.remote_port))
             for c in self.connections
         ]
-
-
-Bps = Annotated[float, Field(ge=0, le=MAX_RATE_BPS)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Age = Annotated[float, Field(ge=0, le=3600)]
-ProcessName = Annotated[str, Field(max_length=64)]
-Pid = Annotated[int, Field(ge=1, lt=2**31), INTEGRAL]
-# A list in JSON.
-Second = Annotated[tuple[Age, Bps, Bps, Share], Field(strict=False)]
-Process = Annotated[tuple[ProcessName, Pid, Bps, Bps, Share | None], Field(strict=False)]
-
-Seconds = Annotated[float, Field(gt=0, le=60)]
-Bytes = Annotated[int, Field(ge=0, lt=2**63), INTEGRAL]
-Socket = Annotated[
-    tuple[Address, Port, Address, Port, Seconds, Bytes, Share, Share, Share, bool, Bps],
-    Field(strict=False),
-]
 
 
 class DisksBody(Body):

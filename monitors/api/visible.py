@@ -50,7 +50,7 @@ class Visible:
         caller.need(May.SEE)
         return self.known.all(lambda measurement: self._rules.may_see(caller, measurement))
 
-    def one(self, caller: Principal, workflow: str) -> tuple[Overview, dict[str, Overview]]:
+    def workflow(self, caller: Principal, workflow: str) -> tuple[Overview, dict[str, Overview]]:
         """A workflow, and :meth:`all`. Raises BrokerError ``unknown_workflow``: whether there is
         one is for those alone who may see it."""
         overviews = self.all(caller)

@@ -99,7 +99,7 @@ def router(seen: Visible) -> APIRouter:
     @routes.get("/v1/workflows/{workflow:path}/analysis", response_model=AnalysisAnswer)
     def get_analysis(workflow: str, caller: Caller, whole: bool = False) -> Response:
         """Statistics and failures of a workflow, or with ``whole`` of it and all inside it."""
-        overview, all_of_them = seen.one(caller, workflow)
+        overview, all_of_them = seen.workflow(caller, workflow)
         ids = seen.known.inside(workflow, all_of_them) if whole else [workflow]
         runs = seen.of(caller, "job", ids) + seen.of(caller, "task", ids)
         made = analyse(runs + seen.transfers(caller, ids))
@@ -111,14 +111,14 @@ def router(seen: Visible) -> APIRouter:
         workflow: str, caller: Caller, bins: Annotated[int, Query(ge=1, le=2000)] = 240
     ) -> Response:
         """How many of its jobs ran and waited over time, by site; of attempts that have ended."""
-        seen.one(caller, workflow)
+        seen.workflow(caller, workflow)
         return answers.answer(asdict(timeline(seen.of(caller, "job", [workflow]), bins)))
 
     @routes.get("/v1/workflows/{workflow:path}/dag", response_model=DagProgress)
     def get_dag(workflow: str, caller: Caller) -> Response:
         """How far its DAG has come by level and kind of job, and the level that it waits for; of a
         workflow whose DAG or jobs nobody recorded, or whose jobs are forgotten, no boxes."""
-        overview, _ = seen.one(caller, workflow)
+        overview, _ = seen.workflow(caller, workflow)
         dags = seen.of(caller, "dag", [workflow])
         shape = DagShape.read(dags[-1]) if dags else None
         if shape is None:
@@ -132,7 +132,7 @@ def router(seen: Visible) -> APIRouter:
         """How much sooner it ends by where its jobs are, as was expected, and how much time paths
         saved its transfers, against the last transfers of all without one that the caller may
         see."""
-        seen.one(caller, workflow)
+        seen.workflow(caller, workflow)
         dags = seen.of(caller, "dag", [workflow])
         between = partial(seen.between, caller, "job_transfer", limit=MOST_COMPARED)
         paths = by_paths(seen.transfers(caller, [workflow]), between)
@@ -153,7 +153,7 @@ def router(seen: Visible) -> APIRouter:
         def wanted(job: Measurement) -> bool:
             return kind in (None, text(job, "kind")) and outcome in (None, text(job, "outcome"))
 
-        seen.one(caller, workflow)
+        seen.workflow(caller, workflow)
         page = seen.some(caller, "job", workflow, offset, limit, newest, wanted)
         names = {name for job in page for name in placed_as(job)}
         placements = seen.placements(caller, workflow, names)
@@ -168,7 +168,7 @@ def router(seen: Visible) -> APIRouter:
         offset: Offset = 0,
     ) -> Response:
         """What its jobs moved between sites, oldest or ``newest`` first."""
-        seen.one(caller, workflow)
+        seen.workflow(caller, workflow)
         page = seen.some(caller, "job_transfer", workflow, offset, limit, newest)
         return answers.answer([asdict(transfer_row(moved)) for moved in seen.with_paths(page)])
 
@@ -179,7 +179,7 @@ def router(seen: Visible) -> APIRouter:
         history: Annotated[int, Query(ge=0, le=MOST_CHANGES)] = 100,
     ) -> Response:
         """A workflow: who it is, where it stands, and its latest changes."""
-        overview, _ = seen.one(caller, workflow)
+        overview, _ = seen.workflow(caller, workflow)
         changes = seen.known.changes(workflow, history)
         details = {
             "source": overview.source,
@@ -355,10 +355,10 @@ def refresh_router(seen: Visible, refresher: Refresher, followers: Followers) ->
     routes = APIRouter(tags=["workflows"])
     shared = _Shared(refresher)
 
-    def asked_of(caller: Principal, after: int) -> list[dict[str, object]]:
+    def visible_requests(caller: Principal, after: int) -> list[dict[str, object]]:
         return [
             {"request": number, "workflow": workflow, "at": at}
-            for number, workflow, at in seen.archive.asked(KIND, after)
+            for number, workflow, at in seen.archive.requests(KIND, after)
             if seen.known.may_answer(caller, workflow)
         ]
 
@@ -378,7 +378,7 @@ def refresh_router(seen: Visible, refresher: Refresher, followers: Followers) ->
             return refresher.ask(workflow, seen.known.facts(workflow))
 
         until = time.monotonic() + wait_s
-        await run_in_threadpool(seen.one, caller, workflow)
+        await run_in_threadpool(seen.workflow, caller, workflow)
         while True:
             refresh = shared.of(workflow, begin, request.app)
             accepted = await asyncio.shield(refresh.asking)  # others wait for it as well
@@ -387,7 +387,7 @@ def refresh_router(seen: Visible, refresher: Refresher, followers: Followers) ->
             refreshed = accepted.here or (refresh.answered.done() and refresh.answered.result())
             if refreshed or time.monotonic() >= until or stopping(request.app):
                 break
-        overview, _ = await run_in_threadpool(seen.one, caller, workflow)
+        overview, _ = await run_in_threadpool(seen.workflow, caller, workflow)
         shown = {
             "refreshed": refreshed, "request": accepted.request, "workflow": overview.as_dict(),
         }  # fmt: skip
@@ -414,7 +414,7 @@ def refresh_router(seen: Visible, refresher: Refresher, followers: Followers) ->
         until = time.monotonic() + wait_s
         while True:
             # A thread for the look, and none for the wait.
-            requests = await run_in_threadpool(asked_of, caller, after)
+            requests = await run_in_threadpool(visible_requests, caller, after)
             left = until - time.monotonic()
             if requests or left <= 0 or stopping(request.app):
                 return answers.answer(requests)

@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from monitors.archive.retention.rollups import estimated
+from monitors.archive.retention.rollups import rolled_up_estimate
 from monitors.archive.stores import selection as statements
 from monitors.archive.stores.base import ArchiveError, Engine, Row
 from monitors.archive.stores.selection import Cursor, Selection
@@ -136,7 +136,7 @@ class Archive:
 
     # ---------------------------------------------------------------- reading
 
-    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+    def requests(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
         """Requests of a kind with numbers above ``after``: number, subject, and when it was."""
         return self._engine.rows(
             "SELECT id, subject, at FROM request WHERE kind = ? AND id > ? ORDER BY id",
@@ -249,7 +249,7 @@ class Archive:
         if math.isnan(now):  # the databases do not agree on what is before it
             return None
         oldest = -math.inf if max_age_s is None else now - max_age_s
-        return estimated(self._engine, metric, subject, now, oldest, users)
+        return rolled_up_estimate(self._engine, metric, subject, now, oldest, users)
 
     # ---------------------------------------------------------------- what is new
 

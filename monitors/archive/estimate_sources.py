@@ -26,7 +26,7 @@ LEFT_OUT = "measurements are left out, and the catalogs believed"
 
 
 @dataclass(frozen=True, slots=True)
-class AskedEstimates:
+class EstimateSnapshot:
     """What was known when it was asked, by metric and subject. ``note``, one line, says why
     measurements are left out where they are."""
 
@@ -44,22 +44,22 @@ def ask(
     sites: Collection[str],
     transformations: Collection[str],
     now: float,
-) -> AskedEstimates:
+) -> EstimateSnapshot:
     """Of these sites, the paths between them, and transformations, at ``now`` (Unix seconds). Never
     raises: who does not answer stands in the note."""
     why = []
     if broker is not None:
         try:
-            return AskedEstimates(_of_broker(broker, sites, transformations))
+            return EstimateSnapshot(_of_broker(broker, sites, transformations))
         except AdonError as error:
             why.append(str(error))
     try:
         known = {} if archive is None else of_archive(archive, sites, transformations, now)
         if known:
-            return AskedEstimates(known)
+            return EstimateSnapshot(known)
     except (AdonError, ValueError) as error:
         why.append(str(error))
-    return AskedEstimates({}, f"{'; '.join(why)}; {LEFT_OUT}" if why else "")
+    return EstimateSnapshot({}, f"{'; '.join(why)}; {LEFT_OUT}" if why else "")
 
 
 def of_archive(

@@ -16,8 +16,8 @@ from functools import cache, lru_cache, partial
 from statistics import median
 from typing import Protocol
 
-from monitors.archive.transfers import BEST_EFFORT, Moved, disk_subject, transfer_times
-from monitors.archive.waits import READ, WIDTH, at_this_hour, of_width, waited
+from monitors.archive.transfers import BEST_EFFORT, TransferSample, disk_subject, transfer_times
+from monitors.archive.waits import READ, WIDTH, at_this_hour, of_width, wait_spread
 from monitors.base.estimates import WINDOW, Estimate
 from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
@@ -86,7 +86,7 @@ def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, 
     the tool and protocol of the newest; none where they do not, or where the newest of them is a
     day old. By followers, who count files, else brokers. Where they were all of about one size,
     ``transfer_bytes`` and ``transfer_files`` say what those had that took so long."""
-    subject, alike = f"{src}>{dst}", list[Moved]()
+    subject, alike = f"{src}>{dst}", list[TransferSample]()
     for metric in _TRANSFERS:
         rows = source.query(metric, subject, until=now, newest=True, limit=WINDOW)
         if not rows or rows[0].at < now - FRESH_S:
@@ -115,7 +115,7 @@ def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, 
 def _known_terms(
     terms: Sequence[tuple[str, float, str]],
     spread: float,
-    moved: Sequence[Moved],
+    moved: Sequence[TransferSample],
     newest: Measurement,
     subject: str,
     note: str,
@@ -128,7 +128,7 @@ def _known_terms(
     }
 
 
-def _moved(newest_first: Sequence[Measurement]) -> list[Moved]:
+def _moved(newest_first: Sequence[Measurement]) -> list[TransferSample]:
     """Of one tool and protocol; not what the tool's log tells of short ones, with waiting in it."""
     transfers = []
     for row in newest_first:
@@ -137,7 +137,7 @@ def _moved(newest_first: Sequence[Measurement]) -> list[Moved]:
         if _tool(row) == _tool(newest_first[0]) and n_bytes and seconds:
             files = number_in(known.get("files")) or 1.0
             if known.get("goodput_bps", True) is not None:
-                transfers.append(Moved(n_bytes, seconds, files))
+                transfers.append(TransferSample(n_bytes, seconds, files))
     return transfers
 
 
@@ -244,7 +244,7 @@ def queue_wait(
     if not alike:
         return known
     note = f"of {width.removeprefix(WIDTH)} jobs at once" if by_width else "at this hour"
-    median_s, spread_s, count = waited(alike)
+    median_s, spread_s, count = wait_spread(alike)
     newest = alike[0]
     return Known(
         median_s, spread_s, count, newest.at, newest.source, newest.unit, _WAIT, site, note

@@ -9,7 +9,7 @@ from contextlib import suppress
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.base.measurement import without_user
+from monitors.base.measurement import anonymous_source
 from monitors.rules import Rules
 from network_provisioner.api.metrics import SCRAPING
 
@@ -85,7 +85,7 @@ class ArchiveMetrics:
                     measurement.metric,
                     measurement.subject,
                     measurement.unit,
-                    without_user(measurement.source),
+                    anonymous_source(measurement.source),
                 ]
                 value.add_metric(names, measurement.value)
                 at.add_metric(names, measurement.at)

@@ -35,7 +35,7 @@ from monitors.archive.retention.horizons import (
     RollUp,
     roll_up,
     start_of,
-    widened,
+    wider_rollups,
 )
 from monitors.archive.stores.base import Engine, Rows, Writing
 from monitors.base.background import Background
@@ -79,11 +79,11 @@ def retain(
     now: float,
     ended: Ended = lambda: False,
     rest: Rest = time.sleep,
-) -> Retained:
+) -> RetentionResult:
     """Bring the archive to what is kept at ``now`` (Unix seconds), or as far as it gets until
     ``ended()``. ``rest`` waits so many seconds: after each step others get as long to write as it
     took. Raises ArchiveError; what was done until then stays."""
-    done = Retained()
+    done = RetentionResult()
     names = {row[0] for row in archive.engine.rows("SELECT metric FROM horizon")}
     for metric in sorted({*archive.metrics(), *names}):
         began = time.monotonic()
@@ -157,7 +157,7 @@ class RetentionService:
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("measurements were not rolled up")
             else:
-                if done != Retained():
+                if done != RetentionResult():
                     _log.info("measurements: %d rolled up into %d", done.removed, done.made)
             self._stop.wait(self._every_s)
 
@@ -168,20 +168,20 @@ def goes(metric: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Retained:
+class RetentionResult:
     """What was done: measurements taken away, roll-ups made, and roll-ups taken away."""
 
     removed: int = 0
     made: int = 0
     dropped: int = 0
 
-    def __add__(self, other: Retained) -> Retained:
-        return Retained(
+    def __add__(self, other: RetentionResult) -> RetentionResult:
+        return RetentionResult(
             self.removed + other.removed, self.made + other.made, self.dropped + other.dropped
         )
 
 
-def retain_metric(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def retain_metric(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[RetentionResult]:
     """Bring a metric to what is kept at ``now`` (Unix seconds). Raises ArchiveError; what was done
     until then stays."""
     yield from _raw(engine, metric, keep, now)
@@ -192,7 +192,7 @@ def retain_metric(engine: Engine, metric: str, keep: Keep, now: float) -> Iterat
 # ---------------------------------------------------------------- measurements
 
 
-def _raw(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def _raw(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[RetentionResult]:
     target = start_of(now - keep.raw_s, HOUR_S) if math.isfinite(keep.raw_s) else -math.inf
     yield from _finish(engine, metric)  # what another process began
     yield from _remove(engine, metric, -math.inf)
@@ -200,7 +200,7 @@ def _raw(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retain
         before = rollups.horizon(engine, metric)
         if not _give_up(engine, metric, target):
             return
-        yield Retained()
+        yield RetentionResult()
         yield from _finish(engine, metric)
         yield from _remove(engine, metric, before)
 
@@ -233,7 +233,7 @@ def _rolling(writing: Writing, metric: str) -> list[tuple[float]]:
     return writing.rows("SELECT since FROM rolling WHERE metric = ?", [metric])
 
 
-def _finish(engine: Engine, metric: str) -> Iterator[Retained]:
+def _finish(engine: Engine, metric: str) -> Iterator[RetentionResult]:
     """Make the roll-ups of what is being rolled up, and have them count."""
     for since, until in engine.rows(
         "SELECT since, raw_until FROM rolling JOIN horizon ON rolling.metric = horizon.metric"
@@ -246,10 +246,10 @@ def _finish(engine: Engine, metric: str) -> Iterator[Retained]:
                 if _rolling(writing, metric) != [(since,)]:
                     return
                 made = rollups.add(writing, part)
-            yield Retained(made=made)
+            yield RetentionResult(made=made)
         with engine.write() as writing:
             writing.run("DELETE FROM rolling WHERE metric = ? AND since = ?", [metric, since])
-        yield Retained()
+        yield RetentionResult()
 
 
 def _rolled_up(engine: Engine, metric: str, since: float, until: float) -> list[RollUp]:
@@ -258,11 +258,11 @@ def _rolled_up(engine: Engine, metric: str, since: float, until: float) -> list[
     for page in _pages(engine, _POINTS, metric, since, until, _PAGE):
         points += [Point(*row[2:]) for row in page]
         if len(points) >= _HELD:
-            made, points = widened([*made, *roll_up(points, HOUR_S)], HOUR_S), []
-    return widened([*made, *roll_up(points, HOUR_S)], HOUR_S)
+            made, points = wider_rollups([*made, *roll_up(points, HOUR_S)], HOUR_S), []
+    return wider_rollups([*made, *roll_up(points, HOUR_S)], HOUR_S)
 
 
-def _remove(engine: Engine, metric: str, since: float) -> Iterator[Retained]:
+def _remove(engine: Engine, metric: str, since: float) -> Iterator[RetentionResult]:
     """Take away what has roll-ups, or needs none. What may go once may always go."""
     numbers = _NUMBERS.format(goes=goes(metric))
     until = rollups.horizon(engine, metric)
@@ -274,7 +274,7 @@ def _remove(engine: Engine, metric: str, since: float) -> Iterator[Retained]:
                 marks = ", ".join("?" * len(going))
                 removed = writing.run(f"DELETE FROM measurement WHERE seq IN ({marks})", going)
                 writing.run("DELETE FROM retaining")
-            yield Retained(removed)
+            yield RetentionResult(removed)
 
 
 def _pages(
@@ -297,7 +297,7 @@ def _parts(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
 # ---------------------------------------------------------------- roll-ups
 
 
-def _hourly(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def _hourly(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[RetentionResult]:
     """Make days of hours: a subject's hours of a day become its day at once."""
     if not math.isfinite(keep.hourly_s):
         return
@@ -320,17 +320,17 @@ def _hourly(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Ret
             values = [metric, day, day + DAY_S, DAY_S, *part]
             with engine.write() as writing:
                 rows = writing.rows(f"SELECT {rollups.COLUMNS} {where}", values)
-                made = widened(map(rollups.from_row, rows), DAY_S)
+                made = wider_rollups(map(rollups.from_row, rows), DAY_S)
                 dropped = writing.run(f"DELETE {where}", values)
                 rollups.add(writing, made)
                 writing.run(
                     "UPDATE horizon SET hourly_until = ? WHERE metric = ? AND hourly_until < ?",
                     [day + DAY_S, metric, day + DAY_S],
                 )
-            yield Retained(0, len(made), dropped)
+            yield RetentionResult(0, len(made), dropped)
 
 
-def _daily(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def _daily(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[RetentionResult]:
     """Drop days."""
     if not math.isfinite(keep.daily_s):
         return
@@ -355,4 +355,4 @@ def _daily(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Reta
                 )
         if not old:
             return
-        yield Retained(dropped=len(old))
+        yield RetentionResult(dropped=len(old))

@@ -139,7 +139,7 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class TransferSample:
     """One transfer between two sites: how much in how long, in how many files."""
 
     n_bytes: float
@@ -159,7 +159,7 @@ class TransferTimes:
     spread: float
 
 
-def transfer_times(newest_first: Sequence[Moved]) -> TransferTimes | None:
+def transfer_times(newest_first: Sequence[TransferSample]) -> TransferTimes | None:
     """The line through transfers, the newest of which weigh most. None where they are too few or
     too much alike to tell set-up from rate."""
     moved = newest_first[:WINDOW]
@@ -175,7 +175,7 @@ def transfer_times(newest_first: Sequence[Moved]) -> TransferTimes | None:
     return TransferTimes(setup_s, start_s, BITS_PER_BYTE / per_byte, weighted(off, shares)[1])
 
 
-def _plane(moved: Sequence[Moved], shares: Sequence[float]) -> tuple[float, float, float]:
+def _plane(moved: Sequence[TransferSample], shares: Sequence[float]) -> tuple[float, float, float]:
     """Seconds of each transfer, of each further file and of each byte, none below zero; of files
     only where that explains more."""
     table = np.array([[1.0, transfer.files - 1, transfer.n_bytes] for transfer in moved])

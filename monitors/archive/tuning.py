@@ -9,7 +9,7 @@ from monitors.archive.knowledge import FRESH_S, LIVE_S, Source, path_metrics, pa
 from monitors.base.estimates import WINDOW
 from monitors.base.measurement import Measurement, number_in
 from network_provisioner.base.errors import printable
-from network_provisioner.templates.advice import HostTcp, PathFigures, Tried
+from network_provisioner.templates.advice import HostTcp, PathFigures, TriedSetting
 from network_provisioner.topology.graph import Path, way_of
 
 
@@ -67,7 +67,7 @@ def _newest(source: Source, metric: str, site: str, now: float) -> Iterator[Meas
             yield from (m for m in rows if m.at >= now - FRESH_S)
 
 
-def _tried(source: Source, path: Path, now: float) -> Iterator[Tried]:
+def _tried(source: Source, path: Path, now: float) -> Iterator[TriedSetting]:
     subject = f"{path.nodes[0]}>{path.nodes[-1]}/{way_of(path.nodes)}"
     rows = source.query("path_throughput", subject, until=now, newest=True, limit=WINDOW)
     for row in rows:
@@ -75,4 +75,4 @@ def _tried(source: Source, path: Path, now: float) -> Iterator[Tried]:
             number_in(row.details.get(name)) for name in ("streams", "buffer_bytes", "granted_bps")
         )
         if streams and given:
-            yield Tried(int(streams), int(buffer or 0), given, row.value / given)
+            yield TriedSetting(int(streams), int(buffer or 0), given, row.value / given)

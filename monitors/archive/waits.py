@@ -41,7 +41,7 @@ def of_width(newest_first: Sequence[Measurement], name: str) -> list[Measurement
     return [row for row, width in widths if width and most / 2 < width <= most]
 
 
-def waited(newest_first: Sequence[Measurement]) -> tuple[float, float, int]:
+def wait_spread(newest_first: Sequence[Measurement]) -> tuple[float, float, int]:
     """Median, spread and number of some waits, of which there is one at least."""
     values = [row.value for row in newest_first[:WINDOW]]
     return *estimate(values), len(values)

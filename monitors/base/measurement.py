@@ -98,7 +98,7 @@ def claimed_by(user: str) -> str:
     return f"{_CLAIM}{user}"
 
 
-def without_user(source: str) -> str:
+def anonymous_source(source: str) -> str:
     """A source without the user's name in it."""
     return _CLAIM.partition(" ")[0] if source.startswith(_CLAIM) else source
 

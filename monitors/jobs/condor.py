@@ -39,7 +39,7 @@ _REMOVED, _COMPLETED = 3, 4
 _WANTED = "ClusterId,QDate,JobStatus,ExitCode,CompletionDate,EnteredCurrentStatus,RemoveReason"
 
 
-def printed(
+def command_output(
     command: Sequence[str],
     patience_s: float = PATIENCE_S,
     level: int = logging.INFO,
@@ -126,7 +126,9 @@ class Dagmans(Protocol):
 class Schedd:
     """The schedd of this machine, asked by ``run``. ``clock`` is a monotonic one."""
 
-    def __init__(self, run: Run = printed, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, run: Run = command_output, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._run, self._clock = run, clock
         self._queue: set[int] | None = None
         self._queue_at = 0.0

@@ -16,6 +16,15 @@ from enum import IntEnum
 
 from monitors.workflows.logs.events import JobEvent, Kind, TransferStep
 
+ENDS = {
+    Kind.TERMINATED: "success",
+    Kind.EVICTED: "evicted",
+    Kind.SHADOW_EXCEPTION: "shadow exception",
+    Kind.ABORTED: "removed",
+    Kind.HELD: "held",
+    Kind.RECONNECT_FAILED: "lost",
+}
+
 
 class Phase(IntEnum):
     """How far an execution has come."""
@@ -29,14 +38,6 @@ class Phase(IntEnum):
     OVER = 6
 
 
-ENDS = {
-    Kind.TERMINATED: "success",
-    Kind.EVICTED: "evicted",
-    Kind.SHADOW_EXCEPTION: "shadow exception",
-    Kind.ABORTED: "removed",
-    Kind.HELD: "held",
-    Kind.RECONNECT_FAILED: "lost",
-}
 _PHASES = {
     TransferStep.IN_QUEUED: Phase.INPUT,
     TransferStep.IN_STARTED: Phase.INPUT,

@@ -30,6 +30,8 @@ from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 _CLOCKS_S = 2.0  # two logs may write the time of one event differently
+_ON_HOLD = ("submitted on hold at user's request", 15, 0)
+"""HTCondor's reason and codes (``SubmittedOnHold``) for a job with ``hold = True``."""
 
 
 class Reading(NamedTuple):
@@ -61,10 +63,6 @@ class Hold:
     reason: str
     code: int
     subcode: int
-
-
-_ON_HOLD = ("submitted on hold at user's request", 15, 0)
-"""HTCondor's reason and codes (``SubmittedOnHold``) for a job with ``hold = True``."""
 
 
 @dataclass(slots=True)
@@ -221,7 +219,7 @@ AnyEvent = JobEvent | DagmanStep | DagEvent
 """What a workflow's logs tell: of a job, by HTCondor or by DAGMan, or of DAGMan itself."""
 
 
-def unplanned(name: str) -> PlannedJob:
+def unplanned_job(name: str) -> PlannedJob:
     """A job of which nothing but its name is of interest."""
     return PlannedJob(name, JobKind.OTHER)
 
@@ -242,7 +240,9 @@ class Jobs:
     feeds them sets it.
     """
 
-    def __init__(self, job: Callable[[str], PlannedJob] = unplanned, workflow: str = "") -> None:
+    def __init__(
+        self, job: Callable[[str], PlannedJob] = unplanned_job, workflow: str = ""
+    ) -> None:
         self._job, self._workflow = job, workflow
         self.names: dict[int, str] = {}
         self.all: list[Attempt] = []

@@ -285,7 +285,7 @@ class WorkflowLogs:
         """See :meth:`JobEvents.execution`."""
         return self.jobs.execution(cluster, proc)
 
-    def steps(self) -> Iterator[StatusChange | DagmanStep]:
+    def dagman_records(self) -> Iterator[StatusChange | DagmanStep]:
         """What DAGMan wrote since this was last asked."""
         for piece in self.out.read():
             if piece.first:
@@ -331,7 +331,7 @@ class WorkflowLogs:
                 yield DagEvent(_DAGMAN_STATES[event.kind], event.at, event.returned)
 
     def _of_dagman(self) -> Iterator[DagmanStep | DagEvent]:
-        for step in self.steps():
+        for step in self.dagman_records():
             if isinstance(step, StatusChange):
                 continue
             if step.step is StepKind.STARTED:

@@ -79,7 +79,7 @@ class AgentRegistry:
         """The agent reported something of its host, one of :data:`REPORTS_S`."""
         self._reported[name, what] = now
 
-    def without_reports(self, now: float) -> dict[tuple[str, str], float]:
+    def missing_reports(self, now: float) -> dict[tuple[str, str], float]:
         """What agents that are not silent reported of their hosts, and do no more; since when."""
         silent = self.silent(now)
         return {

@@ -25,7 +25,7 @@ from monitors.measurements.candidate_paths import (
 )
 from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
-from monitors.measurements.result_validation import ValidResult, validated
+from monitors.measurements.result_validation import ValidResult, valid_result
 from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore, SharedTasks
 from monitors.measurements.runs import Run, RunState, after
@@ -42,6 +42,7 @@ _RECENT = 20  # runs that a task shows
 _PATHS_EVERY_MS = 600_000
 _LATE_MS = 5_000  # until a result has come
 _log = logging.getLogger(__name__)
+_NEXT = 5  # runs that an agent shows
 
 
 class Coordinator:
@@ -193,7 +194,7 @@ class Coordinator:
             away = agents.silent(now)
             why = "it has not asked again when it should"
             silent = {f"agent {name!r}": (at, why) for name, at in away.items()}
-            for (name, what), at in agents.without_reports(now).items():
+            for (name, what), at in agents.missing_reports(now).items():
                 silent[f"agent {name!r}: {what}"] = at, f"it reports no {what} any more"
             for entry in self._registry.entries():
                 task, name = entry.task, entry.definition.name
@@ -210,7 +211,7 @@ class Coordinator:
             self._agent_registry.known(agent)
             now = self._now()
             runs = self._planner.to_tell(agent, now)
-            self._planner.run_store.told(agent, runs)
+            self._planner.run_store.mark_sent(agent, runs)
             version, until = self._planner.run_store.version(agent), self._planner.until_ms / 1000
         mine = [part.assignment for run in runs for part in run.parts if part.agent == agent]
         return version, until, [assignment.as_dict() for assignment in mine]
@@ -234,7 +235,7 @@ class Coordinator:
                     part = run.part_of(agent)
                     assert part is not None
                     if not part.reported:
-                        valid = validated(item, run, part, self._now())
+                        valid = valid_result(item, run, part, self._now())
                         if valid.measurements and (why := self._held.why_not(run)):
                             valid = ValidResult((), f"it was not held to its path: {why}")
                         measurements += valid.measurements
@@ -377,7 +378,9 @@ class Coordinator:
         """The schedule that repeats, and how it uses what there is."""
         with self._lock:
             until_ms = self._planner.until_ms
-            return schedule_view(self._registry, until_ms, self._planner.moved(self._now()))
+            return schedule_view(
+                self._registry, until_ms, self._planner.misplaced_runs(self._now())
+            )
 
     def counts(self) -> dict[str, int]:
         """How many runs that are kept are in each state, of all tasks together."""
@@ -397,9 +400,6 @@ class Coordinator:
 
     def _now(self) -> int:
         return int(self._clock() * 1000)
-
-
-_NEXT = 5  # runs that an agent shows
 
 
 def agent_view(

@@ -58,7 +58,7 @@ class ValidResult:
     error: str
 
 
-def validated(data: Mapping[str, Any], run: Run, part: AgentPart, now_ms: int) -> ValidResult:
+def valid_result(data: Mapping[str, Any], run: Run, part: AgentPart, now_ms: int) -> ValidResult:
     """A result (docs/agents.md) about ``part`` of ``run``, that came at ``now_ms`` (Unix time).
 
     Raises InputError that says what it may not say; such a result is never taken.

@@ -150,7 +150,7 @@ class RunPlanner:
         )
         self.run_store.forget(now_ms)
 
-    def moved(self, now_ms: int) -> list[tuple[Run, Slot]]:
+    def misplaced_runs(self, now_ms: int) -> list[tuple[Run, Slot]]:
         """The schedule's runs to come that are not where their slots are, and those slots."""
         recurring = self._registry.recurring
         to_come = sorted(self.to_come(now_ms), key=lambda run: (run.at_ms, run.id))

@@ -97,7 +97,7 @@ class RunStore:
             key=lambda run: (run.at_ms, run.id),
         )
 
-    def told(self, agent: str, runs: Iterable[Run]) -> None:
+    def mark_sent(self, agent: str, runs: Iterable[Run]) -> None:
         """The agent is about to hear of these runs."""
         news = [
             replace(

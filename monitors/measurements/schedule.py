@@ -225,7 +225,7 @@ class Timetable:
     def earliest(self, task: Task, first_ms: int, last_ms: int) -> int | None:
         """The first start from ``first_ms`` to ``last_ms`` at which there is room for the task."""
         resources, levels = self._of(task)
-        lists = [*resources, *(level.without_room(task.load_bps) for level in levels)]
+        lists = [*resources, *(level.full_periods(task.load_bps) for level in levels)]
         key = (task.hosts, task.links, task.load_bps), first_ms, task.duration_ms
         at = self._not_before.get(key, first_ms)
         turn = settled = 0
@@ -290,7 +290,7 @@ class _Level:
         self._begins, self._levels = [-_EVER], [(0, 0.0)]
         self._full: dict[float, _Stretches] = {}
 
-    def without_room(self, load_bps: float) -> _Stretches:
+    def full_periods(self, load_bps: float) -> _Stretches:
         """When there is none for so much more load; it goes on changing with what runs."""
         stretches = self._full.get(load_bps)
         if stretches is None:

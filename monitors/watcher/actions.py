@@ -43,7 +43,7 @@ ConnectionsOf = Callable[[str, str], set[Connection]]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class TransferResult:
     """What a transfer moved in bytes and seconds, and what it used of what ``release`` takes."""
 
     n_bytes: int = 0
@@ -54,7 +54,7 @@ class Moved:
 class JobFiles(Protocol):
     """What a job's own files say."""
 
-    def measure(self, watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
+    def measure(self, watched: Watched, decision: DecisionFile, pair: Pair, /) -> TransferResult:
         """What the transfer of a pair moved, as its POST would tell it."""
         ...
 
@@ -135,7 +135,7 @@ class GiveBack(_OfDecision):
             self._unknown = True
             raise Later(_STRAGGLER_S)
         if self.why and not self.pair.told:
-            broker.ask([without_path(self.watched, self.decision, self.pair, self.why)])
+            broker.ask([best_effort_request(self.watched, self.decision, self.pair, self.why)])
             self.note("told", self.pair.id, reason=self.why)
 
     def _release(self, broker: BrokerClient, transit: Transit) -> None:
@@ -238,7 +238,7 @@ class Tell(_OfDecision):
         """See PendingAction."""
         if _known(broker, self.pair.id) is not None:
             return  # only the answer was lost: its state says what it became
-        request = without_path(self.watched, self.decision, self.pair, self.pair.reason)
+        request = best_effort_request(self.watched, self.decision, self.pair, self.pair.reason)
         refused = [answer.error for answer in broker.ask([request]) if answer.error is not None]
         event = "untold" if refused else "told"
         self.note(event, self.pair.id, reason=str(refused[0]) if refused else self.pair.reason)
@@ -309,7 +309,9 @@ class Sweep(_Action):
                 self.record("given_back", words)
 
 
-def without_path(watched: Watched, decision: DecisionFile, pair: Pair, why: str) -> TransitRequest:
+def best_effort_request(
+    watched: Watched, decision: DecisionFile, pair: Pair, why: str
+) -> TransitRequest:
     """The request that only records why there is no path."""
     return TransitRequest(
         id=pair.id,

@@ -13,6 +13,11 @@ from network_provisioner.base.model import SEEN
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome
 
 WHOSE = ("user", "project", "experiment", "application")
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "id": str, "src": str, "dst": str, "state": str, "reason": str, "size_bytes": int,
+    "told": bool, "files": int, "size_source": str, "granted_bps": (int, float), "layer": str,
+    "waited_s": (int, float), "client": str, "far": str,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +77,6 @@ class Pair:
     def as_json(self) -> dict[str, Any]:
         """As it stands in the decision file and the journal."""
         return {**{name: getattr(self, name) for name in self.__slots__}, "path": list(self.path)}
-
-
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "id": str, "src": str, "dst": str, "state": str, "reason": str, "size_bytes": int,
-    "told": bool, "files": int, "size_source": str, "granted_bps": (int, float), "layer": str,
-    "waited_s": (int, float), "client": str, "far": str,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

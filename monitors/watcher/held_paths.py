@@ -164,7 +164,7 @@ class HeldPaths:
         )
 
     def _judge(self, file: DecisionFile, decision: DecisionTime, now: float) -> None:
-        last = rules.newest(self._jobs.get(file.job))
+        last = rules.newest_event(self._jobs.get(file.job))
         if file.file in self._paused and rules.runs(decision, last):
             del self._paused[file.file]
             self.add(self._again(file))
@@ -196,7 +196,9 @@ class HeldPaths:
 
     def _runs(self, file: DecisionFile) -> bool:
         known = self._open.get(file.file)
-        return known is not None and rules.runs(known[1], rules.newest(self._jobs.get(file.job)))
+        return known is not None and rules.runs(
+            known[1], rules.newest_event(self._jobs.get(file.job))
+        )
 
     def _give_back(
         self, file: DecisionFile, pairs: Iterable[Pair], outcome: str, why: str = ""

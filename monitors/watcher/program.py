@@ -54,7 +54,7 @@ def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf, run_hook
         return 0
     log_to(folder / registry.LOG)
     workflows = RegisteredWorkflows(folder, config, files, listener_of)
-    watch(workflows, lock, watcher.stopped(), run_hook, None if options.stay else IDLE_S)
+    watch(workflows, lock, watcher.stop_event(), run_hook, None if options.stay else IDLE_S)
     return 0
 
 

@@ -61,7 +61,7 @@ class Fact(NamedTuple):
     read: Reading
 
 
-def newest(job: Job | None) -> Fact | None:
+def newest_event(job: Job | None) -> Fact | None:
     """The newest event of a job; that of its PRE, as long as the job is not submitted."""
     if job is not None and job.pre is not None:
         return Fact(None, job.pre.at, job.pre.status, job.pre.read)

@@ -96,7 +96,7 @@ class Watcher:
                 opened.close()
 
 
-def stopped(stop: threading.Event | None = None) -> threading.Event:
+def stop_event(stop: threading.Event | None = None) -> threading.Event:
     """An event that SIGTERM, SIGINT and SIGQUIT set."""
     stop = stop or threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):

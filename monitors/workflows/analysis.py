@@ -18,6 +18,18 @@ from monitors.base.measurement import Measurement
 from monitors.workflows.facts.transfers import transfers_of
 from network_provisioner.base.units import goodput
 
+READ = ("job", "task", "job_transfer")
+"""The metrics that an analysis is made of."""
+
+DONE = "done"
+COMPUTE = "compute"
+_OWN = (COMPUTE, "other")  # of a DAG that Pegasus did not plan nobody says what jobs are for
+_LITE_FAILED = 71
+_LITE_EXIT = re.compile(
+    r"^PegasusLite: exitcode 71, tool originally exited with exitcode (\d+)", re.M
+)
+_LARGEST = 1e18  # seconds or bytes that anything can have had
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -167,19 +179,6 @@ class Analysis:
     waits: Sequence[WaitTimes] = ()
     transfers: Sequence[TransferTotals] = ()
     failures: Sequence[FailedJob] = ()
-
-
-READ = ("job", "task", "job_transfer")
-"""The metrics that an analysis is made of."""
-
-DONE = "done"
-COMPUTE = "compute"
-_OWN = (COMPUTE, "other")  # of a DAG that Pegasus did not plan nobody says what jobs are for
-_LITE_FAILED = 71
-_LITE_EXIT = re.compile(
-    r"^PegasusLite: exitcode 71, tool originally exited with exitcode (\d+)", re.M
-)
-_LARGEST = 1e18  # seconds or bytes that anything can have had
 
 
 def analyse(measurements: Iterable[Measurement]) -> Analysis:

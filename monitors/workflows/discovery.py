@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from monitors.jobs.condor import PATIENCE_S, Run, ads, printed
+from monitors.jobs.condor import PATIENCE_S, Run, ads, command_output
 from monitors.workflows.logs.tail import state_of
 from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
 from monitors.workflows.planned.foreign_files import as_owner, read_bytes, read_text
@@ -181,7 +181,7 @@ class CondorQueue:
     ``ask`` runs a command and gives what it prints, None where it could not.
     """
 
-    def __init__(self, user: str, ask: Run = printed) -> None:
+    def __init__(self, user: str, ask: Run = command_output) -> None:
         self._user, self._ask = user, ask
 
     def files(self) -> Mapping[Path, Iterable[str]]:

@@ -326,7 +326,7 @@ class FollowedWorkflow:
     def _read_out_once(self) -> None:
         reading = self._reading
         known = reading.runs.taken + reading.runs.waiting
-        for step in reading.logs.steps():
+        for step in reading.logs.dagman_records():
             if isinstance(step, StatusChange):
                 self._take_events(step.status.at)
                 self._change(step.key, step.status)
@@ -438,7 +438,7 @@ class FollowedWorkflow:
         if state is WorkflowState.FAILED and not status.fail and event.returned is not None:
             code = event.returned
             how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
-            words = self._reading.logs.parser.last_words or self._complaint()
+            words = self._reading.logs.parser.last_messages or self._complaint()
             reason = f"DAGMan {how}: {'; '.join(words) or 'it does not say why'}"
         status = replace(status, state=state, at=event.at, reason=reason)
         self._change(key, status)

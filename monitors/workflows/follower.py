@@ -189,7 +189,7 @@ class Follower:
                     looked = now
                     ended_too = now - looked_at_ended > LOOK_AT_ENDED_S
                     looked_at_ended = now if ended_too else looked_at_ended
-                    self._changed(self.tree.to_look_at(ended_too))
+                    self._changed(self.tree.members_to_check(ended_too))
                     self._inquire()
                 self._answer()
                 self._try()
@@ -275,7 +275,7 @@ class Follower:
             return
         self._asked_at = now
         try:
-            for number, workflow, at in self._requests.asked("refresh", self._asked):
+            for number, workflow, at in self._requests.requests("refresh", self._asked):
                 self.refresh(workflow, refresh_key(number, at))
                 self._asked = number
         except (ArchiveError, SinkError) as error:

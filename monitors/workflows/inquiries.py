@@ -24,7 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from monitors.jobs.condor import Dagman, Dagmans, Gone, printed
+from monitors.jobs.condor import Dagman, Dagmans, Gone, command_output
 from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.workflow_tree import TreeMember
 
@@ -138,7 +138,7 @@ def ask(folder: Path) -> str | None:
     with suppress(OSError):
         owner = folder.stat().st_uid
     command = ["pegasus-status", "-j", "-Q", str(folder.absolute())]
-    return printed(command, TIMEOUT_S, user=owner)
+    return command_output(command, TIMEOUT_S, user=owner)
 
 
 class Fallback(Inquiry[Path, Status]):

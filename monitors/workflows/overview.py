@@ -28,8 +28,8 @@ _PAGE = 5000
 MaySee = Callable[[Measurement], bool]
 _OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
     "str": text,
-    "str | None": lambda found, name: text(found, name) or None,
-    "int": lambda found, name: whole(found, name) or 0,
+    "str | None": lambda measurement, name: text(measurement, name) or None,
+    "int": lambda measurement, name: whole(measurement, name) or 0,
     "int | None": whole,
     "float | None": number,
 }

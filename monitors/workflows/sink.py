@@ -53,7 +53,7 @@ class Sink(Protocol):
 class Requests(Protocol):
     """Where other processes ask to have a workflow measured, such as an archive."""
 
-    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+    def requests(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
         """Number, workflow and time (Unix seconds) of every request above ``after``."""
 
 
@@ -194,7 +194,7 @@ class BrokerRequests:
         self._lock = threading.Lock()
         self._recent: list[tuple[int, str, float]] = []
 
-    def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
+    def requests(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
         """See :class:`monitors.workflows.sink.Requests`. Returns at once."""
         with self._lock:
             return [request for request in self._recent if request[0] > after]

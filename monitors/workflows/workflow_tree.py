@@ -120,7 +120,7 @@ class WorkflowTree:
         ]
         return total([member.status or NOT_STARTED, *parts])
 
-    def to_look_at(self, ended_too: bool) -> list[TreeMember]:
+    def members_to_check(self, ended_too: bool) -> list[TreeMember]:
         """Those that may have changed although no notice came."""
         members: list[TreeMember] = []
         for member in self.roots:

@@ -23,7 +23,7 @@ def transits(many: Iterable[Transit]) -> Response:
     return answer([transit.as_dict() for transit in many])
 
 
-def asked(answered: Iterable[RequestAnswer]) -> Response:
+def request_answers(answered: Iterable[RequestAnswer]) -> Response:
     """What became of several requests."""
     return answer({"answers": [_answered(item) for item in answered]})
 

@@ -56,7 +56,7 @@ def _words(transit: Transit) -> str:
     return " ".join((transit.id, *who, transit.usage.outcome, transit.reason))
 
 
-def newest(
+def newest_transits(
     listed: List,
     limit: int,
     only: Only,
@@ -72,7 +72,9 @@ def newest(
         page = listed(look, before)
         matching = [transit for transit in page if only.takes(transit)]
         if only.text is not None:
-            matching = [one for one in shown(matching) if only.text in _words(one).lower()]
+            matching = [
+                transit for transit in shown(matching) if only.text in _words(transit).lower()
+            ]
         taken = matching + taken
         early = only.since is not None and page and page[0].request.requested_at < only.since
         if len(taken) >= limit or len(page) < look or early:

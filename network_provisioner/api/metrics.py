@@ -64,7 +64,7 @@ class Metrics:
             self._seconds.observe(time.perf_counter() - started)
         return transit, new
 
-    def asked(self, ask: Ask, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
+    def timed_batch(self, ask: Ask, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
         """``ask(requests)``, each counted. Raises what it raises."""
         started = time.perf_counter()
         answers = ask(requests)

@@ -104,12 +104,12 @@ def _without(hidden: Mapping[str, bool], transit: Transit) -> Transit:
 
 
 def _masked(hidden: Mapping[str, bool], text: str) -> str:
-    def told(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         readings = _readings(match[0])
         before, name, behind = next((r for r in readings if r[1] in hidden), readings[-1])
         return f"{before}{_OTHERS}{behind}" if hidden.get(name) else match[0]
 
-    return _WORD.sub(told, text)
+    return _WORD.sub(replacement, text)
 
 
 async def own_transit(

@@ -38,9 +38,9 @@ def router(broker: Broker, workers: Workers) -> APIRouter:
         agents = broker.relaying.agents
         agents.heard(name, AgentStatus(**body.model_dump() | {"unready": printable(body.unready)}))
         await _news(agents, name, body.revision, request)
-        revision, sessions = agents.told(name)
-        told = [session.as_dict() for session in sessions]
-        return answers.answer({"revision": revision, "sessions": told})
+        revision, sessions = agents.assigned_sessions(name)
+        documents = [session.as_dict() for session in sessions]
+        return answers.answer({"revision": revision, "sessions": documents})
 
     return routes
 
@@ -50,7 +50,7 @@ async def _news(agents: RelayAgents, name: str, revision: int, request: Request)
     news = asyncio.Event()
     wake = partial(asyncio.get_running_loop().call_soon_threadsafe, news.set)
     with agents.waiting(name, wake):
-        if agents.told(name)[0] != revision:
+        if agents.assigned_sessions(name)[0] != revision:
             return
         gone = asyncio.ensure_future(request.receive())  # the body was read: what comes is the end
         waits = asyncio.ensure_future(news.wait())

@@ -22,6 +22,7 @@ from network_provisioner.templates.registry import TemplateRegistry
 
 Version = Annotated[int, Field(ge=1, le=2**31 - 1), INTEGRAL]
 Quantity = Annotated[str, Field(max_length=100)] | float | int
+Save = Callable[..., tuple[TemplateEntry, Sequence[str]]]
 
 
 class TemplateBody(Body):
@@ -112,9 +113,6 @@ class MatchAnswer(Answer):
     how: str
     reason: str
     passed_over: dict[str, str]
-
-
-Save = Callable[..., tuple[TemplateEntry, Sequence[str]]]
 
 
 def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers, shapes
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.listing import Only, newest
+from network_provisioner.api.listing import Only, newest_transits
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.redaction import Redaction, own_transit
 from network_provisioner.api.shapes import (
@@ -69,9 +69,9 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
         caller.need(May.REQUEST)
         checked = [_asked(item, caller) for item in body.requests]
         good = [item for item in checked if isinstance(item, TransitRequest)]
-        answered = iter(await workers.change(metrics.asked, broker.ask, good))
+        answered = iter(await workers.change(metrics.timed_batch, broker.ask, good))
         each = [item if isinstance(item, RequestAnswer) else next(answered) for item in checked]
-        return answers.asked(await workers.read(redaction.answers, caller, each))
+        return answers.request_answers(await workers.read(redaction.answers, caller, each))
 
     @routes.get("/v1/transits", response_model=list[shapes.Transit])
     async def list_transits(
@@ -111,7 +111,7 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
         def listed() -> list[Transit]:
             every = partial(broker.list, state, workflow, ended=ended)
             shown = partial(redaction.transits, caller)
-            return shown(newest(every, limit, only, shown, before))
+            return shown(newest_transits(every, limit, only, shown, before))
 
         return answers.transits(await workers.read(listed))
 

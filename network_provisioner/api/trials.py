@@ -17,7 +17,7 @@ from network_provisioner.api.shapes import Answer, Text
 from network_provisioner.api.templates import TemplateBody
 from network_provisioner.api.workers import Workers
 from network_provisioner.broker import Broker
-from network_provisioner.selection.trial import can_be_tried, tried
+from network_provisioner.selection.trial import can_be_tried, template_trial
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.entry import unknown
 from network_provisioner.templates.lookup import template_of
@@ -76,9 +76,9 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
 
         def trials() -> list[dict[str, Any]]:
             matching = partial(can_be_tried, users=caller.users, template=of)
-            found = redaction.transits(caller, last(broker.list, limit, matching))
-            known = [(one, template_of(one, book)) for one in found]
-            return [asdict(tried(*one, template, broker.topology)) for one in known]
+            transits = redaction.transits(caller, last(broker.list, limit, matching))
+            known = [(transit, template_of(transit, book)) for transit in transits]
+            return [asdict(template_trial(*pair, template, broker.topology)) for pair in known]
 
         return answers.answer(await workers.read(trials))
 

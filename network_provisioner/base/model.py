@@ -22,6 +22,11 @@ from typing import Any, NotRequired, Self, TypedDict
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 
+CLIENT = "client"
+SEEN = "seen"
+PORTS_AT = ("", "src", "dst", CLIENT, SEEN)
+SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
+
 
 class TransitState(StrEnum):
     """Where a transit stands. ``LIVE`` states hold bandwidth."""
@@ -41,11 +46,6 @@ LIVE = ON_SWITCHES | {TransitState.HELD}
 ENDED = frozenset(
     {TransitState.RELEASED, TransitState.EXPIRED, TransitState.FAILED, TransitState.BEST_EFFORT}
 )
-
-CLIENT = "client"
-SEEN = "seen"
-PORTS_AT = ("", "src", "dst", CLIENT, SEEN)
-SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,11 +509,11 @@ _WRITE: dict[str, Callable[[Any], Any]] = {
 _READ: dict[str, Callable[[Any], Any]] = {
     "state": TransitState,
     "hosts": tuple,
-    "flows": lambda found: tuple(map(_read_flow, found)),
-    "parts": lambda found: [*map(TransitPart.from_dict, found)],
-    "changes": lambda found: [*map(RateChange.from_dict, found)],
-    "tuning": lambda found: TuningSettings.from_dict(found) if found else None,
-    "relay": lambda found: TransitRelay.from_dict(found) if found else None,
-    "knee": lambda found: IoRecord.from_dict(found) if found else None,
-    "kept": lambda found: KeptPromise.from_dict(found) if found else None,
+    "flows": lambda value: tuple(map(_read_flow, value)),
+    "parts": lambda value: [*map(TransitPart.from_dict, value)],
+    "changes": lambda value: [*map(RateChange.from_dict, value)],
+    "tuning": lambda value: TuningSettings.from_dict(value) if value else None,
+    "relay": lambda value: TransitRelay.from_dict(value) if value else None,
+    "knee": lambda value: IoRecord.from_dict(value) if value else None,
+    "kept": lambda value: KeptPromise.from_dict(value) if value else None,
 }

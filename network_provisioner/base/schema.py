@@ -38,6 +38,32 @@ T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid")
 """``__pydantic_config__`` of dataclasses and typed dictionaries whose keys are all known."""
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+_EXPECTED = {
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "too_long": "at most {max_length}",
+    "too_short": "{min_length} or more",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "{min_length} or more characters",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+    "enum": "one of {expected}",
+    "literal_error": "one of {expected}",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "string_unicode": "a text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 class Schema(BaseModel):
@@ -152,34 +178,6 @@ def matching(pattern: str, expected: str) -> AfterValidator:
         return text
 
     return AfterValidator(check)
-
-
-_EXPECTED = {
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "at most {le:g}",
-    "too_long": "at most {max_length}",
-    "too_short": "{min_length} or more",
-    "string_too_long": "at most {max_length} characters",
-    "string_too_short": "{min_length} or more characters",
-    "string_pattern_mismatch": "a text that matches {pattern}",
-    "enum": "one of {expected}",
-    "literal_error": "one of {expected}",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "string_unicode": "a text",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "dataclass_type": "a mapping",
-}
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def _line(schema: type[Any], error: ErrorDetails, what: str) -> str:

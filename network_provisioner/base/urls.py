@@ -41,11 +41,11 @@ def site_of_url(url: str, sources: Mapping[str, str]) -> str:
     """The site of the longest prefix of a URL or path that ``sources`` has, else that of its
     server's name; empty where neither is there. URLs that name one place are equal however they
     are spelt, a prefix ends where a name in the URL does, and a user's name does not count."""
-    found, host = _names(url), host_of(plain(url))
+    url_names, host = _names(url), host_of(plain(url))
     lengths = {
         len(names): site
         for prefix, site in sources.items()
-        if "/" in prefix and found[: len(names := _names(prefix))] == names
+        if "/" in prefix and url_names[: len(names := _names(prefix))] == names
     }
     if lengths:
         return lengths[max(lengths)]

@@ -94,22 +94,22 @@ class SwitchBackend(ABC):
         return ""
 
     @abstractmethod
-    def look_at_ports(self, segments: Collection[Segment]) -> None:
+    def check_ports(self, segments: Collection[Segment]) -> None:
         """Look at the ports at both ends, for :meth:`dead_ends`; and prepare for probes."""
 
     @abstractmethod
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
-        """Let the next :meth:`look_at_ports` lay what probes need on these switches: none of them
+        """Let the next :meth:`check_ports` lay what probes need on these switches: none of them
         came through, and somebody may have removed it. Returns the ports where it is known to be
         missing."""
 
     def blind(self) -> Set[int]:
-        """The switches where the last :meth:`look_at_ports` could not lay what probes need; asks
+        """The switches where the last :meth:`check_ports` could not lay what probes need; asks
         nobody."""
         return frozenset()
 
     def late(self) -> Set[int]:
-        """The switches that, at the last :meth:`look_at_ports`, had not done what it or the last
+        """The switches that, at the last :meth:`check_ports`, had not done what it or the last
         :meth:`probe` asked of them; asks nobody."""
         return frozenset()
 
@@ -194,14 +194,14 @@ def port_devices(topology: Topology) -> dict[End, str]:
     }
 
 
-def misplaced(
-    found: Mapping[int, Mapping[int, Port]],
+def misplaced_ports(
+    ports_by_switch: Mapping[int, Mapping[int, Port]],
     names: Mapping[int, str],
     devices: Mapping[End, str],
     segments: Iterable[Segment],
 ) -> dict[End, str]:
-    """What is wrong with the numbers of these switches' ports, in words, ``found`` by switch and
-    number: ends of segments that are not there, and devices that have another number.
+    """What is wrong with the numbers of these switches' ports, in words, ``ports_by_switch`` by
+    number as well: ends of segments that are not there, and devices that have another number.
 
     Numbers may be others after a switch was set up again. A name that no port has says nothing: the
     device may be behind the port.
@@ -210,12 +210,14 @@ def misplaced(
         (dpid, number): f"port {number} of {names[dpid]} is not there"
         for segment in segments
         for dpid, number in segment.way
-        if dpid in found and number not in found[dpid]
+        if dpid in ports_by_switch and number not in ports_by_switch[dpid]
     }
-    numbered = {(dpid, p.name): n for dpid, ports in found.items() for n, p in ports.items()}
+    numbered = {
+        (dpid, p.name): n for dpid, ports in ports_by_switch.items() for n, p in ports.items()
+    }
     for (dpid, number), device in devices.items():
-        if dpid in found and (there := numbered.get((dpid, device), number)) != number:
-            port = found[dpid].get(number)
+        if dpid in ports_by_switch and (there := numbered.get((dpid, device), number)) != number:
+            port = ports_by_switch[dpid].get(number)
             wrong[dpid, number] = (
                 f"port {number} of {names[dpid]} is {port.name if port else 'not there'}, and the "
                 f"topology says {device}, which is port {there}"

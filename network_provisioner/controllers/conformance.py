@@ -174,13 +174,13 @@ class ControllerConformance:
     def test_transfers_that_cannot_be_told_apart_are_refused(self, rig: Rig) -> None:
         if not rig.controller.capabilities().matches:
             return
-        one = replace(circuit(rig, "one", share=0.01), flows=to_port(5001, 5010))
-        same = replace(one, id="same")
-        rig.controller.apply([one, same])
+        first = replace(circuit(rig, "one", share=0.01), flows=to_port(5001, 5010))
+        same = replace(first, id="same")
+        rig.controller.apply([first, same])
         assert rig.controller.installed() == ["one", "same"]
-        self._refused(rig, [one, replace(one, id="other", flows=to_port(5010))])
-        elsewhere = replace(same, path=paths(rig, 0)[1])
-        self._refused(rig, [one, elsewhere])
+        self._refused(rig, [first, replace(first, id="other", flows=to_port(5010))])
+        other_path = replace(same, path=paths(rig, 0)[1])
+        self._refused(rig, [first, other_path])
         assert rig.controller.installed() == ["one", "same"]
 
     def test_a_circuit_is_split_and_joined(self, rig: Rig) -> None:

@@ -24,6 +24,16 @@ from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.rules import PORT_BITS, Masked
 from network_provisioner.topology.graph import Topology
 
+# Each is a rule on every switch of the path, and one more for the acknowledgements.
+MAX_MATCHES = 128
+
+Pair = tuple[str, str]
+# Text, because it is looked up often, and text remembers its hash.
+GroupKey = str
+
+# One 52 to 66 byte acknowledgement for every second 1500 byte segment is 2.2 %; rounded up.
+ACK_SHARE = 0.03
+
 
 def port_masks(ports: Ports) -> list[Masked]:
     """The fewest aligned values under masks for a range of ports, both ends included, in order.
@@ -107,10 +117,6 @@ def _words(flow: Flow) -> str:
     return " ".join([flow.protocol, *named])
 
 
-# Each is a rule on every switch of the path, and one more for the acknowledgements.
-MAX_MATCHES = 128
-
-
 def paths_of(circuit: Circuit) -> tuple[tuple[str, ...], ...]:
     """All paths that a circuit takes at the same time."""
     return tuple(part.path for part in circuit.all_parts)
@@ -182,14 +188,6 @@ def _check_rates(label: str, min_bps: float, max_bps: float) -> None:
             f"{label} has max_bps {max_bps!r}, expected more than 0 b/s and no less than "
             f"its min_bps {min_bps!r}"
         )
-
-
-Pair = tuple[str, str]
-# Text, because it is looked up often, and text remembers its hash.
-GroupKey = str
-
-# One 52 to 66 byte acknowledgement for every second 1500 byte segment is 2.2 %; rounded up.
-ACK_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,9 +460,11 @@ def _check_same_paths(circuits: list[Circuit]) -> None:
     for other in circuits[1:]:
         first = circuits[0]
         if paths_of(other) != paths_of(first):
-            one, two = (" and ".join(">".join(p) for p in paths_of(c)) for c in (first, other))
+            first_paths, other_paths = (
+                " and ".join(">".join(p) for p in paths_of(c)) for c in (first, other)
+            )
             raise InputError(
                 f"circuits {first.id!r} and {other.id!r} from {first.path[0]} to "
-                f"{first.path[-1]} name the paths {one} and {two}, expected one path for what "
-                "the switches cannot tell apart"
+                f"{first.path[-1]} name the paths {first_paths} and {other_paths}, expected one "
+                "path for what the switches cannot tell apart"
             )

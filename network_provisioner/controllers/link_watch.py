@@ -106,7 +106,7 @@ class LinkWatch:
         self._unpunted -= heard
         problem = None
         try:
-            self._backend.look_at_ports(self.segments.values())
+            self._backend.check_ports(self.segments.values())
         except ControllerError as error:
             problem = error
         able = self._backend.connected() - self._backend.blind()

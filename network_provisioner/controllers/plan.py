@@ -27,7 +27,7 @@ from network_provisioner.controllers.groups import (
     Pair,
     by_hop,
 )
-from network_provisioner.controllers.redirects import redirect_rules, shared
+from network_provisioner.controllers.redirects import redirect_rules, shared_redirects
 from network_provisioner.controllers.routes import (
     RateControl,
     SwitchHop,
@@ -64,6 +64,8 @@ from network_provisioner.topology.graph import Link, Path, Topology
 BURST_S = 0.1
 # Where no class is known by a DSCP value: what is a circuit's, from its first switch to its last.
 TAG = 1
+BANDWIDTH_METHODS = ("dscp-htb", "queue", "meter", "none")
+_Rules = tuple[FlowRule, ...]
 
 
 def caps(topology: Topology, groups: Sequence[CircuitGroup]) -> dict[str, float]:
@@ -151,10 +153,6 @@ def _demands(
             )
         )
     return demands
-
-
-BANDWIDTH_METHODS = ("dscp-htb", "queue", "meter", "none")
-_Rules = tuple[FlowRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +272,7 @@ class Planner:
                 rules, select = group_rules(self._topology, group, control, number, self._walk)
                 redirects = redirect_rules(self._topology, group, control)
                 made[group.key] = _Made(base, group, depends, tuple(rules), select, redirects)
-        redirected = shared({key: it.redirects for key, it in made.items()})
+        redirected = shared_redirects({key: it.redirects for key, it in made.items()})
         by_group = {key: it.rules + redirected[key] for key, it in made.items()}
         self._add_arp(groups, by_group)
         entries: list[TableEntry] = [it.select for it in made.values() if it.select is not None]
@@ -306,7 +304,7 @@ class Planner:
         self, groups: Iterable[CircuitGroup], numbers: Mapping[str, int]
     ) -> dict[ClassKey, int]:
         """The marks that these groups have on the switches, as far as they were read."""
-        found: dict[ClassKey, int] = {}
+        marks_by_class: dict[ClassKey, int] = {}
         if self._there or self._dealt:
             for group in groups:
                 marks = self._there.get(make_cookie(TRANSIT_OWNER, group.text), ())
@@ -315,9 +313,9 @@ class Planner:
                 for branch, mark in zip(group.branches, marks, strict=False):
                     key = class_key(self._topology, group, branch)
                     if key is not None:
-                        found[key] = mark
+                        marks_by_class[key] = mark
             self._there, self._dealt = {}, {}
-        return found
+        return marks_by_class
 
     def _rate_control(self, meters: Mapping[str, int]) -> RateControl:
         tag = TAG if self._keep in ("queue", "meter") else 0

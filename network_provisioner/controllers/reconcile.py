@@ -143,11 +143,13 @@ class Reconciler:
         rules: list[SeenRule] = []
         for dpid in self._backend.connected():
             try:
-                found, _ = self._backend.read_rules({dpid}, OURS, OWNER_MASK, self._clock())
+                rules_by_switch, _ = self._backend.read_rules(
+                    {dpid}, OURS, OWNER_MASK, self._clock()
+                )
             except ControllerError as error:
                 LOG.warning("its rules do not count as installed: %s", error)
             else:
-                rules += found[dpid]
+                rules += rules_by_switch[dpid]
         return rules
 
     def counted(self, groups: Iterable[CircuitGroup]) -> list[SeenRule]:

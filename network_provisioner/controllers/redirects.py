@@ -95,7 +95,7 @@ def redirect_rules(
     return tuple(rules)
 
 
-def shared(
+def shared_redirects(
     rules: Mapping[GroupKey, Collection[FlowRule]],
 ) -> dict[GroupKey, tuple[FlowRule, ...]]:
     """The redirect rules of all groups, with one for the same packets, for the longest lease.

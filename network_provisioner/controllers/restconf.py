@@ -168,14 +168,14 @@ class Restconf:
     def _late(self) -> ControllerError:
         return ControllerError(f"{self.label} did not answer within {self._access.timeout_s:g} s")
 
-    def _wrong(self, what: str, found: str) -> ControllerError:
-        return ControllerError(f"{self.label} answered {what} with {found}")
+    def _wrong(self, what: str, answer: str) -> ControllerError:
+        return ControllerError(f"{self.label} answered {what} with {answer}")
 
     def _refused(self, what: str, status: int, answer: object) -> RequestRefusedError:
-        found = f"status {status}"
+        status_text = f"status {status}"
         reason = _text(answer)
-        whole = f"{found}: {reason}" if reason else found
-        return RequestRefusedError(str(self._wrong(what, whole)), reason or found)
+        whole = f"{status_text}: {reason}" if reason else status_text
+        return RequestRefusedError(str(self._wrong(what, whole)), reason or status_text)
 
 
 def _text(answer: object) -> str:

@@ -9,7 +9,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit
 from network_provisioner.controllers.groups import Pair
 from network_provisioner.controllers.routes import default_route, switch_hops
-from network_provisioner.state.circuits import granted
+from network_provisioner.state.circuits import granted_rates
 from network_provisioner.topology.graph import Path, Topology
 
 BEST_EFFORT = "best effort"
@@ -40,7 +40,7 @@ def route_table(
                 rows.append(_row(topology, failed, (src, dst), path, BEST_EFFORT, rate, "", why))
     for transit in live:
         ends, state = (transit.request.src, transit.request.dst), transit.state.value
-        for nodes, rate in granted(transit) if not site or site in ends else ():
+        for nodes, rate in granted_rates(transit) if not site or site in ends else ():
             path = topology.path(nodes)
             rows.append(_row(topology, failed, ends, path, transit.id, rate, state, transit.reason))
     rows.sort(key=lambda row: (row["src"], row["dst"], row["who"] != BEST_EFFORT, row["who"]))

@@ -36,6 +36,11 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.topology.graph import Host, Node, Path, Topology, without_detours
 
+# Traffic without a circuit takes the routed network; the overlay links are for circuits.
+_ROUTE_PREFERENCE = {"lan": 0, "l3": 1, "l2": 2}
+# The parts of a group's rate are dealt out in this many steps.
+_WEIGHTS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class SwitchHop:
@@ -156,12 +161,6 @@ def named_packets(flows: Iterable[Flow]) -> list[tuple[str, Masked | None, Maske
 def specific(src: Host, dst: Host) -> int:
     """What is added to the priority of a rule: one host's comes before its prefix's."""
     return -src.is_prefix - dst.is_prefix
-
-
-# Traffic without a circuit takes the routed network; the overlay links are for circuits.
-_ROUTE_PREFERENCE = {"lan": 0, "l3": 1, "l2": 2}
-# The parts of a group's rate are dealt out in this many steps.
-_WEIGHTS = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,19 +51,19 @@ class Segment:
 def segments(topology: Topology) -> list[Segment]:
     """All links between two switches, both ways, and of the segments through routers so many that
     each of their links is in two, where there are as many."""
-    found = [
-        one
+    all_segments = [
+        segment
         for link in topology.whole_links
         for nodes in ([link.a, link.name, link.b], [link.b, link.name, link.a])
-        if (one := _segment(topology, [n for n in nodes if n])) is not None
+        if (segment := _segment(topology, [n for n in nodes if n])) is not None
     ]
-    routed = {one.way: one for one in _routed(topology)}
+    routed = {segment.way: segment for segment in _routed(topology)}
     covered: Counter[tuple[str, str]] = Counter()
-    for one in routed.values():
-        if min(covered[hop] for hop in one.hops) < _COVER:
-            covered.update(one.hops)
-            found.append(one)
-    return found
+    for segment in routed.values():
+        if min(covered[hop] for hop in segment.hops) < _COVER:
+            covered.update(segment.hops)
+            all_segments.append(segment)
+    return all_segments
 
 
 def _routed(topology: Topology) -> Iterator[Segment]:

@@ -82,14 +82,14 @@ class SimulatedController:
             self._require_running()
             now = self._clock()
             self._lapse(now)
-            was, told = _apart(self._told, circuits)
-            known, wanted = set(map(id, was)), set(map(id, told))
-            new = [c for c in told if id(c) not in known]
+            was, changed_circuits = _apart(self._told, circuits)
+            known, wanted = set(map(id, was)), set(map(id, changed_circuits))
+            new = [c for c in changed_circuits if id(c) not in known]
             gone = [c for c in was if id(c) not in wanted and self._circuits.get(c.id) is c]
             try:
                 names, left = {c.id for c in new}, {c.id for c in gone}
                 twice = any(name in self._circuits and name not in left for name in names)
-                if twice or len(wanted) != len(told) or len(names) != len(new):
+                if twice or len(wanted) != len(changed_circuits) or len(names) != len(new):
                     raise InputError("a circuit is listed twice, expected one of each id")
                 if tuple(queues) != self._queues:
                     check_queues(self._topology, queues)
@@ -226,7 +226,7 @@ class SimulatedController:
         self, circuit: Circuit, groups: dict[tuple[Flow, ...], dict[str, Circuit]]
     ) -> None:
         for flows, others in groups.items():
-            if any(overlap(one, other) for one in circuit.flows for other in flows):
+            if any(overlap(flow, other) for flow in circuit.flows for other in flows):
                 raise InputError(
                     f"circuits {next(iter(others))!r} and {circuit.id!r} both name some packets, "
                     "expected ports of its own for each, or exactly the same"
@@ -243,13 +243,13 @@ class SimulatedController:
 
 
 def _apart(
-    was: Sequence[Circuit], told: Sequence[Circuit]
+    was: Sequence[Circuit], circuits: Sequence[Circuit]
 ) -> tuple[Sequence[Circuit], Sequence[Circuit]]:
     """Both without the same objects at their beginnings, and at their ends."""
-    first = _alike(was, told)
-    was, told = was[first:], told[first:]
-    last = _alike(was[::-1], told[::-1])
-    return was[: len(was) - last], told[: len(told) - last]
+    first = _alike(was, circuits)
+    was, circuits = was[first:], circuits[first:]
+    last = _alike(was[::-1], circuits[::-1])
+    return was[: len(was) - last], circuits[: len(circuits) - last]
 
 
 def _alike(some: Sequence[Circuit], others: Sequence[Circuit]) -> int:

@@ -152,7 +152,7 @@ class SwitchState:
     def _read(self, dpids: set[int]) -> None:
         self.forget(dpids)
         now = self._clock()
-        found, odd = self._backend.read_rules(dpids, OURS, ANY_OWNER_MASK, now)
+        rules_by_switch, odd = self._backend.read_rules(dpids, OURS, ANY_OWNER_MASK, now)
         entries = self._backend.read_entries(dpids)
         for dpid in dpids:
             if odd[dpid]:
@@ -162,7 +162,9 @@ class SwitchState:
                 )  # fmt: skip
             for cookie in odd[dpid]:
                 self._backend.delete_by_cookie(dpid, cookie, 2**64 - 1)
-            rules = [seen.rule for seen in found[dpid] if seen.rule.cookie not in odd[dpid]]
+            rules = [
+                seen.rule for seen in rules_by_switch[dpid] if seen.rule.cookie not in odd[dpid]
+            ]
             self._known[dpid] = _SwitchContents(
                 {rule.key: rule for rule in rules if not is_stamp(rule)},
                 {entry.key: entry for entry in entries[dpid]},

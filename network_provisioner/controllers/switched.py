@@ -247,14 +247,16 @@ class SwitchedController:
             }
             wanted = (rule for rules in alone.values() for rule in rules)
             counted = {seen.rule.key: seen.bytes for seen in self._reconciler.counted_by(wanted)}
-        found: dict[str, list[tuple[str, int]]] = {}
+        bytes_by_circuit: dict[str, list[tuple[str, int]]] = {}
         for name, rules in alone.items():
             if all(rule.key in counted for rule in rules):
                 at: dict[int, int] = {}
                 for rule in sorted(rules, key=lambda rule: rule.hop):
                     at[rule.dpid] = at.get(rule.dpid, 0) + counted[rule.key]
-                found[name] = [(self._names[dpid], n_bytes) for dpid, n_bytes in at.items()]
-        return found
+                bytes_by_circuit[name] = [
+                    (self._names[dpid], n_bytes) for dpid, n_bytes in at.items()
+                ]
+        return bytes_by_circuit
 
     def installed(self) -> list[str]:
         """See Controller. A circuit counts when all its rules, both ways, are on the switches.
@@ -611,14 +613,14 @@ def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> 
 def _all_events(events: SimpleQueue[SwitchEvent | None], until: float) -> list[SwitchEvent | None]:
     """All that has come in, waiting for the first; none where a monotonic second came before."""
     try:
-        found = [
+        batch = [
             events.get(timeout=None if math.isinf(until) else max(0.0, until - time.monotonic()))
         ]
     except Empty:
         return []
     while not events.empty():
-        found.append(events.get())
-    return found
+        batch.append(events.get())
+    return batch
 
 
 def _first_rules(plan: SwitchPlan, group: CircuitGroup) -> list[FlowRule]:

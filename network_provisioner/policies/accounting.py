@@ -49,7 +49,7 @@ class Usage:
         return Usage(
             self.name,
             self.transits + 1,
-            self.bytes + moved_bytes(transit),
+            self.bytes + transferred_bytes(transit),
             self.byte_seconds + transit.usage.byte_seconds,
             self.seconds + held_s(transit),
             self.judged_s + kept.kept_s + kept.less_s + kept.broken_s,
@@ -77,7 +77,7 @@ def meter(transit: Transit, now: float) -> None:
         usage.metered_at = until
 
 
-def moved_bytes(transit: Transit) -> int:
+def transferred_bytes(transit: Transit) -> int:
     """What its transfer moved: its own report, where that can be, else the switch's count."""
     usage = transit.usage
     return usage.switch_bytes if usage.doubt else usage.bytes or usage.switch_bytes
@@ -152,7 +152,11 @@ class RecentUse:
         oldest = now - 10 * self._half_life_s
         with self._lock:
             for transit in transits:
-                if transit.state in ENDED and moved_bytes(transit) and ended_at(transit) >= oldest:
+                if (
+                    transit.state in ENDED
+                    and transferred_bytes(transit)
+                    and ended_at(transit) >= oldest
+                ):
                     self._noted[transit.id] = transit
             self._noted = {i: t for i, t in self._noted.items() if ended_at(t) >= oldest}
 
@@ -165,7 +169,7 @@ class RecentUse:
         for transit in noted:
             name = getattr(transit.request, by)
             age = max(0.0, now - ended_at(transit)) / self._half_life_s
-            used[name] = used.get(name, 0.0) + moved_bytes(transit) * 2.0**-age
+            used[name] = used.get(name, 0.0) + transferred_bytes(transit) * 2.0**-age
         for transit in live:
             name = getattr(transit.request, by)
             used[name] = used.get(name, 0.0) + so_far_bytes(transit, now, self._half_life_s)

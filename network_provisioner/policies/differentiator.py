@@ -14,18 +14,18 @@ from network_provisioner.topology.graph import Hop
 @dataclass(frozen=True, slots=True)
 class ClassLimit:
     """What the class of a request may reserve at most on a directed link, in bits per second, and
-    for others ``of`` it, by id. ``words`` name the policy."""
+    for others ``of`` it, by id. ``explanation`` names the policy."""
 
     bps: int
     of: Callable[[str], bool]
-    words: str
+    explanation: str
 
 
 LimitOf = Callable[[Hop], ClassLimit | None]
 """The limit on each directed link, None where no policy sets one."""
 
 
-def unlimited(_: Hop) -> None:
+def no_limit(_: Hop) -> None:
     """Where there are no policies."""
 
 

@@ -16,7 +16,13 @@ from network_provisioner.base.model import Transit
 from network_provisioner.base.units import bits
 from network_provisioner.policies.accounting import so_far_bytes
 from network_provisioner.policies.policy import Policy
-from network_provisioner.policies.strategies import Side, Situation, checked, strategies, sure_bps
+from network_provisioner.policies.strategies import (
+    Side,
+    Situation,
+    checked_queues,
+    strategies,
+    sure_bps,
+)
 from network_provisioner.state.circuits import hops
 from network_provisioner.topology.graph import Hop, Topology
 
@@ -58,7 +64,7 @@ def queue_of(transit: Transit, by_hop: Governing) -> str:
     return next((queue for p in ranked if (queue := p.queue_of(transit))), "")
 
 
-def reserved(transit: Transit) -> list[tuple[Hop, float]]:
+def reserved_rates(transit: Transit) -> list[tuple[Hop, float]]:
     """What a live transit has reserved at least on each link direction, in bits per second."""
     if not transit.grant.parts:
         return [(hop, transit.request.min_bps) for hop in pairwise(transit.grant.path)]
@@ -148,7 +154,7 @@ class LinkQueues:
         return touched
 
     def _enter(self, transit: Transit) -> set[Hop]:
-        at = {hop: min_bps for hop, min_bps in reserved(transit) if hop in self._governing}
+        at = {hop: min_bps for hop, min_bps in reserved_rates(transit) if hop in self._governing}
         queue = queue_of(transit, self._governing)
         crossing = _Crossing(transit, list(transit.grant.path), transit.request.min_bps, queue, at)
         self._seen[transit.id] = crossing
@@ -176,7 +182,7 @@ class LinkQueues:
         capacity = self._topology.link(*hop).capacity_bps
         situation = _situation(hop, capacity, policy, there, used[policy.id], now)
         try:
-            self._laid[hop] = checked(strategies()[policy.strategy], situation)
+            self._laid[hop] = checked_queues(strategies()[policy.strategy], situation)
         except Exception:  # a foreign strategy costs its own queues, never anybody's path
             self._laid.pop(hop, None)
             if hop not in self._failed:  # said once, not at every transit
@@ -189,7 +195,7 @@ def sure_when_idle(hop: Hop, capacity_bps: float, policy: Policy) -> dict[str, f
     its class may reserve. Nothing where the strategy fails."""
     situation = _situation(hop, capacity_bps, policy, (), (0.0, 0.0), 0.0)
     try:
-        queues = checked(strategies()[policy.strategy], situation)
+        queues = checked_queues(strategies()[policy.strategy], situation)
     except Exception:  # as in the queues themselves, where it is said
         return {}
     return {queue.name: sure_bps(queue, queues) for queue in queues}

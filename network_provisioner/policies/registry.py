@@ -42,7 +42,7 @@ from network_provisioner.policies.queues import (
     queue_of,
     sure_when_idle,
 )
-from network_provisioner.policies.schema import acted, stopped
+from network_provisioner.policies.schema import policy_change, stopped_policy
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Hop, Topology
 
@@ -103,7 +103,7 @@ class PolicyRegistry:
         with self._lock:
             self._refresh()
             now = self._clock()
-            change = acted(body, self._policies, now)
+            change = policy_change(body, self._policies, now)
             self._check_links(change.policy)
             if change.policy != change.before:
                 self._store.put_document(KIND, change.policy.id, change.policy.as_dict())
@@ -117,7 +117,7 @@ class PolicyRegistry:
         with self._lock:
             self._refresh()
             policy, now = self._known(id_or_name), self._clock()
-            view = self._view(stopped(policy, now), now)
+            view = self._view(stopped_policy(policy, now), now)
             self._store.delete_document(KIND, policy.id)
             del self._policies[policy.id]
             self._changed = True

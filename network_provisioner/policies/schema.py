@@ -1,7 +1,7 @@
 """Policies as people write them: read, checked, and acted on. Pure.
 
 The form is Listing 1 of the application-aware SDN paper; what an action does to the policies there
-are is its Algorithm 1 (AA-DNS): :func:`acted`.
+are is its Algorithm 1 (AA-DNS): :func:`policy_change`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ _MOST_LINKS = 1000
 # A start that lies less than this before now is now: clocks differ, and requests take time.
 _LATE_S = 60.0
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*\Z")
+_PAIR = listed(2, "pairs of neighbours such as [['s1', 's2']]")
+_Instant = Annotated[float, checked(instant)] | None
+_Part = Annotated[Number, Field(ge=1e-6, le=1e6)]
+_Links = Annotated[
+    tuple[Annotated[tuple[Name, Name], _PAIR], ...], Field(min_length=1, max_length=_MOST_LINKS)
+]
 
 
 def _strategy(value: object, what: str) -> str:
@@ -64,13 +70,7 @@ def _stripped(name: str) -> str:
     return name
 
 
-_PAIR = listed(2, "pairs of neighbours such as [['s1', 's2']]")
-_Instant = Annotated[float, checked(instant)] | None
-_Part = Annotated[Number, Field(ge=1e-6, le=1e6)]
 _Amount = Annotated[Amount, checked(_amount)]
-_Links = Annotated[
-    tuple[Annotated[tuple[Name, Name], _PAIR], ...], Field(min_length=1, max_length=_MOST_LINKS)
-]
 
 
 class _PolicySchema(Schema):
@@ -105,7 +105,7 @@ class PolicyChange:
     before: Policy | None
 
 
-def acted(body: object, known: Mapping[str, Policy], now: float) -> PolicyChange:
+def policy_change(body: object, known: Mapping[str, Policy], now: float) -> PolicyChange:
     """What the action in ``body`` does, at Unix second ``now``, where ``known`` is there by id.
 
     ``start``   a new policy; where there is one of that name, this one replaces it under its id
@@ -128,13 +128,13 @@ def acted(body: object, known: Mapping[str, Policy], now: float) -> PolicyChange
                 "unknown_policy",
             )
         if doc.action == "stop":
-            return PolicyChange(stopped(before, now), before)
+            return PolicyChange(stopped_policy(before, now), before)
         return PolicyChange(_modified(doc, before, label, now), before)
     except InputError as error:
         raise BrokerError(str(error), "bad_request") from error
 
 
-def stopped(policy: Policy, now: float) -> Policy:
+def stopped_policy(policy: Policy, now: float) -> Policy:
     """The policy, ended at ``now`` unless it has ended before."""
     if policy.state(now) in (PolicyState.EXPIRED, PolicyState.STOPPED):
         return policy

@@ -10,9 +10,9 @@ A strategy sees one directed link at a time and says what queues it shall have. 
 The first two are those of the application-aware SDN paper (§IV.E), the third is what its §VI leaves
 to future work. Another one is a function of the same shape: see :func:`strategies`.
 
-Invariants, of every built-in strategy and checked for any other (:func:`checked`): a queue is never
-sure of less than the reservations in it (as long as the link carries them all), and what the queues
-are sure of together is never more than the link has beside the reservations in no queue.
+Invariants, of every built-in strategy and checked for any other (:func:`checked_queues`): a queue
+is never sure of less than the reservations in it (as long as the link carries them all), and what
+the queues are sure of together is never more than the link has beside the reservations in no queue.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def strategies() -> Mapping[str, Strategy]:
     return {**by_name, **BUILT_IN}
 
 
-def checked(strategy: Strategy, situation: Situation) -> list[Queue]:
+def checked_queues(strategy: Strategy, situation: Situation) -> list[Queue]:
     """What a strategy says, if it keeps the rules of this module. Raises InputError otherwise.
 
     For strategies of others: what one gets wrong must not break a reservation.

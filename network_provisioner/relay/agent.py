@@ -118,7 +118,7 @@ class RelayAgent:
     async def take_in(self, sessions: Iterable[Session]) -> None:
         """Serve these sessions and no others; a connection is of the first that fits. Those of
         sessions that are not there any more, or have other streams, are reset; all others go on."""
-        wanted = {one.id: one for one in sessions if one.until > time.time()}
+        wanted = {session.id: session for session in sessions if session.until > time.time()}
         order = list(wanted)
         for name, served in list(self._served.items()):
             now, was = wanted.get(name), served.session

@@ -75,7 +75,7 @@ class RelayAgents:
                     for wake in agent.wakes:
                         wake()
 
-    def told(self, name: str) -> tuple[int, list[Session]]:
+    def assigned_sessions(self, name: str) -> tuple[int, list[Session]]:
         """The sessions that an agent is to have, and the revision that it knows them by."""
         with self._lock:
             agent = self._of(name)

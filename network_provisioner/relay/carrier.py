@@ -108,8 +108,8 @@ class Carrier:
             reset_at_close(sock)
         try:
             async with asyncio.TaskGroup() as group:
-                receivers = [group.create_task(self._receive(one)) for one in self._streams]
-                senders = [group.create_task(self._send(one)) for one in self._streams]
+                receivers = [group.create_task(self._receive(stream)) for stream in self._streams]
+                senders = [group.create_task(self._send(stream)) for stream in self._streams]
                 await asyncio.wait(senders)
                 await self._all_given.wait()
                 for receiver in receivers:

@@ -6,7 +6,7 @@ from typing import Any
 
 from network_provisioner.base.model import TransitRelay
 from network_provisioner.base.units import format_size
-from network_provisioner.templates.advice import PathFigures, carried, words
+from network_provisioner.templates.advice import PathFigures, setting_text, window_text
 
 ENOUGH = 0.9  # of the rate: who reaches it directly needs no relay
 CHUNK_BYTES = 1 << 18
@@ -21,8 +21,8 @@ def helps(path: PathFigures, streams: int, buffer_bytes: int) -> tuple[bool, str
     share, how = path.reached(streams, buffer_bytes), "reached"
     if share is None:
         share, how = path.expected_bps(streams, buffer_bytes) / path.rate_bps, "would reach"
-    setting = words(streams, buffer_bytes)
-    why = f"{setting} {how} {share:.0%} directly, of {carried(path, buffer_bytes)}"
+    setting = setting_text(streams, buffer_bytes)
+    why = f"{setting} {how} {share:.0%} directly, of {window_text(path, buffer_bytes)}"
     if share < ENOUGH and path.overfills(streams, buffer_bytes):
         why += ", more than its queue takes"
     return share < min(ENOUGH, relayed), why
@@ -38,7 +38,7 @@ def settings(path: PathFigures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def described(relay: TransitRelay | None) -> str:
+def relay_text(relay: TransitRelay | None) -> str:
     """:attr:`Transit.relay <network_provisioner.base.model.Transit>` in words; "" for nothing."""
     if relay is None or not relay.port:
         return f"direct: {relay.why}" if relay else ""

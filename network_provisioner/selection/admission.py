@@ -17,21 +17,21 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
-from network_provisioner.policies.differentiator import Differentiator, LimitOf, unlimited
+from network_provisioner.policies.differentiator import Differentiator, LimitOf, no_limit
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable, Reroute, reroutes
 from network_provisioner.selection.split import split
 from network_provisioner.selection.terms import below
 from network_provisioner.selection.transit import Candidate, Metric
-from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger, PathPart, Reservation
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.state.quotas import exceeded
-from network_provisioner.state.waitlist import Claim, Claims, crowded
+from network_provisioner.state.quotas import exceeded_quota
+from network_provisioner.state.waitlist import Claim, Claims, crowded_claims
 from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Hop, Path
@@ -75,11 +75,11 @@ class Admission:
         if circuit_bps <= 0:
             return ""
         even = BreakEven(setup_s, circuit_bps, self._best_effort(transit, template))
-        return "" if even.pays(size) else even.words(size)
+        return "" if even.pays(size) else even.explanation(size)
 
     def over_quota(self, transit: Transit, now: float) -> str:
         """Which quota a transit would exceed, in words; "" for none."""
-        return exceeded(self._limits.quotas, transit, self._state.active.of, now)
+        return exceeded_quota(self._limits.quotas, transit, self._state.active.of, now)
 
     # -- a path ------------------------------------------------------------------------------
 
@@ -129,21 +129,21 @@ class Admission:
         """How a held transit may begin before its start, or be sure to begin then: with the lease
         that ``wanted`` asks for, else with what is reserved and as much more as is free. None where
         it has to stay where it is."""
-        verdict = self.readmit(transit, wanted, now)
-        if isinstance(verdict, Grant):
-            return wanted, verdict
+        outcome = self.readmit(transit, wanted, now)
+        if isinstance(outcome, Grant):
+            return wanted, outcome
         longest = self.window(wanted, now)[1] - now
         start = transit.request.start
         reserved_s = transit.grant.lease_until - start
-        verdict = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
-        if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < start:
-            wanted = _asking(wanted, start=verdict.earliest)
-            verdict = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
-        if not isinstance(verdict, Grant):
+        outcome = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
+        if isinstance(outcome, Wait) and outcome.earliest and outcome.earliest < start:
+            wanted = _asking(wanted, start=outcome.earliest)
+            outcome = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
+        if not isinstance(outcome, Grant):
             return None
-        most = verdict.start + longest
-        end = self._free_until(verdict.reservation(transit.id), most, transit)
-        return wanted, replace(verdict, end=end)
+        most = outcome.start + longest
+        end = self._free_until(outcome.reservation(transit.id), most, transit)
+        return wanted, replace(outcome, end=end)
 
     def keep_until(self, transit: Transit, wanted: Transit, now: float) -> float:
         """How long a transit may stay where it is: up to what ``wanted`` asks for, no shorter than
@@ -181,8 +181,9 @@ class Admission:
                 continue
             left = limit.bps - others.held(hop, start, until, limit.of)
             if left < rate:
-                free, asked = format_rate(max(0, left)), format_rate(rate)
-                return f"{hop[0]}>{hop[1]} has {free} free, {asked} asked: {limit.words}"
+                free_text, rate_text = format_rate(max(0, left)), format_rate(rate)
+                link = f"{hop[0]}>{hop[1]}"
+                return f"{link} has {free_text} free, {rate_text} asked: {limit.explanation}"
         claim = self.next_claim(transit, until, now, rates)
         if claim is not None and self.next_claim(transit, until, now) is None:
             return f"{claim.id} waits for the room first"
@@ -208,7 +209,7 @@ class Admission:
             done = min(end, start + mine.brief_s)
             if whole and ledger.residual(hop, start, done) < mine.rate_bps:
                 return True
-            before = crowded(ledger, hop, mine.rate_bps, start, end, claims.get(hop, ()))
+            before = crowded_claims(ledger, hop, mine.rate_bps, start, end, claims.get(hop, ()))
             return any(c.comes < done for c in before)
 
         return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
@@ -226,7 +227,7 @@ class Admission:
         before = [
             claim
             for hop, rate in rates.items()
-            for claim in crowded(others, hop, rate, now, until, claims.get(hop, ()))
+            for claim in crowded_claims(others, hop, rate, now, until, claims.get(hop, ()))
             if is_before(active.all[claim.id], transit)
         ]
         return min(before, key=lambda claim: claim.start, default=None)
@@ -272,15 +273,15 @@ class Admission:
             return None
         wanted = _asking(transit, start=now, end=transit.request.end or transit.grant.lease_until)
         claims = self._state.active.waitlist.claims_before(transit, now)
-        verdict = self._selector.find(
+        outcome = self._selector.find(
             wanted, template, now, claims=claims, limit_of=self._limit_of(wanted, now),
             ledger=self._ledger_without(transit),
         )  # fmt: skip
-        if not isinstance(verdict, Grant) or verdict.decision.chosen is None:
+        if not isinstance(outcome, Grant) or outcome.decision.chosen is None:
             return None
-        best = verdict.decision.chosen
+        best = outcome.decision.chosen
         nodes = transit.grant.path
-        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == nodes)
+        here = (c.q for c in outcome.decision.candidates if list(c.path.nodes) == nodes)
         avoided = best.path.nodes in self._state.avoided.get(transit.id, ())
         return best if best.q - next(here, 0.0) >= BETTER_BY and not avoided else None
 
@@ -356,7 +357,7 @@ class Admission:
 
     def _limit_of(self, transit: Transit, now: float) -> LimitOf:
         if self._policies is None:
-            return unlimited
+            return no_limit
         bound, known = self._policies.bound, self._state.active.all
         at = max(now, transit.request.start)
         return cache(lambda hop: bound(transit, hop, self._state.ledger.capacity(hop), at, known))
@@ -365,7 +366,7 @@ class Admission:
         """The ledger as it would be if these transits held nothing."""
         ledger = self._state.ledger
         held = [t.id for t in transits if t.id in ledger.reservations]
-        return ledger.without(held) if held else ledger
+        return ledger.without_reservations(held) if held else ledger
 
     def _free_until(self, held: Reservation, most: float, transit: Transit) -> float:
         """How long beyond its end, and up to ``most``, the lanes of a reservation are free of all

@@ -53,7 +53,7 @@ class BreakEven:
         """Whether a circuit pays for so many bytes."""
         return size_bytes >= self.size_bytes
 
-    def words(self, size_bytes: int) -> str:
+    def explanation(self, size_bytes: int) -> str:
         """Why it does or does not, with the figures."""
         known = "measured" if self.best_effort_bps is not None else "taken for best effort"
         side = "reaches" if self.pays(size_bytes) else "is below"

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.instants import iso
 from network_provisioner.base.units import format_rate
-from network_provisioner.policies.differentiator import LimitOf, unlimited
+from network_provisioner.policies.differentiator import LimitOf, no_limit
+from network_provisioner.selection.outcomes import Blocked, Grant, Never, Wait
 from network_provisioner.selection.push import MovableOf, make_room
 from network_provisioner.selection.split import earliest_split, largest_split, split
 from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, path_name
-from network_provisioner.selection.verdicts import Blocked, Grant, Never, Wait
 from network_provisioner.state.ledger import Ledger, PathPart, whole_bps
 from network_provisioner.state.timeline import Interval, first_gap
-from network_provisioner.state.waitlist import Claim, Claims, crowded
+from network_provisioner.state.waitlist import Claim, Claims, crowded_claims
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Hop, Path
 
@@ -66,7 +66,7 @@ class Fit:
     dividers: Collection[str]
     not_guaranteed: Callable[[Path], str]
     failed: Mapping[Hop, str]
-    limit_of: LimitOf = unlimited
+    limit_of: LimitOf = no_limit
     _free: dict[Hop, int] = field(default_factory=dict)
     _share: dict[Hop, int] = field(default_factory=dict)
     _held: dict[Hop, tuple[str, ...]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Fit:
             holders = self._holders(tight)
             held = f"held by {some(holders)}" if holders else "which carries no more"
             there = self.limit_of(tight) if tight in self._class_full else None
-            words = f"{there.words}, " if there else ""
+            words = f"{there.explanation}, " if there else ""
             limit = f"{tight[0]}>{tight[1]}, {words}{held}"
         ahead = sorted({claim.id for hop in hops for claim in self._ahead(hop)})
         return PathMetrics(
@@ -226,7 +226,9 @@ class Fit:
     def _crowded(self, hop: Hop) -> list[Claim]:
         if hop not in self._crowding:
             ask, claims = self.ask, self.claims.get(hop, ())
-            self._crowding[hop] = crowded(self.ledger, hop, self._need, ask.start, ask.end, claims)
+            self._crowding[hop] = crowded_claims(
+                self.ledger, hop, self._need, ask.start, ask.end, claims
+            )
         return self._crowding[hop]
 
     def _ahead(self, hop: Hop) -> list[Claim]:

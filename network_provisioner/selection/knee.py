@@ -324,7 +324,7 @@ def _corner(sharpness: float, gain: float) -> float:
     return math.log(gain ** (-sharpness / (sharpness + 1)) - 1) / sharpness
 
 
-def described(io: IoRecord | None) -> str:
+def knee_text(io: IoRecord | None) -> str:
     """A knee that was found, or remembered, in words; "" for none."""
     if io is None:
         return ""

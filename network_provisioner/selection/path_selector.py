@@ -22,13 +22,13 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import AgreedRequest, Transit
 from network_provisioner.base.units import transfer_time
-from network_provisioner.policies.differentiator import LimitOf, unlimited
+from network_provisioner.policies.differentiator import LimitOf, no_limit
 from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import Metric, PathMetrics, choose, missed
-from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.selection.transit import Metric, PathMetrics, choose, missed_terms
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState
@@ -89,11 +89,15 @@ class PathSelector:
     def largest(self, src: str, dst: str, paths: int = 1) -> int:
         """Bits per second that two sites may reserve at most, over one path or up to ``paths``
         together; 0 where nothing joins them."""
-        found = self.paths(src, dst)
-        one = max((min(map(self._state.ledger.capacity, path.hops)) for path in found), default=0)
+        candidates = self.paths(src, dst)
+        single_bps = max(
+            (min(map(self._state.ledger.capacity, path.hops)) for path in candidates), default=0
+        )
         if paths < 2:
-            return one
-        return max(one, largest_split(found, self._state.ledger.capacity, paths, self.switches))
+            return single_bps
+        return max(
+            single_bps, largest_split(candidates, self._state.ledger.capacity, paths, self.switches)
+        )
 
     def likely_bps(self, transit: Transit, now: float) -> float:
         """Bits per second that a transit would be given if its path were asked for now: what is
@@ -136,7 +140,7 @@ class PathSelector:
             for path in self.paths(request.src, request.dst)
             if path.capacity_bps >= least
             and not failure(path, state.unusable)
-            and not missed(path, self._quality(path, request.user), template, min_bps)
+            and not missed_terms(path, self._quality(path, request.user), template, min_bps)
         )
 
     def _quality(self, path: Path, user: str) -> PathMetrics:
@@ -156,7 +160,7 @@ class PathSelector:
         ask: Requirement,
         template: Template,
         claims: Claims | None = None,
-        limit_of: LimitOf = unlimited,
+        limit_of: LimitOf = no_limit,
         ledger: Ledger | None = None,
     ) -> Fit:
         state = self._state
@@ -189,7 +193,7 @@ class PathSelector:
         pinned: Path | None = None,
         claims: Claims | None = None,
         movable_of: MovableOf | None = None,
-        limit_of: LimitOf = unlimited,
+        limit_of: LimitOf = no_limit,
         ledger: Ledger | None = None,
     ) -> Grant | Wait | Never:
         """Grant, wait or never, for a transit's ``requested_bps`` from its ``start`` (0: now) to

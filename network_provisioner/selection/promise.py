@@ -1,6 +1,6 @@
 """Whether the network kept what it promised a transit, by what its switches counted. Pure.
 
-    granted rate × time, bytes at each switch, what the sender's connections did ─► Verdict
+    granted rate × time, bytes at each switch, what the sender's connections did ─► PromiseCheck
 
 ``kept``     as much arrived as was granted
 ``less``     less was sent: the sender had nothing, its window or its buffer was closed, or a disk
@@ -56,7 +56,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PromiseCheck:
     """What became of a promise, why in words, and the link that broke it, "" where no single one is
     known. ``arrived_bps``: the least that a switch counted."""
 
@@ -66,11 +66,11 @@ class Verdict:
     arrived_bps: float = 0.0
 
 
-def judge(sample: Sample) -> Verdict:
+def judge(sample: Sample) -> PromiseCheck:
     """Whether a promise was kept. Rules: see the module."""
     counted, sender = [n_bytes for _, n_bytes in sample.counted], sample.sender
     if not counted or sample.seconds <= 2 * LAG_S or sample.granted_bps <= 0:
-        return Verdict(UNKNOWN, "its switches do not say what they carry")
+        return PromiseCheck(UNKNOWN, "its switches do not say what they carry")
     rates = [bits(n_bytes) / sample.seconds for n_bytes in counted]
     arrived = min(rates)
     lag = 1 - LAG_S / sample.seconds
@@ -78,9 +78,9 @@ def judge(sample: Sample) -> Verdict:
     if sender is not None and arrived < ANOTHER_WAY * lag * sender.acked_bps:
         link = sample.link(_first_below(rates, ANOTHER_WAY * lag * sender.acked_bps))
         went = format_rate(sender.acked_bps - arrived)
-        return Verdict(BROKEN, f"{figures}, {went} went another way", link, arrived)
+        return PromiseCheck(BROKEN, f"{figures}, {went} went another way", link, arrived)
     if arrived >= ENOUGH * lag * sample.granted_bps:
-        return Verdict(KEPT, "", "", arrived)
+        return PromiseCheck(KEPT, "", "", arrived)
     return _less(sample, arrived, figures)
 
 
@@ -105,21 +105,21 @@ def lossiest(sample: Sample) -> str:
     return sample.link(worst) if loss > LAG_S / sample.seconds else ""
 
 
-def _less(sample: Sample, arrived: float, figures: str) -> Verdict:
+def _less(sample: Sample, arrived: float, figures: str) -> PromiseCheck:
     """Why less arrived than was granted."""
     counted, sender = [n_bytes for _, n_bytes in sample.counted], sample.sender
     late = LAG_S / sample.seconds
     worst, loss = _most_lost(counted)
     sent = bits(counted[0]) / sample.seconds
     if loss > LOST + late and sent >= ENOUGH * (1 - late) * sample.granted_bps:
-        return Verdict(BROKEN, f"{figures}, {loss:.0%} was lost", sample.link(worst), arrived)
+        return PromiseCheck(BROKEN, f"{figures}, {loss:.0%} was lost", sample.link(worst), arrived)
     if sender is None:
-        return Verdict(UNKNOWN, f"{figures}, and nobody reports its connections", "", arrived)
+        return PromiseCheck(UNKNOWN, f"{figures}, and nobody reports its connections", "", arrived)
     if why := _held_up(sender, sample):
-        return Verdict(LESS, f"{figures}: {why}", "", arrived)
+        return PromiseCheck(LESS, f"{figures}: {why}", "", arrived)
     repaired = [n for n, (name, _) in enumerate(sample.counted, 1) if name in sample.repaired]
     link = lossiest(sample) or (sample.link(repaired[0]) if repaired else "")
-    return Verdict(BROKEN, f"{figures}, and its sender wants more", link, arrived)
+    return PromiseCheck(BROKEN, f"{figures}, and its sender wants more", link, arrived)
 
 
 def _held_up(sender: Sender, sample: Sample) -> str:

@@ -121,7 +121,7 @@ def reroutes(
     link; () where they have not, or one of them is over the link on several of its paths."""
     search = _Search(ledger, 0, now, now, now, dividers)
     group = _Group(tuple(members), away_from, {})
-    placed = search.place(group, search.without([group]))
+    placed = search.place(group, search.ledger_without([group]))
     return () if placed is None else tuple(placed[1])
 
 
@@ -187,7 +187,7 @@ class _Search:
         names = [member.id for group in chosen for member in group.members]
         if self.checks < 0 or len(set(names)) < len(names):  # one of them goes along with two
             return None
-        after = self.without(chosen)
+        after = self.ledger_without(chosen)
         lane = Lane(path.hops, self.need)
         if not after.put(Reservation(_REQUEST, (lane,), self.start, self.end)):
             return None
@@ -232,7 +232,7 @@ class _Search:
             return held
         return replace(held, start=self.now)
 
-    def without(self, groups: Sequence[_Group]) -> Overlay:
+    def ledger_without(self, groups: Sequence[_Group]) -> Overlay:
         """The ledger with these taken off."""
         after = Overlay(self.ledger)
         for held in (self._held(member) for group in groups for member in group.members):
@@ -244,7 +244,7 @@ class _Search:
         """Whether there is room for them now on other paths than over this link."""
         key = group.away_from, tuple(member.id for member in group.members)
         if key not in self._leaves:
-            self._leaves[key] = self.place(group, self.without([group])) is not None
+            self._leaves[key] = self.place(group, self.ledger_without([group])) is not None
         return self._leaves[key]
 
     def place(self, group: _Group, before: Overlay) -> tuple[Overlay, list[Reroute]] | None:

@@ -13,9 +13,15 @@ from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.selection.limits import BrokerLimits, check_times
+from network_provisioner.selection.outcomes import Grant
 from network_provisioner.selection.path_selector import PathSelector
-from network_provisioner.selection.terms import AgreedRates, new_transit, settle, unwanted, warnings
-from network_provisioner.selection.verdicts import Grant
+from network_provisioner.selection.terms import (
+    AgreedRates,
+    decline_reason,
+    new_transit,
+    settle,
+    warnings,
+)
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.lookup import Templates, template_for, template_of
 from network_provisioner.templates.template import Template
@@ -48,7 +54,7 @@ class RequestBuilder:
         template = template_for(request, self._templates)
         self.check_times(request.start, request.end, now)
         most_bps = 0.0
-        if not unwanted(request):
+        if not decline_reason(request):
             most_bps = self._selector.capacity(request.src, request.dst, self._paths(template))
         terms = settle(request, template, most_bps)
         transit = new_transit(request, template, terms, now)

@@ -56,7 +56,7 @@ class AgreedRates:
     uncapped: bool = False
 
 
-def unwanted(request: TransitRequest) -> str:
+def decline_reason(request: TransitRequest) -> str:
     """Why a transfer does without a circuit whatever its size, in words; "" where it does not."""
     if request.best_effort:
         return printable(request.best_effort)[:_MAX_TEXT]
@@ -166,7 +166,7 @@ def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
         and bool(request.best_effort)
         and transit.state is TransitState.BEST_EFFORT
         and transit.request.fingerprint == fingerprint(request)
-        and transit.reason.startswith(unwanted(request))
+        and transit.reason.startswith(decline_reason(request))
     )
 
 
@@ -224,18 +224,18 @@ def small_ceiling(template: Template, path_bps: float) -> str:
 def warnings(transit: Transit, template: Template, path_bps: float, lease_s: float) -> list[str]:
     """What makes a transfer slower than it could be, in words: a template's ceiling far below the
     capacity of its path, and a lease that ends before its bytes can have moved."""
-    found, request = list(transit.grant.warnings), transit.request
+    messages, request = list(transit.grant.warnings), transit.request
     if request.max_bps == template.rspec.max_bps and (words := small_ceiling(template, path_bps)):
-        found.append(words)
+        messages.append(words)
     rate_bps, size_bytes = min(request.max_bps, path_bps), request.size_bytes or 0
     needed_s = transfer_time(size_bytes, rate_bps)
     if needed_s > lease_s:
         what = "its end comes" if request.end else LEASE_ENDS
-        found.append(
+        messages.append(
             f"{what} after {lease_s:.0f} s, before {format_size(size_bytes)} can have moved: at "
             f"{format_rate(rate_bps)} they take {needed_s:.0f} s"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(messages))
 
 
 def new_transit(

@@ -194,7 +194,7 @@ def explain(decision: PathChoice | None) -> list[PathScore]:
     return [] if decision is None else [c.as_dict() for c in decision.candidates]
 
 
-def missed(path: Path, known: PathMetrics, template: Template, low: float) -> str:
+def missed_terms(path: Path, known: PathMetrics, template: Template, low: float) -> str:
     """What of a QSpec a path misses by what was measured and what the topology says, room aside, in
     words; "" where it meets it. ``low`` is the least that is asked for, b/s."""
     measured = known.get("throughput", template.max_age_s)
@@ -203,7 +203,7 @@ def missed(path: Path, known: PathMetrics, template: Template, low: float) -> st
             f"{format_rate(measured.value)} measured {measured.age_s:.0f} s ago, "
             f"{format_rate(low)} needed, and {known.not_guaranteed}"
         )
-    for name, declaration in declared(path).items():
+    for name, declaration in declared_metrics(path).items():
         metric = known.get(name, template.max_age_s)
         words = _too_much(name, metric, template) or _too_much(name, declaration, template)
         if words:
@@ -211,7 +211,7 @@ def missed(path: Path, known: PathMetrics, template: Template, low: float) -> st
     return ""
 
 
-def declared(path: Path) -> dict[str, Metric | None]:
+def declared_metrics(path: Path) -> dict[str, Metric | None]:
     """What the topology says of a path."""
     known = {"delay": path.rtt_s, "jitter": path.jitter_s, "loss": path.loss}
     return {k: None if v is None else Metric(v, "topology") for k, v in known.items()}
@@ -250,7 +250,7 @@ def _judge(
             score = template.score(name, metric.value, low, high)
         scores[name] = Score(metric, score, weight)
     q = sum(s.weight * s.score for s in scores.values())
-    rejected = _no_room(known, low) or missed(path, known, template, low)
+    rejected = _no_room(known, low) or missed_terms(path, known, template, low)
     return Candidate(path, known, expected.value, scores, q, rejected)
 
 

@@ -56,16 +56,18 @@ def can_be_tried(transit: Transit, users: Collection[str] | None, template: str 
     )
 
 
-def tried(transit: Transit, before: Template | None, template: Template, net: Topology) -> Trial:
+def template_trial(
+    transit: Transit, before: Template | None, template: Template, net: Topology
+) -> Trial:
     """What ``template`` would have chosen for a transit that :func:`can_be_tried`; ``before`` is
     the one it had, None where that is forgotten."""
-    asked = transit.request
+    request = transit.request
     scores = transit.grant.candidates
     held = next((c["q"] for c in scores if c["path"] == transit.grant.path), None)
-    then = Choice(tuple(transit.grant.path), held, asked.min_bps, asked.max_bps)
+    then = Choice(tuple(transit.grant.path), held, request.min_bps, request.max_bps)
     now, why = _chosen(transit, before, template, net)
     return Trial(
-        asked.id, asked.src, asked.dst, asked.template, asked.requested_at,
+        request.id, request.src, request.dst, request.template, request.requested_at,
         transit.usage.goodput_bps, then, now, then.path != now.path, why,
     )  # fmt: skip
 
@@ -99,18 +101,18 @@ def _chosen(
 
 def _requested(transit: Transit, before: Template | None, most_bps: float) -> TransitRequest:
     """What its user asked for: rates that are those of its template were not."""
-    asked = transit.request
-    request = TransitRequest(asked.id, asked.src, asked.dst, priority=asked.priority)
+    original = transit.request
+    request = TransitRequest(original.id, original.src, original.dst, priority=original.priority)
     try:
         usual = settle(request, before, most_bps) if before else None
     except BrokerError:
         usual = None
-    own_min = usual is None or asked.min_bps != usual.min_bps
-    own_max = not asked.uncapped and (usual is None or asked.max_bps != usual.max_bps)
+    own_min = usual is None or original.min_bps != usual.min_bps
+    own_max = not original.uncapped and (usual is None or original.max_bps != usual.max_bps)
     return replace(
         request,
-        min_bps=asked.min_bps if own_min else None,
-        max_bps=asked.max_bps if own_max else None,
+        min_bps=original.min_bps if own_min else None,
+        max_bps=original.max_bps if own_max else None,
     )
 
 
@@ -134,6 +136,6 @@ def _metrics(
         return known
     if before is None:
         return replace(known, blocked=score["rejected"])
-    asked = transit.request
-    again = choose([(path, known)], before, asked.min_bps, asked.max_bps)
+    request = transit.request
+    again = choose([(path, known)], before, request.min_bps, request.max_bps)
     return known if again.chosen is None else replace(known, blocked=score["rejected"])

@@ -50,7 +50,7 @@ def leave(transit: Transit) -> None:
     transit.relay = None
 
 
-def granted(transit: Transit) -> list[tuple[list[str], float]]:
+def granted_rates(transit: Transit) -> list[tuple[list[str], float]]:
     """The nodes of each path that a transit is on, and what it is granted there now, b/s."""
     if not transit.grant.parts:
         return [(transit.grant.path, transit.grant.granted_bps)]

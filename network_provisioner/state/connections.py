@@ -76,7 +76,7 @@ class ReportedConnections:
         fresh = {name: r for name, r in self._last.items() if now - r.at < FRESH_S}
         self._last = fresh | {agent: _Report(site, now, here)}
         return {
-            holder: named(
+            holder: flows_of_ports(
                 sorted(set().union(*(r.ends.get(holder, ()) for r in self._last.values())))
             )
             for holder in here
@@ -98,7 +98,7 @@ def site_of(topology: Topology) -> Callable[[str], str]:
     return find
 
 
-def named(ends: Sequence[tuple[int, int]]) -> list[Flow]:
+def flows_of_ports(ends: Sequence[tuple[int, int]]) -> list[Flow]:
     """Flows for the source and destination ports of connections, as few as can be: all streams of a
     transfer come to the port at which one of its servers listens."""
     sources, targets = sorted({s for s, _ in ends}), sorted({t for _, t in ends})

@@ -217,7 +217,7 @@ class Ledger:
 
     # -- questions ---------------------------------------------------------------------------
 
-    def without(self, ids: Iterable[str]) -> Ledger:
+    def without_reservations(self, ids: Iterable[str]) -> Ledger:
         """The ledger as it would be without some reservations; this one stays as it is. What it
         answers holds until this one changes."""
         taken = [self._reservations[name] for name in ids if name in self._reservations]

@@ -10,7 +10,7 @@ from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
-from network_provisioner.state.circuits import granted
+from network_provisioner.state.circuits import granted_rates
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.topology.graph import Hop, Link, Node, Topology
 
@@ -75,7 +75,7 @@ def granted_on_links(live: Iterable[Transit]) -> dict[Hop, float]:
     """What transits are granted together on each directed link, b/s."""
     granted_bps: dict[Hop, float] = {}
     for transit in live:
-        for nodes, rate_bps in granted(transit):
+        for nodes, rate_bps in granted_rates(transit):
             for hop in pairwise(nodes):
                 granted_bps[hop] = granted_bps.get(hop, 0.0) + rate_bps
     return granted_bps

@@ -37,7 +37,7 @@ Quotas = Mapping[str, Mapping[str, Quota]]
 """For "user" and for "project": by name, ``"*"`` for everybody else."""
 
 
-def exceeded(
+def exceeded_quota(
     quotas: Quotas, transit: Transit, of: Callable[[str, str], Iterable[Transit]], now: float
 ) -> str:
     """Which quota a transit would exceed, in words; "" for none. ``of`` gives the active transits

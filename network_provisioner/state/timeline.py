@@ -91,7 +91,7 @@ class Timeline:
 
 def peak(periods: Iterable[tuple[float, float, float]]) -> float:
     """The most that comes together at any instant of periods, each as start, end and amount."""
-    changes = sorted(one for a, b, much in periods for one in ((a, much), (b, -much)))
+    changes = sorted(change for a, b, much in periods for change in ((a, much), (b, -much)))
     return max(accumulate(change for _, change in changes), default=0)
 
 

@@ -48,7 +48,7 @@ Claims = Mapping[Hop, Sequence[Claim]]
 """Whom a request must leave their rate on each directed link, while the times overlap."""
 
 
-def crowded(
+def crowded_claims(
     ledger: Ledger, hop: Hop, rate_bps: float, start: float, end: float, claims: Sequence[Claim]
 ) -> list[Claim]:
     """Who of those with claims on a link would not have its rate there, when it is to, and when it
@@ -172,7 +172,7 @@ class Waitlist:
             return True
         return False
 
-    def served(self) -> None:
+    def end_pass(self) -> None:
         """All have been asked about."""
         self._room.clear()
         self._more = LOOK_AGAIN_AT

@@ -54,7 +54,7 @@ class HostTcp:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedSetting:
     """A transfer: its setting, the rate that it was given (b/s), and what it reached of it."""
 
     streams: int
@@ -76,7 +76,7 @@ class PathFigures:
     dst: HostTcp | None = None
     cpu_use: float = 0.0
     io_wait: float = 0.0
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedSetting, ...] = ()
     measured: bool = False
 
     @property
@@ -174,10 +174,10 @@ def advise(path: PathFigures, size_bytes: int | None = None) -> Advice:
     good = [pair for pair, seconds in times.items() if min(times.values()) >= _AS_GOOD * seconds]
     # Buffers that just fill the path go before the system's, which overfill it.
     chosen = min(good, key=lambda pair: (pair[0], -pair[1]))
-    why = carried(path, chosen[1])
+    why = window_text(path, chosen[1])
     here, (share, best) = path.reached(*chosen), _best(path)
     if here is not None and share > _BETTER * here:
-        why = f"transfers so tuned reached {share:.0%}, with {words(*chosen)} {here:.0%}"
+        why = f"transfers so tuned reached {share:.0%}, with {setting_text(*chosen)} {here:.0%}"
         chosen, here = best, share
     bottleneck, because = _bottleneck(path, chosen, here)
     expected = path.expected_bps(*chosen) if here is None else path.rate_bps * here
@@ -185,7 +185,7 @@ def advise(path: PathFigures, size_bytes: int | None = None) -> Advice:
     return Advice(*chosen, expected, bottleneck, why, tuple(_limits(path)))
 
 
-def varied(advice: Advice, path: PathFigures, request_id: str) -> Advice:
+def varied_advice(advice: Advice, path: PathFigures, request_id: str) -> Advice:
     """The advice, or for one request in :data:`ONE_IN` a setting beside it: where transfers fall
     short by more than a tenth, the one that the model expects most of and few have tried."""
     here = path.reached(*advice.setting)
@@ -208,20 +208,20 @@ def varied(advice: Advice, path: PathFigures, request_id: str) -> Advice:
     tried = max(gains, key=gains.__getitem__, default=advice.setting)
     if gains.get(tried, 0.0) <= _WORTH:
         return advice
-    why = f"tried, for {words(*advice.setting)} reached {here:.0%} of their rate"
+    why = f"tried, for {setting_text(*advice.setting)} reached {here:.0%} of their rate"
     return replace(
         advice, streams=tried[0], buffer_bytes=tried[1], expected_bps=path.expected_bps(*tried),
         why=why,
     )  # fmt: skip
 
 
-def words(streams: int, buffer_bytes: int) -> str:
+def setting_text(streams: int, buffer_bytes: int) -> str:
     """A setting for people."""
     of = f" of {format_size(buffer_bytes)}" if buffer_bytes else ", buffers by the system"
     return f"{streams} stream{'s' if streams > 1 else ''}{of}"
 
 
-def carried(path: PathFigures, buffer_bytes: int) -> str:
+def window_text(path: PathFigures, buffer_bytes: int) -> str:
     """What a path has under way, and one stream of such a buffer of it, for people."""
     window, lossy = path.window(buffer_bytes), path.loss_window()
     return (

@@ -12,7 +12,7 @@ from network_provisioner.base.errors import BrokerError, InputError, did_you_mea
 from network_provisioner.stores.store import Document
 from network_provisioner.templates.data import template_from_dict, template_to_dict
 from network_provisioner.templates.learn import table_of
-from network_provisioner.templates.sitepolicy import TemplatePolicy, capped
+from network_provisioner.templates.sitepolicy import TemplatePolicy, capped_template
 from network_provisioner.templates.template import Template
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def entry_of(
         return None
     words: list[str] = []
     if not trusted:
-        template, words = capped(template, policy)
+        template, words = capped_template(template, policy)
     reached = table_of(levels or {}, template.qspec.min_bps)
     template = replace(template, version=document.version, peak_bps=peak, reached=reached)
     return TemplateEntry(

@@ -27,6 +27,9 @@ HALF_LIFE_S = 30 * 86_400.0  # after which half as fast is as good: networks and
 _PER_LEVEL, _MOST_LEVELS = 15, 16  # transfers, and powers of two
 _ENOUGH = 3  # transfers, from which on a level counts
 _MOST_BUFFER = 1 << 34  # of one stream: more than fills 1 Tb/s over 100 ms
+Levels = Mapping[str, Sequence[Sequence[float]]]
+"""What the latest transfers were granted and their goodput (b/s), by the power of two that is next
+to what was granted."""
 
 
 def failure(transit: Transit) -> str:
@@ -59,7 +62,7 @@ def made_of(name: str, base: Template, transit: Transit) -> Template:
     )
 
 
-def used(transit: Transit, otherwise: Tuning) -> Tuning:
+def used_tuning(transit: Transit, otherwise: Tuning) -> Tuning:
     """What a transfer was tuned with by its report; ``otherwise`` where it does not say, or says
     what no transfer can have used, or was carried by relays, which have streams of their own."""
     if transit.relayed:
@@ -97,11 +100,6 @@ def peak_at(taught: Mapping[str, Any], now: float) -> float:
     the peak of what was taught, half of it after each :data:`HALF_LIFE_S`; 0 for nothing."""
     age_s = max(0.0, now - float(taught.get("at", now)))
     return float(taught.get("peak", 0.0)) * math.exp2(-age_s / HALF_LIFE_S)
-
-
-Levels = Mapping[str, Sequence[Sequence[float]]]
-"""What the latest transfers were granted and their goodput (b/s), by the power of two that is next
-to what was granted."""
 
 
 def with_goodput(

@@ -39,7 +39,7 @@ from network_provisioner.templates.entry import (
 from network_provisioner.templates.match import Match, Specification, match
 from network_provisioner.templates.sitepolicy import (
     TemplatePolicy,
-    capped,
+    capped_template,
     check,
     policy_from_dict,
 )
@@ -112,13 +112,13 @@ class TemplateRegistry:
     def entry(self, name: str, version: int | None = None) -> TemplateEntry | None:
         """As :meth:`get`, with where it comes from."""
         kept = self._old  # before the entries, as in explain()
-        found = self._now().get(name)
-        if version is None or (found is not None and found.template.version == version):
-            return found
+        current = self._now().get(name)
+        if version is None or (current is not None and current.template.version == version):
+            return current
         if (name, version) in kept:
             return kept[name, version]
         document = self._store.document(entrydocs.KIND, name, version)
-        learned = found.learned if found else {}
+        learned = current.learned if current else {}
         entry = entry_of(document, self.policy, learned) if document else None
         if len(kept) < _MOST_OLD:
             kept[name, version] = entry
@@ -225,7 +225,7 @@ class TemplateRegistry:
             check_owner(name, self._entries.get(name), by)
             if not by.may(May.MANAGE):
                 check(template, self.policy)
-                template, words = capped(template, self.policy)
+                template, words = capped_template(template, self.policy)
                 self._check_number(name, by)
             now = self._entries.get(name)
             if now is None and len(self._entries) >= MOST_SAVED:
@@ -258,7 +258,7 @@ class TemplateRegistry:
         }
         with self._lock:
             entry, words = self.save(name, template_to_dict(made), by, source)
-            self._teach(entry, transit, learning.used(transit, base.tuning))
+            self._teach(entry, transit, learning.used_tuning(transit, base.tuning))
             return self._entries[name], words
 
     def restore(
@@ -325,7 +325,7 @@ class TemplateRegistry:
             if transit.usage.vouched and transit.grant.granted_bps > 0:
                 self._note_goodput(known.template.name, transit)
                 known = self._entries[known.template.name]
-            return self._teach(known, transit, tuning or learning.used(transit, base.tuning))
+            return self._teach(known, transit, tuning or learning.used_tuning(transit, base.tuning))
 
     def taught(self, name: str, user: str = "") -> Mapping[str, Any]:
         """What the best transfer with a template taught, of those that all believe and the user's

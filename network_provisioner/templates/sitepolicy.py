@@ -72,15 +72,15 @@ def check(template: Template, policy: TemplatePolicy) -> None:
         )
 
 
-def capped(template: Template, policy: TemplatePolicy) -> tuple[Template, list[str]]:
+def capped_template(template: Template, policy: TemplatePolicy) -> tuple[Template, list[str]]:
     """The template within the policy, and in words what was lowered for it."""
     words: list[str] = []
 
-    def lowered(key: str, asked: T, most: T | None, shown: Callable[[T], str] = str) -> T:
-        if most is None or asked <= most:
-            return asked
+    def lowered(key: str, value: T, most: T | None, shown: Callable[[T], str] = str) -> T:
+        if most is None or value <= most:
+            return value
         limit = f"{shown(most)}, the most that this site allows"
-        words.append(f"{key} {shown(asked)} is lowered to {limit}")
+        words.append(f"{key} {shown(value)} is lowered to {limit}")
         return most
 
     q, rate, most_bps = template.qspec, policy.max_bps, template.rspec.max_bps

@@ -348,15 +348,15 @@ class Topology:
         without a link, and capacities that lack their unit."""
         ends = {end for link in self.links for end in (link.a, link.b)}
         alone = [n for n in self.nodes.values() if n.name not in ends]
-        found = [f"topology: {n.kind} {n.name!r} has no link" for n in alone]
+        messages = [f"topology: {n.kind} {n.name!r} has no link" for n in alone]
         sites = set(self.sites)
         parts = [sites & part for part in nx.connected_components(self._graph)]
         parts = sorted((sorted(p) for p in parts if p), key=lambda part: (-len(part), part))
         for part in parts[1:]:
             if part[0] in ends:
                 words = ", ".join(map(repr, part))
-                found.append(f"topology: no path joins {words} with {parts[0][0]!r}")
-        return found + [
+                messages.append(f"topology: no path joins {words} with {parts[0][0]!r}")
+        return messages + [
             f"topology: link {link.label} carries {format_rate(link.capacity_bps)}: a number "
             "without a unit is bits per second"
             for link in self.whole_links

@@ -83,9 +83,10 @@ class LinkFailures:
         """Take over what :meth:`remembered` gave before a restart. A controller that sends no
         probes sees for itself what has failed."""
         if self._probes is not None:
-            known = {one["link"]: one for one in remembered["links"]}
+            known = {record["link"]: record for record in remembered["links"]}
             self._failed = {
-                link: _failure(link, one["reason"], one["since"]) for link, one in known.items()
+                link: _failure(link, record["reason"], record["since"])
+                for link, record in known.items()
             }
             failed = {
                 hop: known[link.label]["reason"]
@@ -171,7 +172,7 @@ class LinkFailures:
         self._switches_now = wrong
 
     def _look_at_links(self, now: float) -> None:
-        self._seen = found = {} if self._links is None else dict(self._links.failed_links())
+        self._seen = reasons = {} if self._links is None else dict(self._links.failed_links())
         self.broken.clear()
         was = self._failed
         failed: dict[str, News] = {}
@@ -182,7 +183,7 @@ class LinkFailures:
                 out.add(link.label)
                 failed |= {} if known is None else {link.label: known}
                 continue
-            why = next((found[hop] for hop in link.hops if hop in found), "")
+            why = next((reasons[hop] for hop in link.hops if hop in reasons), "")
             why = self._damped(link.label, why, now)
             if why:
                 failure = _failure(link.label, why, known.since if known else now)

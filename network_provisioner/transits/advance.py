@@ -12,11 +12,11 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
 from network_provisioner.selection.admission import Admission
+from network_provisioner.selection.outcomes import Grant, Wait
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.terms import fingerprint
-from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.transits.changes import modified
+from network_provisioner.transits.changes import modification_changes
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
@@ -106,14 +106,14 @@ class AdvanceReservations:
                 log.warning("transit %s is not made longer: %s", transit.id, error)
 
     def _move(self, transit: Transit, wanted: Transit, now: float) -> None:
-        verdict = self._admission.readmit(transit, wanted, now)
-        if isinstance(verdict, Grant):
-            self._placement.hold(transit, verdict, now, wanted)
-        elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
+        outcome = self._admission.readmit(transit, wanted, now)
+        if isinstance(outcome, Grant):
+            self._placement.hold(transit, outcome, now, wanted)
+        elif isinstance(outcome, Wait) and transit.state is TransitState.QUEUED:
             self._modify(transit, wanted, now, "it waits for the times of before")
-            self._lifecycle.wait(transit, verdict, now)
+            self._lifecycle.wait(transit, outcome, now)
         else:
-            why = "its packets are on several paths" if verdict is None else verdict.reason
+            why = "its packets are on several paths" if outcome is None else outcome.reason
             raise BrokerError(
                 f"transit {transit.id!r} cannot be held from {iso(wanted.request.start)} to "
                 f"{iso(wanted.request.end)}: {why}",
@@ -134,5 +134,5 @@ class AdvanceReservations:
     def _modify(
         self, transit: Transit, wanted: Transit, now: float, what: str, end: float | None = None
     ) -> None:
-        changes = modified(self._state, transit, wanted, now, end)
+        changes = modification_changes(self._state, transit, wanted, now, end)
         self._lifecycle.commit(changes, now, what=what, at_once=True)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from network_provisioner.base.model import LIVE, Transit, TransitState
+from network_provisioner.selection.outcomes import Grant, Wait
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import explain
-from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import PathPart, Reservation
 from network_provisioner.state.network_state import NetworkState
@@ -37,7 +37,7 @@ class Change:
     otherwise: TransitState | None = None
 
 
-def granted(
+def grant_changes(
     state: NetworkState,
     transit: Transit,
     grant: Grant,
@@ -65,7 +65,9 @@ def granted(
     return [*moves, Change(transit, after, held, "granted", otherwise)]
 
 
-def moved(state: NetworkState, moves: Sequence[Reroute], why: str, now: float) -> list[Change]:
+def reroute_changes(
+    state: NetworkState, moves: Sequence[Reroute], why: str, now: float
+) -> list[Change]:
     """Transits are on other ways, with what is reserved for them."""
     changes = [_moved(state, move, now) for move in moves]
     for change, move in zip(changes, moves, strict=True):
@@ -93,7 +95,7 @@ def _on_ways(
     return replace(held, lanes=tuple(way.lane for way in ways), start=max(held.start, now))
 
 
-def modified(
+def modification_changes(
     state: NetworkState,
     transit: Transit,
     wanted: Transit,
@@ -113,7 +115,7 @@ def modified(
     return [Change(transit, after, held, event)]
 
 
-def opened(
+def opening_changes(
     transit: Transit, path: Path, lease_until: float, reason: str, last: Transit
 ) -> list[Change]:
     """A transit without a guarantee passes where nothing does without a path. ``last``: as it is
@@ -126,27 +128,27 @@ def opened(
     return [Change(transit, after, None, "opened", TransitState.FAILED)]
 
 
-def queued(transit: Transit, reason: str, lease_until: float = 0.0) -> list[Change]:
+def queue_changes(transit: Transit, reason: str, lease_until: float = 0.0) -> list[Change]:
     """A live transit gives back what it holds and waits, up to ``lease_until`` for another path."""
-    after = without_path(transit)
+    after = transit_without_path(transit)
     after.grant.lease_until, after.reason = lease_until, reason
     return [Change(transit, after, None, "queued")]
 
 
-def waiting(state: NetworkState, transit: Transit, verdict: Wait) -> list[Change]:
+def wait_changes(state: NetworkState, transit: Transit, outcome: Wait) -> list[Change]:
     """A transit waits, for the reason of today; none where it did for the same."""
     known = transit.id in state.active.all
-    if known and transit.reason == verdict.reason:
+    if known and transit.reason == outcome.reason:
         return []
     after = transit.copy()
-    after.reason = verdict.reason
-    after.grant.candidates = explain(verdict.decision)
-    after.grant.earliest = verdict.earliest or 0.0
-    after.grant.blocking = [blocked.as_dict() for blocked in verdict.blocking]
+    after.reason = outcome.reason
+    after.grant.candidates = explain(outcome.decision)
+    after.grant.earliest = outcome.earliest or 0.0
+    after.grant.blocking = [blocked.as_dict() for blocked in outcome.blocking]
     return [Change(transit, after, None, "" if known else "queued")]
 
 
-def ended(
+def end_changes(
     transit: Transit, end: TransitState, now: float, reason: str, last: Transit | None = None
 ) -> list[Change]:
     """A transit ends. ``last``: as it was last, where that is not as it is."""
@@ -164,7 +166,7 @@ def ended(
     return [Change(transit, after, None, event)]
 
 
-def without_path(transit: Transit) -> Transit:
+def transit_without_path(transit: Transit) -> Transit:
     """A transit as it is without what it holds."""
     after = transit.copy()
     circuits.leave(after)

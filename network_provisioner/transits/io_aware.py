@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import DiskKnee, IoRecord, Transit
 from network_provisioner.base.units import BITS_PER_BYTE
-from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe, described
+from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe, knee_text
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.disks import ReportedDisks
 from network_provisioner.templates.lookup import Templates, template_of
@@ -215,7 +215,7 @@ class IoAware:
         low, high = _lowered(transit.io, max(finder.next_bps, moved_bps * HEADROOM))
         if not new and abs(high - transit.request.max_bps) <= _WORTH * transit.request.max_bps:
             return
-        why = described(transit.io) if finder.sure else "to find out what the disks take"
+        why = knee_text(transit.io) if finder.sure else "to find out what the disks take"
         # Where others have the room that it gave back, it goes without a minimum so high.
         for least in dict.fromkeys((low, min(low, transit.request.min_bps))):
             try:

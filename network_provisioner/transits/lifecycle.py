@@ -36,9 +36,9 @@ from network_provisioner.base.model import (
 from network_provisioner.base.units import format_rate, format_size
 from network_provisioner.policies.accounting import meter
 from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.selection.outcomes import Wait
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.terms import LEASE_ENDS
-from network_provisioner.selection.verdicts import Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Reservation
 from network_provisioner.state.network_state import NetworkState
@@ -47,14 +47,14 @@ from network_provisioner.topology.graph import Hop
 from network_provisioner.transits.changes import (
     KEPT,
     Change,
-    ended,
-    modified,
-    moved,
-    queued,
-    waiting,
+    end_changes,
+    modification_changes,
+    queue_changes,
+    reroute_changes,
+    wait_changes,
 )
 from network_provisioner.transits.desired_state import DesiredState
-from network_provisioner.transits.reports import mark, uncounted
+from network_provisioner.transits.reports import count_mismatch, mark
 from network_provisioner.transits.repository import Repository
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class Lifecycle:
             if usage.bytes and not usage.switch_bytes and self._desired.counts:
                 transit.reason += f"; {UNMET}"
             if not self._state.active.pairs.mates(transit):  # else its count is a part of theirs
-                mark(transit, uncounted(transit))
+                mark(transit, count_mismatch(transit))
 
     def _desire(self, before: Sequence[Change], now: float) -> bool:
         """Have the switches carry what transits have become since ``before``; whether that is
@@ -229,25 +229,25 @@ class Lifecycle:
 
     # -- changes that many make --------------------------------------------------------------
 
-    def wait(self, transit: Transit, verdict: Wait, now: float) -> None:
+    def wait(self, transit: Transit, outcome: Wait, now: float) -> None:
         """Put a transit in the queue, or leave it there with today's reason.
 
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
         known = transit.id in self._state.active.all
-        changes = waiting(self._state, transit, verdict)
+        changes = wait_changes(self._state, transit, outcome)
         self.commit(changes, now, self._repository.save if known else None)
-        self._state.active.waitlist.waits_for(transit, verdict.claims(), now)
+        self._state.active.waitlist.waits_for(transit, outcome.claims(), now)
 
     def move(self, moves: Sequence[Reroute], why: str, now: float) -> None:
         """Put transits on other ways, with what is reserved for them. The switches are to be told;
         if they refuse, the transits wait for a path."""
-        self.commit(moved(self._state, moves, why, now), now, self._repository.save)
+        self.commit(reroute_changes(self._state, moves, why, now), now, self._repository.save)
 
     def try_move(self, moves: Sequence[Reroute], why: str, now: float) -> bool:
         """As :meth:`move`, and tell the switches at once; whether they took it. Else all is as it
         was."""
-        changes = moved(self._state, moves, why, now)
+        changes = reroute_changes(self._state, moves, why, now)
         try:
             self.commit(changes, now, self._repository.save, "they stay", at_once=True)
         except BrokerError:
@@ -266,7 +266,9 @@ class Lifecycle:
         # Who leads next gives away the time after the lease that the store has.
         write = self._repository.write_if_shared
         what = "the lease was not renewed"
-        self.commit(modified(self._state, transit, wanted, now, end), now, write, what, True)
+        self.commit(
+            modification_changes(self._state, transit, wanted, now, end), now, write, what, True
+        )
 
     def decline(
         self, transit: Transit, reason: str, now: float, last: Transit | None = None
@@ -275,11 +277,11 @@ class Lifecycle:
         that other brokers would not know of, and which then was never asked for."""
         new = transit.id not in self._state.active.all
         write = self._repository.write_if_shared if new else self._repository.save
-        self.commit(ended(transit, TransitState.BEST_EFFORT, now, reason, last), now, write)
+        self.commit(end_changes(transit, TransitState.BEST_EFFORT, now, reason, last), now, write)
 
     def end(self, transit: Transit, state: TransitState, reason: str, now: float) -> None:
         """Free what a transit holds and save its last state."""
-        self.commit(ended(transit, state, now, reason), now, self._repository.save)
+        self.commit(end_changes(transit, state, now, reason), now, self._repository.save)
 
     def end_late(self, transit: Transit, now: float) -> None:
         """Save what was reported of a transit that had ended before."""
@@ -293,7 +295,7 @@ class Lifecycle:
         """Take its path from a live transit, and queue it for another until its lease ends, or
         ``lease_until``; 0 has it wait like a new one."""
         until = transit.grant.lease_until if lease_until is None else lease_until
-        self.commit(queued(transit, reason, until), now, self._repository.save)
+        self.commit(queue_changes(transit, reason, until), now, self._repository.save)
 
     def start_due(self, now: float) -> None:
         """Have those installed whose start has come."""
@@ -429,7 +431,7 @@ class Lifecycle:
         self._unseen.extend(some)
         return [name for name in some if self._desired.bytes_of(name) > 0]
 
-    def moved(self, names: Collection[str], now: float) -> None:
+    def mark_active(self, names: Collection[str], now: float) -> None:
         """These have carried bytes: they are active."""
         known, active = self._state.active.all, []
         for name in names:

@@ -14,7 +14,7 @@ from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.state import circuits
 from network_provisioner.state.connections import Connection, ReportedConnections
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.transits.changes import modified
+from network_provisioner.transits.changes import modification_changes
 from network_provisioner.transits.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Modifications:
                 raise BrokerError(f"{what}: {refusal}", "conflict")
         rates = [*transit.grant.changes, RateChange(now, low, high, *was, why)]
         wanted.grant.changes = rates[-_KEPT:]
-        changes = modified(self._state, transit, wanted, now, ways=ways)
+        changes = modification_changes(self._state, transit, wanted, now, ways=ways)
         self._lifecycle.commit(changes, now, what=what, at_once=True)
         if queued:
             self._state.active.waitlist.ask_again(transit)
@@ -83,7 +83,8 @@ class Modifications:
         self._set_flows(transit, wanted, now)
 
     def _set_flows(self, transit: Transit, wanted: Transit, now: float) -> None:
-        changes, what = modified(self._state, transit, wanted, now), "the flows were not changed"
+        changes = modification_changes(self._state, transit, wanted, now)
+        what = "the flows were not changed"
         self._lifecycle.commit(changes, now, what=what, at_once=True)
 
     def connections(

@@ -30,8 +30,8 @@ from network_provisioner.base.units import bits
 from network_provisioner.selection.promise import (
     BROKEN,
     UNKNOWN,
+    PromiseCheck,
     Sample,
-    Verdict,
     judge,
     lossiest,
     where,
@@ -64,7 +64,7 @@ class _Watched:
     """A transit whose promise is watched, on one path ``since`` a Unix second. ``granted_bps``: at
     each of the ``counts``, and what counts is the least. ``broken``: looks in a row at which it
     was, ``counted_then`` at the first of them; ``news``: that it is, None while it is not.
-    ``verdict``: the last."""
+    ``check``: the last."""
 
     granted_bps: deque[float] = field(default_factory=deque)
     path: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class _Watched:
     broken: int = 0
     counted_then: Count = (0.0, ())
     news: News | None = None
-    verdict: Verdict = field(default_factory=lambda: Verdict(UNKNOWN))
+    check: PromiseCheck = field(default_factory=lambda: PromiseCheck(UNKNOWN))
 
 
 @dataclass(eq=False)
@@ -173,10 +173,10 @@ class Promises:
         """The transits that may get too little, and are looked at each second."""
         return self._suspects.keys()
 
-    def verdict(self, transit_id: str) -> Verdict:
+    def last_check(self, transit_id: str) -> PromiseCheck:
         """The last on a transit."""
         watched = self._watched.get(transit_id)
-        return Verdict(UNKNOWN) if watched is None else watched.verdict
+        return PromiseCheck(UNKNOWN) if watched is None else watched.check
 
     def is_reported(self, transit_id: str) -> bool:
         """Whether it is known already that a promise is broken."""
@@ -211,28 +211,28 @@ class Promises:
         if counts and at - watched.counts[0][0] < PERIOD_S:
             return []
         sample = self._sample(transit, watched, repaired)
-        verdict = judge(sample)
-        watched.broken = watched.broken + 1 if verdict.state == BROKEN else 0
+        check = judge(sample)
+        watched.broken = watched.broken + 1 if check.state == BROKEN else 0
         if watched.broken == 1 or _began_anew([watched.counted_then], counts):
             watched.counted_then = last
         if watched.broken:
-            link = verdict.link or self._suspect_link(sample, watched.counted_then, last)
-            verdict = replace(verdict, why=f"{verdict.why}, {where(link, path)}", link=link)
+            link = check.link or self._suspect_link(sample, watched.counted_then, last)
+            check = replace(check, why=f"{check.why}, {where(link, path)}", link=link)
         if 0 < watched.broken < FEW:  # it may be that the counters are older than usual
-            verdict = replace(verdict, state=UNKNOWN)
-        watched.verdict = verdict
-        if watched.broken or (verdict.state == UNKNOWN and verdict.arrived_bps):
+            check = replace(check, state=UNKNOWN)
+        watched.check = check
+        if watched.broken or (check.state == UNKNOWN and check.arrived_bps):
             self._suspects[transit.id] = None  # looked at each second
         else:
             self._suspects.pop(transit.id, None)
         if not self._is_promised(transit):
-            verdict = Verdict(UNKNOWN, "a link of its path takes no promises")
+            check = PromiseCheck(UNKNOWN, "a link of its path takes no promises")
             if transit.usage.kept is None:
                 return []
         was = transit.usage.kept or KeptPromise()
-        transit.usage.kept = _after(was, verdict, at, min(seconds, WINDOW_S))
-        self._report(watched, transit, verdict, at)
-        return [transit] if (was.state == BROKEN) != (verdict.state == BROKEN) else []
+        transit.usage.kept = _after(was, check, at, min(seconds, WINDOW_S))
+        self._report(watched, transit, check, at)
+        return [transit] if (was.state == BROKEN) != (check.state == BROKEN) else []
 
     def _suspect_link(self, sample: Sample, then: Count, now: Count) -> str:
         """The link that has lost bytes since the promise is broken, else the first that is full; ""
@@ -277,10 +277,10 @@ class Promises:
                 suspects.add(status.name)
         return frozenset(suspects)
 
-    def _report(self, watched: _Watched, transit: Transit, verdict: Verdict, now: float) -> None:
+    def _report(self, watched: _Watched, transit: Transit, check: PromiseCheck, now: float) -> None:
         """That a promise is broken, once, and that it is not any more."""
-        if verdict.state == BROKEN and watched.news is None:
-            words = f"gets less than it was promised: {verdict.why}"
+        if check.state == BROKEN and watched.news is None:
+            words = f"gets less than it was promised: {check.why}"
             watched.news = news = News(f"transit {transit.id!r}", words, now, again="is served")
         elif watched.news is not None and not watched.broken:
             news, watched.news = replace(watched.news, at=now), None
@@ -304,11 +304,9 @@ def _began_anew(counts: Sequence[Count], now: Sequence[tuple[str, int]]) -> bool
     return names or any(b < a for (_, a), (_, b) in zip(before, now, strict=True))
 
 
-def _after(was: KeptPromise, verdict: Verdict, at: float, seconds: float) -> KeptPromise:
-    """With some seconds more in the state of a verdict."""
-    name = f"{verdict.state}_s"
-    since = was.since if was.state == verdict.state else at
+def _after(was: KeptPromise, check: PromiseCheck, at: float, seconds: float) -> KeptPromise:
+    """With some seconds more in the state of a check."""
+    name = f"{check.state}_s"
+    since = was.since if was.state == check.state else at
     times = {name: getattr(was, name) + seconds}
-    return replace(
-        was, state=verdict.state, why=verdict.why, link=verdict.link, since=since, **times
-    )
+    return replace(was, state=check.state, why=check.why, link=check.link, since=since, **times)

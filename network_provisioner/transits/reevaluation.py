@@ -1,7 +1,7 @@
 """Running transits whose paths got worse: moved, split, reduced or reported, as their templates'
 ``triggers`` say (thesis, Figure 6), and back again.
 
-    verdicts on what arrived (promises), measurements of the path ─► worse than the trigger's limit
+    checks of what arrived (promises), measurements of the path ─► worse than the trigger's limit
     for its time, at two looks or measurements at least, or by an anomaly ─► its action
 
 Nobody is moved to and fro. A transit is left alone for :data:`PAUSE_S` after each action. The path
@@ -163,13 +163,13 @@ class Reevaluation:
     ) -> tuple[float, bool | None, str]:
         """Whether less arrives than it should, by the network's fault; None: nobody knows. Where
         its own bytes do not tell, what was measured of its path does if that is an anomaly."""
-        verdict = self._promises.verdict(transit.id)
-        if verdict.state not in (BROKEN, KEPT, LESS):
+        check = self._promises.last_check(transit.id)
+        if check.state not in (BROKEN, KEPT, LESS):
             if known is None or known.worsening is None or not _is_less(known, trigger, transit):
                 return now, None, ""
             return known.worsening.noticed, True, _changed("throughput", known)
-        limited = trigger.limit is None or verdict.arrived_bps < trigger.limit
-        return now, verdict.state == BROKEN and limited, verdict.why
+        limited = trigger.limit is None or check.arrived_bps < trigger.limit
+        return now, check.state == BROKEN and limited, check.why
 
     def _measured(self, transit: Transit, path: Nodes) -> dict[str, Metric]:
         try:
@@ -183,10 +183,10 @@ class Reevaluation:
         self, transit: Transit, watched: _Watched, metric: str, trigger: Trigger, why: str,
         now: float,
     ) -> None:  # fmt: skip
-        verdict = self._promises.verdict(transit.id)
-        arrived_bps = verdict.arrived_bps if verdict.state == BROKEN else transit.request.min_bps
+        check = self._promises.last_check(transit.id)
+        arrived_bps = check.arrived_bps if check.state == BROKEN else transit.request.min_bps
         path, done = watched.path, False
-        suspect = nodes_of(verdict.link, path)
+        suspect = nodes_of(check.link, path)
         # There is no limit that this path misses: the other one is to be better.
         unlimited = metric != "throughput" and trigger.limit is None
         if trigger.action == "move" and unlimited:
@@ -196,7 +196,7 @@ class Reevaluation:
             done = self._move(transit, watched, suspect, arrived_bps, why, now)
         elif trigger.action == "split":
             done = self._split(transit, suspect, arrived_bps, why, now)
-        elif trigger.action == "reduce" and verdict.state == BROKEN:
+        elif trigger.action == "reduce" and check.state == BROKEN:
             done = self._reduce(transit, watched, arrived_bps, why, now)
         watched.acted_at = now  # what cannot be done now is tried again after the pause
         if done:
@@ -280,11 +280,11 @@ class Reevaluation:
             self._rate(transit, watched.granted_bps, why, now)
         if watched.path == watched.home:
             return
-        verdict = self._promises.verdict(transit.id)
+        check = self._promises.last_check(transit.id)
         best = self._admission.better(transit, now)
         if best is not None and best.path.nodes == watched.home:
-            if verdict.state == BROKEN:
-                self._avoid(transit, watched, watched.path, verdict.arrived_bps, now)
+            if check.state == BROKEN:
+                self._avoid(transit, watched, watched.path, check.arrived_bps, now)
             self._move_to(transit, best.path, "the path it was granted is tried again", now)
 
     def _move_to(self, transit: Transit, path: Path, why: str, now: float) -> bool:

@@ -287,7 +287,7 @@ class Relaying:
                 "switch": link.other(name),
                 "address": self._topology.nodes[name].address,
                 "unready": self.agents.unready(name),
-                "transits": len(self.agents.told(name)[1]),
+                "transits": len(self.agents.assigned_sessions(name)[1]),
                 "connections": self.agents.open_at(name),
             }
             for name, link in self._links.items()

@@ -39,7 +39,7 @@ class TransferReport:
     note: str = ""
 
     @property
-    def moved(self) -> bool:
+    def has_transfer(self) -> bool:
         """Whether it says that anything was moved, or took its time."""
         return bool(self.bytes or self.seconds)
 
@@ -65,7 +65,7 @@ def mark(transit: Transit, doubt: str) -> None:
         transit.usage.doubt, transit.usage.goodput_bps = doubt, 0.0
 
 
-def uncounted(transit: Transit) -> str:
+def count_mismatch(transit: Transit) -> str:
     """Why the switches, which counted while it held its path, contradict its report, in words; ""
     where they do not, or cannot say."""
     counted = transit.usage.switch_bytes

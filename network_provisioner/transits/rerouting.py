@@ -23,7 +23,7 @@ from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.drains import Drain, Drains
 from network_provisioner.topology.graph import Hop
 from network_provisioner.topology.link_failures import LinkFailures, News
-from network_provisioner.transits.changes import modified
+from network_provisioner.transits.changes import modification_changes
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
@@ -87,7 +87,7 @@ class Rerouting:
         if transit.request.start > now:
             self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
         elif self._admission.open_path(transit) is not None:  # only what has a path passes there
-            self._placement.do_without(transit, reason, now)
+            self._placement.use_best_effort(transit, reason, now)
         else:
             self._lifecycle.requeue(transit, reason, now)
 
@@ -190,7 +190,7 @@ class Draining:
             warning = f"{reason}; no other path has room at the reserved time"
             wanted = transit.copy()
             wanted.grant.warnings = [*transit.grant.warnings, warning]
-            changes = modified(self._state, transit, wanted, now)
+            changes = modification_changes(self._state, transit, wanted, now)
             self._lifecycle.commit(changes, now, self._repository.save)
             self._report(News(f"reservation {transit.id}", f"loses its path: {warning}", now))
 

@@ -13,9 +13,9 @@ from urllib.parse import quote
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import SHARES, Transit, TransitRequest
 from network_provisioner.client.request_ids import latest, numbered
+from network_provisioner.selection.outcomes import Grant
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.terms import check
-from network_provisioner.selection.verdicts import Grant
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.templates.template import Template
 from network_provisioner.transits.placement import Placement
@@ -64,10 +64,10 @@ class StandingCircuits:
             check(request)
             transit, template, _ = self._requests.build(request, now)
             claims = self._active.waitlist.claims_before(transit, now)
-            verdict = self._placement.decide(transit, template, claims, now)
-            if not isinstance(verdict, Grant):
-                return name, verdict if isinstance(verdict, str) else verdict.reason
-            self._placement.hold(transit, verdict, now)
+            outcome = self._placement.decide(transit, template, claims, now)
+            if not isinstance(outcome, Grant):
+                return name, outcome if isinstance(outcome, str) else outcome.reason
+            self._placement.hold(transit, outcome, now)
         elif known.grant.lease_until < now + STANDING_S - _RENEW_S:
             try:
                 self._early.extend(known, now + STANDING_S, now)

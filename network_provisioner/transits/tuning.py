@@ -9,7 +9,7 @@ from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest, TuningSettings
-from network_provisioner.templates.advice import PathFigures, advise, varied
+from network_provisioner.templates.advice import PathFigures, advise, varied_advice
 from network_provisioner.templates.lookup import Templates, service_for, template_for
 from network_provisioner.topology.graph import Path, Topology
 
@@ -38,12 +38,12 @@ class TransferTuning:
         advice = None
         figures = self.figures(transit)
         if figures.measured and figures.rtt_s > 0:
-            advice = varied(advise(figures, transit.request.size_bytes), figures, transit.id)
-        found = service_for(request, transit, self._templates, advice)
+            advice = varied_advice(advise(figures, transit.request.size_bytes), figures, transit.id)
+        service = service_for(request, transit, self._templates, advice)
         transit.grant.tuning = TuningSettings(
-            found.streams, found.buffer_bytes, found.threads, found.why
+            service.streams, service.buffer_bytes, service.threads, service.why
         )
-        return found
+        return service
 
     def advise(
         self, src: str, dst: str, rate_bps: float | None, template: str, user: str

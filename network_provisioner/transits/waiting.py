@@ -13,7 +13,7 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.selection.admission import Admission, is_before
-from network_provisioner.selection.verdicts import Grant
+from network_provisioner.selection.outcomes import Grant
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.circuits import hops
 from network_provisioner.state.waitlist import Claim, Claims
@@ -55,9 +55,9 @@ class EarlyTransits:
         not otherwise."""
         if isinstance(self._admission.decide(waits, template, claims, now), Grant):
             return
-        verdict = self._admission.decide(waits, template, claims, now, without=late)
-        if isinstance(verdict, Grant):
-            needed = {hop for part in verdict.parts for hop in part.path.hops}
+        outcome = self._admission.decide(waits, template, claims, now, without=late)
+        if isinstance(outcome, Grant):
+            needed = {hop for part in outcome.parts for hop in part.path.hops}
             for transit in late:
                 if not needed.isdisjoint(hops(transit)):
                     self._give_way(transit, waits.id, now)
@@ -91,7 +91,7 @@ class EarlyTransits:
 
     def _give_way(self, transit: Transit, to: str, now: float) -> None:
         done = iso(transit.grant.expected_end)
-        self._placement.do_without(
+        self._placement.use_best_effort(
             transit,
             f"began before {to}, and was not done by {done} as expected: goes on without a path",
             now,
@@ -116,7 +116,7 @@ class WaitingTransits:
             return
         waitlist = self._active.waitlist
         if not len(waitlist):
-            waitlist.served()
+            waitlist.end_pass()
             return
         claimed: dict[Hop, list[Claim]] = {}
         lowest = self._active.lowest
@@ -129,7 +129,7 @@ class WaitingTransits:
                     return  # all go on waiting, and the next sweep tries again
             for hop, claim in waitlist.claims_of(transit).items():
                 claimed.setdefault(hop, []).append(claim)
-        waitlist.served()
+        waitlist.end_pass()
 
     def _try_again(
         self, transit: Transit, claimed: Claims, late: Sequence[Transit], now: float
@@ -142,7 +142,7 @@ class WaitingTransits:
         elif self._active.pairs.clash(transit) is not None:  # one that came while this one waited
             reason = "its flows name packets that another transit names too"
         if template is None or reason:
-            self._placement.do_without(transit, reason, now)
+            self._placement.use_best_effort(transit, reason, now)
             return True
         if late:
             self._early.make_way(transit, template, claimed, late, now)

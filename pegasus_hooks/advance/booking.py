@@ -190,13 +190,13 @@ def reserved_in_advance(transit: Transit) -> AdvanceReservation | None:
 class CorrectionCounts:
     """How many were asked for, moved, released, and could not be moved."""
 
-    asked: int = 0
+    requested: int = 0
     moved: int = 0
-    back: int = 0
+    released: int = 0
     stuck: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.asked or self.moved or self.back)
+        return bool(self.requested or self.moved or self.released)
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ class WorkflowReservations:
         # By now its job may have begun it.
         if reserved_in_advance(self.broker.get(held.id)) is not None:
             self.broker.release(held.id, outcome="not needed")
-            done.back += 1
+            done.released += 1
         self.held.pop(held.key, None)
 
     def _shift(self, shift: Shift, now: float, done: CorrectionCounts) -> None:
@@ -304,7 +304,7 @@ class WorkflowReservations:
             if answer.transit is not None:
                 self._note(answer.transit, key)
             if key in self.held:
-                done.asked += 1
+                done.requested += 1
             elif answer.transit is not None:  # begun, or better off without
                 self.declined[key] = answer.transit.reason
             elif answer.error is not None and answer.error.code not in _PASSING:

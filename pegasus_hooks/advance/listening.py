@@ -152,7 +152,7 @@ class AdvanceReservations:
         if done:
             log.info(
                 "%s: %d reserved in advance, %d moved, %d released",
-                self.dag.workflow, done.asked, done.moved, done.back,
+                self.dag.workflow, done.requested, done.moved, done.released,
             )  # fmt: skip
         return go_on()
 
@@ -178,7 +178,7 @@ class AdvanceReservations:
                 self._lags = [*self._lags[1 - LAGS :], at - last]
 
 
-def ahead_of(
+def advance_reservations(
     submit_dir: Path,
     config: HookConfig,
     broker: BrokerClient,
@@ -258,5 +258,5 @@ class StartingListener:
 def listener_of(watched: Watched) -> StartingListener:
     """What the watcher reports about a workflow. Raises InputError for a broker that cannot be."""
     broker = client_of(watched.config)
-    make = partial(ahead_of, watched.submit_dir, watched.config, broker)
+    make = partial(advance_reservations, watched.submit_dir, watched.config, broker)
     return StartingListener(make, watched.workflow)

@@ -14,6 +14,8 @@ from enum import IntEnum
 
 from monitors.jobs.jobs import Attempt, Job, Outcome
 
+_FAILED = (Outcome.FAILED, Outcome.REMOVED)
+
 
 class JobPhase(IntEnum):
     """How far a job has come. One that is not spoken of is WAITING."""
@@ -44,7 +46,6 @@ _PHASES = {
     Outcome.RUNNING: JobPhase.RUNNING,
     Outcome.DONE: JobPhase.DONE,
 }
-_FAILED = (Outcome.FAILED, Outcome.REMOVED)
 
 
 def progress_of(

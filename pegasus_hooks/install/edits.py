@@ -201,7 +201,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def installation_lock(folder: Path) -> Iterator[None]:
     """One installation at a time. Raises InputError while another one runs."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -155,7 +155,7 @@ def _without_block(file: Path, keep: Collection[str]) -> FileEdit:
     return FileEdit(file, content, without_block(content, str(file)))
 
 
-def left(edits: Iterable[FileEdit]) -> list[Path]:
+def remaining_files(edits: Iterable[FileEdit]) -> list[Path]:
     """Files of our names that stay, for they are not known to be ours."""
     names = {*JARS, *PROGRAMS}
     return [

@@ -134,7 +134,7 @@ def hooks_part(programs: Path, python: str, exitcode: Path, config: HookConfig) 
         HOOKS,
         "a path before each transfer, and its return",
         hookscripts.settings(pre, post),
-        hookscripts.wished(),
+        hookscripts.preferred_properties(),
         programs=hook_files(commands, hookscripts.exitcode_script(commands), config),
         scripts=(str(pre), str(post)),
     )

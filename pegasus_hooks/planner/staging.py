@@ -26,6 +26,7 @@ SCRATCH = ("sharedScratch",)
 STORAGE = ("sharedStorage", "localStorage")
 SUBMIT_SITE = "local"
 _SERVES = {"get": ("get", "all"), "put": ("put", "all")}
+_TOP_PRIORITY, _PRIORITY_STEP = 100, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,6 @@ def _server(site: str, directory: Directory, operation: str) -> str:
     raise InputError(
         f"site {site!r}: directory {directory.path} has no file server to {operation} files with"
     )
-
-
-_TOP_PRIORITY, _PRIORITY_STEP = 100, 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ def bind(problem: Problem, names: Mapping[str, tuple[str | None, str | None]]) -
     merged = merge(problem, clusters)
     whole = merged or MergedProblem(problem, tuple(range(len(problem.jobs))))
     pairs = [names[job] if merged is None else (names[job][0], None) for job in problem.jobs]
-    groups = [sorted({whole.part[job] for job in jobs}) for jobs in connected(pairs)]
+    groups = [sorted({whole.part[job] for job in jobs}) for jobs in connected_jobs(pairs)]
     return SharedSite(whole, tuple(tuple(jobs) for jobs in groups if len(jobs) > 1), merged is None)
 
 
@@ -229,7 +229,7 @@ def _most(
     return max(sites, key=lambda site: held[site])
 
 
-def connected(names: Sequence[tuple[str | None, str | None]]) -> list[list[int]]:
+def connected_jobs(names: Sequence[tuple[str | None, str | None]]) -> list[list[int]]:
     """Jobs that have to share a site by one of two names each, also in chains of both."""
     leader = list(range(len(names)))
 

@@ -100,7 +100,7 @@ def settings(pre: Path, post: Path) -> dict[str, str]:
     }
 
 
-def wished() -> dict[str, str]:
+def preferred_properties() -> dict[str, str]:
     """Properties in which a user's own choice is as good, and is kept."""
     return {"dagman.maxpre": str(MAX_PRE)}
 

@@ -42,7 +42,7 @@ class PairResult:
     failed_attempts: int
 
 
-def placed(attempts: Iterable[TransferAttempt], moves: Moves) -> list[TransferAttempt]:
+def located_attempts(attempts: Iterable[TransferAttempt], moves: Moves) -> list[TransferAttempt]:
     """The attempts with the sites that their ends really are at: the tool writes the labels of its
     list, and calls the machine that it relays over ``local`` wherever that is."""
     listed = {url for pair in moves.pairs for transfer in pair.transfers for url in transfer.urls}
@@ -128,7 +128,7 @@ def measure(
     return {
         (pair.src, pair.dst): (
             pair_result(pair, attempts, known),
-            tuning.used(pair, tuned if isinstance(tuned, dict) else {}),
+            tuning.used_tuning(pair, tuned if isinstance(tuned, dict) else {}),
         )
         for pair in moves.pairs
     }
@@ -165,7 +165,7 @@ def _attempts(
             )
     except OSError:
         return []
-    return placed(transfer_attempts, moves)
+    return located_attempts(transfer_attempts, moves)
 
 
 def _release(

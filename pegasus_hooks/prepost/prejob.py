@@ -283,7 +283,7 @@ def _tune(
     ports = next(
         (a.transit.grant.ports for a in answers.answers if a.transit and a.transit.grant.ports), []
     )
-    want = tuning.wanted(answers.services)
+    want = tuning.wanted_tuning(answers.services)
     at_once = [
         tuning.files_at_once(request.file_bytes, request.files, answer.transit.grant.granted_bps)
         for request, answer in zip(requests, answers.answers, strict=True)

@@ -54,7 +54,7 @@ def sizes_for(
     known |= input_sizes(files.file(".in.meta"))
     if site == RELAY:  # this machine
         known |= dict(_on_disk((t.lfn, t.source.url) for t in undeclared))
-    estimates = estimated({t.lfn for t in undeclared} - known.keys(), known)
+    estimates = estimated_sizes({t.lfn for t in undeclared} - known.keys(), known)
     return known | estimates, frozenset(estimates)
 
 
@@ -68,7 +68,7 @@ def source_of(pair: SitePair, known: Mapping[str, int], estimates: frozenset[str
     return ESTIMATED if lfns & estimates else KNOWN
 
 
-def estimated(wanted: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
+def estimated_sizes(wanted: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
     """For each of ``wanted`` the median of the files of which the name has other numbers in the
     same places; nothing for those without any."""
     shapes: dict[str, list[int]] = {}

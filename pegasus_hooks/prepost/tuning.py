@@ -74,7 +74,7 @@ class TransferTuning:
         return {name: value for name in self.__slots__ if (value := getattr(self, name))}
 
 
-def wanted(services: Iterable[Service]) -> TransferTuning:
+def wanted_tuning(services: Iterable[Service]) -> TransferTuning:
     """The most that any of a job's templates wants: its pairs share one call of the tool."""
     order = list(services)
     return TransferTuning(
@@ -110,7 +110,7 @@ def tune(
         return {}
     text = old.decode("utf-8", "surrogateescape")
     transfers = [t for pair in pairs for t in pair.transfers]
-    made, holds = edited(text, transfers, want, records, ports, at_once)
+    made, holds = tuned_submit_file(text, transfers, want, records, ports, at_once)
     new = made.encode("utf-8", "surrogateescape")
     if new != old:
         draft = submit_file.with_name(f".{submit_file.name}.{os.getpid()}")
@@ -127,7 +127,7 @@ def tune(
     return holds.as_json()
 
 
-def edited(
+def tuned_submit_file(
     text: str,
     transfers: Sequence[Transfer],
     want: TransferTuning,
@@ -136,7 +136,7 @@ def edited(
     at_once: int = 0,
 ) -> tuple[str, TransferTuning]:
     """The submit file for what is wanted, and what of the tuning it can say."""
-    text = restored(text)
+    text = original_submit_file(text)
     lines = text.split("\n")
     numbers = _editable(text, lines)
     if numbers is None:
@@ -198,7 +198,7 @@ def ports_at(pair: SitePair, submit_text: str, watched: bool = False) -> str:
     they move the bytes and a watcher finds their processes by the job; else ""."""
     if job_files.command(submit_text, "universe").lower() not in job_files.LOCAL_UNIVERSES:
         return ""
-    text, ends = restored(submit_text), _ends(pair)
+    text, ends = original_submit_file(submit_text), _ends(pair)
     editable = _editable(text, text.split("\n")) is not None
     if editable and len(ends) == 1 and not any(name in text for name in _PORT_RANGES):
         (kinds,) = ends
@@ -225,7 +225,7 @@ def _end(url: SiteUrl, site: str) -> str:
     return "server" if url.url.partition(":")[0] in _GRIDFTP else ""
 
 
-def restored(text: str) -> str:
+def original_submit_file(text: str) -> str:
     """The submit file as it was before any edit of ours."""
     lines = iter(text.split("\n"))
     out = []
@@ -238,7 +238,7 @@ def restored(text: str) -> str:
     return "\n".join(out)
 
 
-def used(pair: SitePair, tuned: Mapping[str, object]) -> dict[str, int]:
+def used_tuning(pair: SitePair, tuned: Mapping[str, object]) -> dict[str, int]:
     """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 if unset. Of
     pegasus-transfer's threads only those that were wanted: how many it has else depends on how many
     files it has, and is nothing for others to learn."""

@@ -8,7 +8,7 @@ import logging
 import site
 from importlib import import_module
 
-from monitors.watcher.actions import Moved
+from monitors.watcher.actions import TransferResult
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched, WorkflowListener
 from monitors.workflows.planned import job_files
@@ -27,22 +27,22 @@ def requests_of(watched: Watched, decision: DecisionFile, /) -> list[TransitRequ
     return prejob.requests_of(_hooked(watched, decision), watched.config)
 
 
-def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
+def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> TransferResult:
     """What the transfer of a pair moved, as its POST would tell it."""
     data = job_files.read_json(decision.file)
     if not decision.same_run(DecisionFile.of(decision.file, data)):
-        return Moved()  # the records are of another run by now
+        return TransferResult()  # the records are of another run by now
     try:
         place = _hooked(watched, decision)
         moves = prejob.moves_at(place.files)
         measured = postjob.measure(place, moves, data) if moves else {}
     except (InputError, OSError):  # damaged, or gone: what is released matters more
-        return Moved()
+        return TransferResult()
     if (pair.src, pair.dst) not in measured:
-        return Moved()
+        return TransferResult()
     result, used = measured[pair.src, pair.dst]
     used = {**used, "retries": result.failed_attempts}
-    return Moved(result.n_bytes or 0, result.seconds, used)
+    return TransferResult(result.n_bytes or 0, result.seconds, used)
 
 
 def _hooked(watched: Watched, decision: DecisionFile) -> HookedJob:

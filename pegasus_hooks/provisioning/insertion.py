@@ -122,7 +122,7 @@ def without_provisioning(text: str, name: str) -> str:
     return rest
 
 
-def inserted(document: Document, added: Additions) -> str:
+def text_with_jobs(document: Document, added: Additions) -> str:
     """The text of ``document``, which holds nothing of ours, with ``added``. Raises InputError
     where the lists of the workflow are written in another way, or use our names."""
     own = {str(job["id"]) for job in added.jobs}
@@ -253,7 +253,7 @@ def program() -> list[str]:
     return command
 
 
-def provisioned(
+def provisioned_workflow(
     document: Document,
     replicas: ReplicaCatalog | None,
     options: ProvisioningOptions,
@@ -283,7 +283,7 @@ def provisioned(
         steps.append((levels, step))
     if not steps:
         return ProvisionedWorkflow(document.text, ())
-    return ProvisionedWorkflow(inserted(document, additions(steps, words)), tuple(steps))
+    return ProvisionedWorkflow(text_with_jobs(document, additions(steps, words)), tuple(steps))
 
 
 def _locations(

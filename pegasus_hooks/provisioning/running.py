@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from network_provisioner.client.broker import BrokerClient
 
 _POOL_S = 60.0  # on a busy machine
+# Runs ``adon pool`` with these words; what it says. Raises AdonError.
+PoolCommand = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,6 @@ class RunningWorkflow:
     def demand(self, step: ProvisioningStep) -> str:
         """The name of the levels' demand for slots."""
         return f"{self.workflow}:level{step.level}"
-
-
-# Runs ``adon pool`` with these words; what it says. Raises AdonError.
-PoolCommand = Callable[[Sequence[str]], str]
 
 
 def place_of(environ: Mapping[str, str], now: float) -> RunningWorkflow:

@@ -21,8 +21,8 @@ from site_selector.evaluation.worlds import (
     SPEED,
     Platform,
     Staging,
+    log_uniform,
     simulator,
-    spread,
     true_problem,
 )
 
@@ -81,7 +81,7 @@ class Puzzle:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPuzzle:
     """A puzzle, makespans by policy in seconds, and ours ÷ the best built-in's."""
 
     puzzle: Puzzle
@@ -89,7 +89,7 @@ class Judged:
     ratio: float
 
 
-def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Judged:
+def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> JudgedPuzzle:
     """Map the puzzle with ADON and with every built-in, and execute the mappings."""
     trace = puzzle.trace()
     truth = true_problem(trace, puzzle.platform, staging)
@@ -98,7 +98,7 @@ def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Judge
     mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed).assignment
     makespan = {name: run.makespan(mapping) for name, mapping in mappings.items()}
     best = min(makespan[name] for name in BUILT_IN)
-    return Judged(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
+    return JudgedPuzzle(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
 
 
 def search(
@@ -106,13 +106,13 @@ def search(
     steps: int,
     staging: Staging = "per-site",
     done: Callable[[int], None] = lambda _count: None,
-) -> Judged:
+) -> JudgedPuzzle:
     """The worst that ``steps`` steps of annealing meet, from a puzzle that ``seed`` stands for."""
     rng = Random(f"adversary {seed}")
     drawn = (judge(draw_puzzle(rng), staging) for _ in range(_DRAWS))
     here = worst = max(drawn, key=lambda judged: judged.ratio)
     for step in range(steps):
-        trial = judge(changed(here.puzzle, rng), staging)
+        trial = judge(changed_puzzle(here.puzzle, rng), staging)
         warmth = _WARMTH * (1 - step / steps)
         better = trial.ratio >= here.ratio
         if better or (warmth > 0 and rng.random() < math.exp((trial.ratio - here.ratio) / warmth)):
@@ -131,30 +131,32 @@ def draw_puzzle(rng: Random) -> Puzzle:
     links = [[0.0] * places for _ in range(places)]
     for a in range(places):
         for b in range(a):
-            links[a][b] = links[b][a] = spread(rng, *LINK_BPS)
+            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
     edges = [
-        FileEdge(a, b, spread(rng, *SIZE_BYTES))
+        FileEdge(a, b, log_uniform(rng, *SIZE_BYTES))
         for b in range(n)
         for a in range(b)
         if rng.random() < _EDGES
     ]
-    edges += [FileEdge(-1, b, spread(rng, *SIZE_BYTES)) for b in range(n) if rng.random() < _RAW]
+    edges += [
+        FileEdge(-1, b, log_uniform(rng, *SIZE_BYTES)) for b in range(n) if rng.random() < _RAW
+    ]
     return Puzzle(
-        tuple(spread(rng, *RUNTIME_S) for _ in range(n)),
-        tuple(spread(rng, *SIZE_BYTES) for _ in range(n)),
+        tuple(log_uniform(rng, *RUNTIME_S) for _ in range(n)),
+        tuple(log_uniform(rng, *SIZE_BYTES) for _ in range(n)),
         tuple(edges),
         Platform(
             tuple(f"site{i}" for i in range(sites)),
-            tuple(round(spread(rng, *WORKERS)) for _ in range(sites)),
-            tuple(spread(rng, *SPEED) for _ in range(sites)),
-            tuple(spread(rng, *QUEUE_S) for _ in range(sites)),
+            tuple(round(log_uniform(rng, *WORKERS)) for _ in range(sites)),
+            tuple(log_uniform(rng, *SPEED) for _ in range(sites)),
+            tuple(log_uniform(rng, *QUEUE_S) for _ in range(sites)),
             tuple(tuple(row) for row in links),
             store,
         ),
     )
 
 
-def changed(puzzle: Puzzle, rng: Random) -> Puzzle:
+def changed_puzzle(puzzle: Puzzle, rng: Random) -> Puzzle:
     """The puzzle with one thing different."""
     if rng.random() < 0.5:
         return replace(puzzle, platform=_other_platform(puzzle.platform, rng))
@@ -205,10 +207,10 @@ def _rewired(edges: tuple[FileEdge, ...], tasks: int, rng: Random) -> tuple[File
     kept = tuple(e for e in edges if (e.source, e.target) != (source, target))
     if len(kept) < len(edges):
         return kept
-    return (*kept, FileEdge(source, target, spread(rng, *SIZE_BYTES)))
+    return (*kept, FileEdge(source, target, log_uniform(rng, *SIZE_BYTES)))
 
 
-def as_dict(judged: Sequence[Judged], seed: int, steps: int, staging: str) -> dict[str, Any]:
+def as_dict(judged: Sequence[JudgedPuzzle], seed: int, steps: int, staging: str) -> dict[str, Any]:
     """What searches found, JSON-ready."""
     return {
         "format": FORMAT,
@@ -222,7 +224,7 @@ def as_dict(judged: Sequence[Judged], seed: int, steps: int, staging: str) -> di
     }
 
 
-def rival(judged: Judged) -> tuple[str, float]:
+def rival(judged: JudgedPuzzle) -> tuple[str, float]:
     """The built-in that was best, and its makespan in seconds."""
     name = min(BUILT_IN, key=lambda who: (judged.makespan_s[who], who))
     return name, judged.makespan_s[name]

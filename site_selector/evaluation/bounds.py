@@ -177,7 +177,7 @@ def best_known(
     ranked = sorted(tried, key=lambda key: tried[key])
     best = BestKnown(list(ranked[0]), *tried[ranked[0]])
     moves, judge = Moves(simulator.problem, kinds), PointJudge(simulator)
-    steps = round(effort * steps_for(simulator.problem) / _STARTS)
+    steps = round(effort * search_budget(simulator.problem) / _STARTS)
     for number, key in enumerate(ranked[:_STARTS]):
         rng = Random(f"{seed} {number}")
         improved, _ = anneal(judge, moves, list(key), steps, rng, simulator)
@@ -187,7 +187,7 @@ def best_known(
     return best
 
 
-def steps_for(problem: Problem) -> int:
+def search_budget(problem: Problem) -> int:
     """How many mappings a search tries."""
     size = len(problem.jobs) + sum(map(len, problem.reads)) + sum(map(len, problem.writes))
     choices = sum(map(len, problem.allowed))

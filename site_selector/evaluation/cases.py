@@ -128,11 +128,11 @@ def run_case(trace: Trace, platform: Platform, number: int, setting: Setting) ->
     name = f"{setting.seed} {number} {trace.name}"
     worlds = draw_worlds(truth, trace.kinds, setting.error, Random(f"{name} errors"))
     ours = [
-        adon(world.believed, trace.kinds, world.regime, setting.error, setting.seed)
+        adon(world.estimated, trace.kinds, world.regime, setting.error, setting.seed)
         for world in worlds
     ]
     mappings = [
-        {OURS: assignments.assignment} | peers(world.believed, name)
+        {OURS: assignments.assignment} | peers(world.estimated, name)
         for world, assignments in zip(worlds, ours, strict=True)
     ]
     # All but the last regime have one truth, so whatever is good in one is known to the others.

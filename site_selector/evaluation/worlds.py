@@ -74,25 +74,25 @@ def draw_platform(seed: int, number: int) -> Platform:
     links = [[0.0] * places for _ in range(places)]
     for a in range(places):
         for b in range(a):
-            links[a][b] = links[b][a] = spread(rng, *LINK_BPS)
+            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
     return Platform(
         tuple(f"site{i}" for i in range(n)),
-        tuple(round(spread(rng, *WORKERS)) for _ in range(n)),
-        tuple(spread(rng, *SPEED) for _ in range(n)),
+        tuple(round(log_uniform(rng, *WORKERS)) for _ in range(n)),
+        tuple(log_uniform(rng, *SPEED) for _ in range(n)),
         tuple(_queue(rng) for _ in range(n)),
         tuple(tuple(row) for row in links),
         store,
     )
 
 
-def spread(rng: Random, low: float, high: float) -> float:
+def log_uniform(rng: Random, low: float, high: float) -> float:
     """Between the two, every factor as likely."""
     return math.exp(rng.uniform(math.log(low), math.log(high)))
 
 
 def _queue(rng: Random) -> float:
     if rng.random() < _LONG_QUEUES:
-        return spread(rng, *LONG_QUEUE_S)
+        return log_uniform(rng, *LONG_QUEUE_S)
     return rng.uniform(*SHORT_QUEUE_S)
 
 
@@ -102,7 +102,7 @@ class Trial:
 
     regime: Regime
     truth: Problem
-    believed: Problem
+    estimated: Problem
 
 
 def true_problem(trace: Trace, platform: Platform, staging: Staging = "per-site") -> Problem:
@@ -174,7 +174,7 @@ def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Rando
     The estimates of the regimes that have errors are the same but for waits; in the last, the true
     waits are drawn about what is assumed.
     """
-    believed = misjudged(truth, kinds, error, rng)
+    believed = estimated_problem(truth, kinds, error, rng)
     waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
     return [
         Trial("exact", truth, truth),
@@ -184,7 +184,7 @@ def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Rando
     ]
 
 
-def misjudged(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> Problem:
+def estimated_problem(truth: Problem, kinds: tuple[str, ...], error: float, rng: Random) -> Problem:
     """What is assumed where everything is assumed to be off by a factor of 1 - e to 1 + e."""
 
     def factor() -> float:

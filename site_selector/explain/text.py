@@ -45,7 +45,7 @@ def age_of(estimate: Mapping[str, Any]) -> str:
     return seconds(estimate["age_s"]) if estimate.get("age_s") else ""
 
 
-def cited(estimate: Mapping[str, Any], kind: str) -> str:
+def citation(estimate: Mapping[str, Any], kind: str) -> str:
     """Value, source, age where it was measured, and how it is known, in one line."""
     source = estimate["source"] + (f" {age_of(estimate)} ago" if age_of(estimate) else "")
     source += f", {estimate['note']}" if estimate.get("note") else ""
@@ -234,7 +234,7 @@ def _sources(option: Alternative) -> str:
     for name, key, kind in known:
         if key in option.inputs:
             estimate = option.inputs[key]
-            text = f"{name} {cited(estimate, kind)}"
+            text = f"{name} {citation(estimate, kind)}"
             used = estimate.get("used")
             if used is not None and used < 1:
                 text += f", shared to {used:.2g} each"

@@ -19,7 +19,7 @@ from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.cost import Array
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Alternative, Mapping, Placement
-from site_selector.mapping.reasons import Flip, flip_words, why_not_least
+from site_selector.mapping.reasons import Flip, flip_text, why_not_least
 from site_selector.problem import NEVER_S, Problem
 
 _FURTHEST = 1e4  # a number that would have to change by more than this factor explains nothing
@@ -135,7 +135,7 @@ def _elsewhere(placement: Placement) -> tuple[Alternative, Alternative] | None:
 def _added(reason: str, least: Alternative, flips: Sequence[Flip]) -> str:
     if not flips:
         return reason
-    condition = " or ".join(flip_words(f) for f in flips[:2])
+    condition = " or ".join(flip_text(f) for f in flips[:2])
     return f"{reason}; the job would be better at {least.site} if {condition}"
 
 

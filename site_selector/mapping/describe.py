@@ -16,7 +16,7 @@ from site_selector.mapping.estimator import Schedule
 from site_selector.mapping.kernels.data import shape_of
 from site_selector.mapping.kernels.room import Room
 from site_selector.mapping.placement import Alternative, Move, Placement
-from site_selector.mapping.reasons import why_least, why_not_least, without_room
+from site_selector.mapping.reasons import no_room_sentence, why_least, why_not_least
 from site_selector.mapping.terms import JobTerms, job_terms
 from site_selector.problem import NEVER_S, Problem
 
@@ -90,7 +90,7 @@ class _Describer:
         terms = None
         if alternatives:
             terms = job_terms(self.problem, self.assignment, self.schedule)
-        out, waiting = [], queued(self.problem, self.world, self.assignment)
+        out, waiting = [], queue_reasons(self.problem, self.world, self.assignment)
         for j, name in enumerate(self.problem.jobs):
             site = self.problem.places[self.assignment[j]]
             options = () if terms is None else self._alternatives(j, terms)
@@ -208,7 +208,7 @@ class _Describer:
             there = self.problem.places.index(least.site)
             alone = [*self.assignment[:job], there, *self.assignment[job + 1 :]]
             if lacks := no_room(self.problem, self.room, alone):
-                return without_room(chosen, least, lacks[0])
+                return no_room_sentence(chosen, least, lacks[0])
         return why_not_least(
             chosen, least, makespan, new_makespan, self.later.get(job), self.worlds
         )
@@ -237,7 +237,7 @@ def no_room(problem: Problem, room: Room | None, assignment: Sequence[int]) -> l
     ]
 
 
-def queued(problem: Problem, world: World, assignment: Sequence[int]) -> dict[int, str]:
+def queue_reasons(problem: Problem, world: World, assignment: Sequence[int]) -> dict[int, str]:
     """By job what lacks: no site that could run it has a worker now, its own never will as far as
     anyone knows, or nothing is left of the bandwidth of a path that it needs."""
     sites = [world.sites[name] for name in problem.places[: problem.n_sites]]

@@ -66,9 +66,9 @@ from site_selector.mapping.kernels.data import (
     allowed_mask,
     busy_seconds,
     by_urgency,
+    kernel_arguments,
     numbers_of,
     order_of,
-    prepared,
     shape_of,
     state_for,
 )
@@ -139,7 +139,7 @@ def upward_rank(problem: Problem) -> Array:
     for site, at in problem.staged[0] if problem.staged else ():
         between[site] = at  # of all jobs, as a rule
     mean_byte = float(problem.seconds_per_byte[np.ix_(between, between)].sum()) / (sites * sites)
-    shape, numbers = prepared(problem)
+    shape, numbers = kernel_arguments(problem)
     rank, steps = np.zeros(n_jobs), n_jobs + len(problem.files)
     compiled.run(steps, rank_upward, shape, mean_compute(problem), numbers.size, mean_byte, rank)
     return rank

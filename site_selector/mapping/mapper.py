@@ -23,10 +23,10 @@ from site_selector.mapping.describe import describe, no_room
 from site_selector.mapping.estimator import Assignment, Estimator, Schedule
 from site_selector.mapping.kernels.data import shape_of
 from site_selector.mapping.kernels.room import room_of
-from site_selector.mapping.narrow import narrowed, worthwhile_sites
-from site_selector.mapping.placement import Forecast, Mapping, Withstands, shown
+from site_selector.mapping.narrow import narrowed_problem, worthwhile_sites
+from site_selector.mapping.placement import Forecast, Mapping, Withstands, shown_seconds
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
-from site_selector.mapping.robust import SEARCHED, Worlds, compared, forecast_of, hedged
+from site_selector.mapping.robust import SEARCHED, Worlds, comparison, forecast_of, hedged_mapping
 from site_selector.mapping.search import Moves, PointJudge, anneal, log_seconds, moved_files, score
 from site_selector.mapping.terms import job_terms
 from site_selector.mapping.uncertainty import Uncertainty, scenarios, uncertainty_of
@@ -106,7 +106,7 @@ def map_problem(
     """
     whole = estimator = Estimator(problem)
     sites = worthwhile_sites(problem)
-    problem, places = narrowed(problem, sites)
+    problem, places = narrowed_problem(problem, sites)
     if problem is not whole.problem:
         estimator = Estimator(problem, whole.rank)
         uncertainty = None if uncertainty is None else uncertainty.among(sites, places)
@@ -124,7 +124,7 @@ def map_problem(
     hedge = worlds = None
     if doubtful and uncertainty is not None:
         limit = min(portfolio[name] for name in SIMPLE)
-        best, assignment, worlds = hedged(
+        best, assignment, worlds = hedged_mapping(
             estimator, kinds, uncertainty, assignments, best, limit, hedging, seed
         )
     best, assignment = _least_moved(estimator, {**assignments, best: assignment}, best, worlds)
@@ -132,8 +132,8 @@ def map_problem(
     if settled != assignment:
         best, assignment = best.removesuffix(SEARCHED) + SEARCHED, settled
     if worlds is not None and worlds.prefer(point, assignment):
-        makespan = shown(estimator.makespan(point))
-        hedge = compared(worlds, point, makespan, assignment)
+        makespan = shown_seconds(estimator.makespan(point))
+        hedge = comparison(worlds, point, makespan, assignment)
     forecast = None
     if doubtful and uncertainty is not None:
         forecast = forecast_of(
@@ -183,8 +183,8 @@ def map_workflow(
     return Mapping(
         inputs.workflow.name,
         chosen.policy,
-        shown(chosen.schedule.makespan_s),
-        {name: shown(makespan) for name, makespan in chosen.portfolio.items()},
+        shown_seconds(chosen.schedule.makespan_s),
+        {name: shown_seconds(makespan) for name, makespan in chosen.portfolio.items()},
         placements,
         estimates,
         output_site,

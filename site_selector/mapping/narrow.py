@@ -42,7 +42,7 @@ def worthwhile_sites(problem: Problem) -> IntArray:
     return np.sort(order[: max(_FEWEST, first, wide_enough)])
 
 
-def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
+def narrowed_problem(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
     """The problem with these of its sites, and with the other places that files come from or go
     to; and the indices of all places that are left."""
     if len(sites) == problem.n_sites:

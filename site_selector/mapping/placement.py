@@ -44,7 +44,7 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def shown(seconds: float) -> float:
+def shown_seconds(seconds: float) -> float:
     """Seconds, infinite for what the model takes for never."""
     return seconds if seconds < NEVER_S else math.inf
 

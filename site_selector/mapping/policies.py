@@ -37,8 +37,8 @@ from site_selector.mapping.kernels.data import (
     Shape,
     allowed_mask,
     by_urgency,
-    moved_bytes,
-    prepared,
+    edge_bytes,
+    kernel_arguments,
     returned_bytes,
     shape_of,
     sources,
@@ -109,7 +109,7 @@ def _greedy(problem: Problem, favourite: int) -> Assignment:
 
 def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, int]:
     """Nothing is placed yet; and about how much there is to do."""
-    shape, numbers = prepared(problem)
+    shape, numbers = kernel_arguments(problem)
     levels = 1 + max(problem.level, default=0)
     copies = shape.n_slots + shape.n_files + sum(map(len, problem.holders))
     lengths = (
@@ -166,8 +166,8 @@ def optimistic_costs(problem: Problem) -> Array:
     the output site.
     """
     n_jobs, n = len(problem.jobs), problem.n_sites
-    shape, numbers = prepared(problem)
-    moved, back = moved_bytes(shape, problem), returned_bytes(shape, problem)
+    shape, numbers = kernel_arguments(problem)
+    moved, back = edge_bytes(shape, problem), returned_bytes(shape, problem)
     best, after = np.zeros(n_jobs * n), np.zeros(n_jobs * n)
     steps = (n_jobs + len(moved) * n) * n // 4
     compiled.run(steps, follow_at_best, shape, numbers, NEVER_S, back, moved, best, after)
@@ -191,7 +191,7 @@ def list_schedule(
     """One site per job. ``after`` are the optimistic costs where they are known already."""
     if knows.downward:
         rank = -downward_rank(problem, knows.constant_move_s or 0.0)
-    shape, numbers = prepared(problem)
+    shape, numbers = kernel_arguments(problem)
     if after is None:
         after = optimistic_costs(problem) if knows.lookahead else np.zeros(0)
     if knows.by_what_follows:

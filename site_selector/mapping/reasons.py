@@ -183,15 +183,15 @@ def would_change(best: Alternative, other: Alternative) -> str:
     likely = [f for f in flips(best, other) if f.factor < _ABSURD or math.isinf(f.factor)]
     better = [f for f in likely if f.subject != best.site and f.rises == (f.what != "t_q")]
     if better:
-        condition = " or ".join(flip_words(f, other.site) for f in better[:2])
+        condition = " or ".join(flip_text(f, other.site) for f in better[:2])
         return f"{other.site} would win if {condition}"
     if likely:
-        condition = " or ".join(flip_words(f, other.site) for f in likely[:2])
+        condition = " or ".join(flip_text(f, other.site) for f in likely[:2])
         return f"no improvement at {other.site} alone makes it win, only if {condition}"
     return f"no single change makes {other.site} win"
 
 
-def flip_words(flip: Flip, its_site: str = "") -> str:
+def flip_text(flip: Flip, its_site: str = "") -> str:
     """``its queue wait fell below 40 s``: one flip, with ``its`` in place of ``its_site``.
 
     The figure is rounded to the far side, so that what is said is enough.
@@ -234,7 +234,7 @@ def _seconds_beyond(value: float, rises: bool) -> str:
     return f"{beyond(value / unit, rises):.3g} {name}"
 
 
-def without_room(chosen: Alternative, least: Alternative, lacks: str) -> str:
+def no_room_sentence(chosen: Alternative, least: Alternative, lacks: str) -> str:
     """The sentence for a job whose files would not fit where its own T_t is least."""
     return f"{_own(chosen, least)}but its files would not fit there ({lacks})"
 

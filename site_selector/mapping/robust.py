@@ -19,7 +19,7 @@ import numpy as np
 
 from site_selector.cost import Array
 from site_selector.mapping.estimator import Assignment, Estimator
-from site_selector.mapping.placement import Forecast, Withstands, shown
+from site_selector.mapping.placement import Forecast, Withstands, shown_seconds
 from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.mapping.search import Moves, anneal
 from site_selector.mapping.uncertainty import Uncertainty, scenarios
@@ -117,7 +117,7 @@ class Worlds:
         return np.log(np.maximum(ends, 1e-9))
 
 
-def hedged(
+def hedged_mapping(
     estimator: Estimator,
     kinds: Sequence[str],
     uncertainty: Uncertainty,
@@ -171,7 +171,7 @@ def hedged(
     return best, short[best], choice
 
 
-def compared(
+def comparison(
     worlds: Worlds, point: Assignment, makespan_s: float, chosen: Assignment
 ) -> Withstands:
     """What is gained over ``point``, the best mapping under the estimates: ``makespan_s`` there."""
@@ -201,7 +201,7 @@ def forecast_of(
     ends = estimator.makespans(assignment, [estimator.with_numbers(world) for world in drawn])
     # Weibull's: between them a further world is with 90 %, however few there were.
     quantiles = np.quantile(ends, (0.05, 0.5, 0.95), method="weibull")
-    low, median, high = (shown(float(seconds)) for seconds in quantiles)
+    low, median, high = (shown_seconds(float(seconds)) for seconds in quantiles)
     return Forecast(median, low, high, count)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from adon.machine import box, packages
 from monitors.archive.tuning import host_tcp
 from monitors.measurements.probes.hostload import tcp_limits
-from network_provisioner.templates.advice import PathFigures, advise, words
+from network_provisioner.templates.advice import PathFigures, advise, setting_text
 from tests.bench import Figure, Tell, bench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +102,7 @@ def figure(scene: Scene, advised: Setting, best: Setting, rates: Mapping[Setting
     """Shares of the sweep's best."""
     share = {setting: 100 * rate / rates[best] for setting, rate in rates.items()}
     return Figure(
-        f"{scene.name}: {words(*advised)}, of the sweep's best ({words(*best)})",
+        f"{scene.name}: {setting_text(*advised)}, of the sweep's best ({setting_text(*best)})",
         share[advised],
         "%",
         better="higher",
@@ -151,4 +151,6 @@ def moving(tell: Tell) -> Iterator[Callable[[Mapping[str, Any]], float]]:
 
 
 def _shown(rates: Mapping[Setting, float]) -> str:
-    return ", ".join(f"{words(*setting)} {rate / 1e6:.0f} Mb/s" for setting, rate in rates.items())
+    return ", ".join(
+        f"{setting_text(*setting)} {rate / 1e6:.0f} Mb/s" for setting, rate in rates.items()
+    )

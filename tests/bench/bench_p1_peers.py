@@ -19,11 +19,11 @@ from random import Random
 import numpy as np
 
 from adon.machine.parallel import each
-from site_selector.evaluation.adversary import Puzzle, changed, draw_puzzle
+from site_selector.evaluation.adversary import Puzzle, changed_puzzle, draw_puzzle
 from site_selector.evaluation.cases import OURS, adon
 from site_selector.evaluation.report import geometric_mean
 from site_selector.evaluation.traces import Trace, TraceFile
-from site_selector.evaluation.worlds import LINK_BPS, SPEED, Platform, spread, true_problem
+from site_selector.evaluation.worlds import LINK_BPS, SPEED, Platform, log_uniform, true_problem
 from site_selector.mapping.estimator import Estimator, upward_rank
 from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.problem import Problem
@@ -47,11 +47,11 @@ def small_platform(number: int) -> Platform:
     links = [[0.0] * n for _ in range(n)]
     for a in range(n):
         for b in range(a):
-            links[a][b] = links[b][a] = spread(rng, *LINK_BPS)
+            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
     return Platform(
         tuple(f"site{i}" for i in range(n)),
         tuple(rng.randint(1, 4) for _ in range(n)),
-        tuple(spread(rng, *SPEED) for _ in range(n)),
+        tuple(log_uniform(rng, *SPEED) for _ in range(n)),
         (0.0,) * n,
         tuple(tuple(row) for row in links),
         0,
@@ -141,7 +141,7 @@ def worst(seed: int) -> float:
     here = draw_puzzle(rng)
     loss = most = lost(here)
     for step in range(STEPS):
-        trial = changed(here, rng)
+        trial = changed_puzzle(here, rng)
         other = lost(trial)
         if other >= loss or rng.random() < np.exp((other - loss) / (0.1 * (1 - step / STEPS))):
             here, loss = trial, other

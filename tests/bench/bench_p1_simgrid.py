@@ -47,9 +47,9 @@ def judged(work: tuple[Trace, int, Staging]) -> Judged:
     truth = true_problem(trace, draw_platform(0, number), staging)
     name = f"0 {number} {trace.name}"
     world = draw_worlds(truth, trace.kinds, ERROR, Random(f"{name} errors"))[1]
-    chosen = adon(world.believed, trace.kinds, world.regime, ERROR, 0)
+    chosen = adon(world.estimated, trace.kinds, world.regime, ERROR, 0)
     by_level = Estimator(replace(truth, by_level=True))
-    others = peers(world.believed, name)
+    others = peers(world.estimated, name)
     runs = {OURS: (chosen.assignment, Estimator(truth, np.array(chosen.priority)))}
     runs |= {peer: (others[peer], by_level) for peer in PEERS}
     cases = [

@@ -24,9 +24,9 @@ import networkx as nx
 from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.outcomes import Grant
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.verdicts import Grant
 from network_provisioner.state.ledger import Ledger, PathPart
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.data import template_from_dict

@@ -203,7 +203,9 @@ def main(switches: Path, programs: Path, folder: Path) -> None:
                     made, listing = submit_file.read_text(), submit_file.with_suffix(".in")
                     site.measure(scheme, ADON, files, transfer(made, listing, tools))
                     shorter = Planned(folder / f"{job}_few").transfer_job(job, few)
-                    words = transfer(tuning.restored(made), shorter.with_suffix(".in"), tools)
+                    words = transfer(
+                        tuning.original_submit_file(made), shorter.with_suffix(".in"), tools
+                    )
                     site.measure(scheme, PEGASUS, few, words)
                     if scheme == "gsiftp" and kind == "small":
                         for way in (FAST, PLAIN):

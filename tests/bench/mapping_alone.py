@@ -9,7 +9,14 @@ import time
 from pathlib import Path
 from random import Random
 
-from site_selector.evaluation.worlds import LINK_BPS, SPEED, WORKERS, Platform, spread, true_problem
+from site_selector.evaluation.worlds import (
+    LINK_BPS,
+    SPEED,
+    WORKERS,
+    Platform,
+    log_uniform,
+    true_problem,
+)
 from site_selector.mapping.mapper import map_problem
 from site_selector.mapping.uncertainty import Uncertainty
 from tests.bench.shapes import soykb
@@ -23,12 +30,12 @@ def platform(seed: int) -> Platform:
     links = [[0.0] * SITES for _ in range(SITES)]
     for a in range(SITES):
         for b in range(a):
-            links[a][b] = links[b][a] = spread(rng, *LINK_BPS)
+            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
     return Platform(
         tuple(f"site{i}" for i in range(SITES)),
-        tuple(round(spread(rng, *WORKERS)) for _ in range(SITES)),
-        tuple(spread(rng, *SPEED) for _ in range(SITES)),
-        tuple(spread(rng, 1.0, 1800.0) for _ in range(SITES)),
+        tuple(round(log_uniform(rng, *WORKERS)) for _ in range(SITES)),
+        tuple(log_uniform(rng, *SPEED) for _ in range(SITES)),
+        tuple(log_uniform(rng, 1.0, 1800.0) for _ in range(SITES)),
         tuple(tuple(row) for row in links),
         0,
     )

@@ -26,7 +26,7 @@ from monitors.workflows.planned.dag import Node, PlannedDag
 from monitors.workflows.planned.forecast import (
     DagState,
     RunningJob,
-    believed_run_s,
+    estimated_run_s,
     expected_ends,
     forecast,
 )
@@ -93,7 +93,7 @@ class Adon:
         for job, began in view.running.items():
             ran_s[view.dags[job[0]].kinds[job[1]]].append(view.now - began)
         self._takes_s = {
-            kind: believed_run_s(prior_s, PRIOR, self._ran[kind], self._seen[kind], ran_s[kind])
+            kind: estimated_run_s(prior_s, PRIOR, self._ran[kind], self._seen[kind], ran_s[kind])
             for kind, prior_s in self._believed.items()
         }
         running = {job: view.dags[job[0]].kinds[job[1]] for job in view.running}

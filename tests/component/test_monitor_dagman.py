@@ -33,7 +33,7 @@ from monitors.workflows.discovery import CondorQueue, FoundWorkflow
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
 from monitors.workflows.logs.status import Status, WorkflowState
-from monitors.workflows.planned.sub_workflows import derived
+from monitors.workflows.planned.sub_workflows import derived_uuid
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.report import timeline
 from network_provisioner.base.errors import AdonError
@@ -279,8 +279,8 @@ def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive
     (outer,) = follower.tree.roots
     assert follower.tree.total_of(outer).fields()["done"] == 5
     ids = {m.details["name"]: m.subject for m in archive.query("workflow")}
-    assert ids["inner"] == derived(ids["outer"], "within")
-    assert ids["deep"] == derived(ids["inner"], "deeper")
+    assert ids["inner"] == derived_uuid(ids["outer"], "within")
+    assert ids["deep"] == derived_uuid(ids["inner"], "deeper")
     assert {m.details["root"] for m in archive.query("status")} == {ids["outer"]}
     assert {m.workflow: m.details["job"] for m in archive.query("job")}[ids["deep"]] == "d"
 

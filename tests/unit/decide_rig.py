@@ -10,10 +10,10 @@ from made_transit import made_transit
 from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable
 from network_provisioner.selection.transit import PathChoice
-from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state.ledger import Ledger, PathPart
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.state.waitlist import Claims

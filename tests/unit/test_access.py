@@ -12,9 +12,9 @@ from adon.config.sections import Config
 from adon.config.security import (
     LiveKeyring,
     check_exposure,
-    described,
     is_loopback,
     keyring_of,
+    protection_text,
 )
 from network_provisioner.access import (
     ANYBODY,
@@ -245,7 +245,7 @@ def test_a_science_dmz_is_for_those_who_are_known() -> None:
 def test_how_it_is_protected_is_said() -> None:
     def words(**security: object) -> str:
         given = config(**security)
-        return described(given, keyring_of(given))
+        return protection_text(given, keyring_of(given))
 
     assert words() == "no TLS, no tokens: everybody on this machine may do everything"
     assert words(tokens=TOKENS) == "no TLS, 1 key"

@@ -11,8 +11,8 @@ from decide_rig import NOW, Desk, network, nodes_of, template
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.split import divisible
-from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state.ledger import Reservation
 from network_provisioner.state.waitlist import Claim
 

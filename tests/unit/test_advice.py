@@ -14,9 +14,9 @@ from network_provisioner.templates.advice import (
     STREAMS,
     HostTcp,
     PathFigures,
-    Tried,
+    TriedSetting,
     advise,
-    varied,
+    varied_advice,
 )
 
 LARGE = HostTcp((4096, 131072, 16 << 20), (4096, 16384, 16 << 20), 1 << 24, 1 << 24)
@@ -41,7 +41,7 @@ paths = st.builds(
     st.floats(0, 1),
     st.lists(
         st.builds(
-            Tried, st.integers(1, 100), st.integers(0, 1 << 24), st.floats(1e3, 1e12),
+            TriedSetting, st.integers(1, 100), st.integers(0, 1 << 24), st.floats(1e3, 1e12),
             st.floats(0, 9),
         ),
         max_size=9,
@@ -50,13 +50,13 @@ paths = st.builds(
 settings = st.tuples(st.sampled_from(STREAMS), st.integers(0, 1 << 26))
 
 
-def tried(setting: tuple[int, int], share: float, times: int = 3) -> tuple[Tried, ...]:
-    return (Tried(*setting, WAN.rate_bps, share),) * times
+def tried(setting: tuple[int, int], share: float, times: int = 3) -> tuple[TriedSetting, ...]:
+    return (TriedSetting(*setting, WAN.rate_bps, share),) * times
 
 
 @given(paths, st.none() | st.integers(1, 10**15), st.text(max_size=9))
 def test_advice_stays_within_bounds(path: PathFigures, size: int | None, name: str) -> None:
-    for advice in (first := advise(path, size), varied(first, path, name)):
+    for advice in (first := advise(path, size), varied_advice(first, path, name)):
         assert 1 <= advice.streams <= 100 and advice.buffer_bytes >= 0
         assert 0 <= advice.expected_bps <= path.rate_bps * (1 + 1e-9)
         assert advice.bottleneck in ("disk", "host", "window", "path")
@@ -137,7 +137,7 @@ def test_few_vary_and_only_where_there_is_something_to_gain() -> None:
 
     def others(path: PathFigures) -> list[tuple[int, int]]:
         advice = advise(path)
-        return [s for n in names if (s := varied(advice, path, n).setting) != advice.setting]
+        return [s for n in names if (s := varied_advice(advice, path, n).setting) != advice.setting]
 
     assert not others(WAN)  # nobody knows yet what the usual setting reaches
     assert not others(replace(WAN, tried=tried(usual.setting, 0.95)))

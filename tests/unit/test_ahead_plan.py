@@ -28,7 +28,7 @@ from pegasus_hooks.advance.job_estimates import DEFAULT_RUN_S, EstimateReader
 from pegasus_hooks.advance.listening import (
     AdvanceReservations,
     StartingListener,
-    ahead_of,
+    advance_reservations,
     listener_of,
     requests_of,
 )
@@ -355,7 +355,9 @@ def test_what_is_heard_while_the_plan_is_read_is_not_lost(rig: Rig, planned: Pat
 
     def make() -> AdvanceReservations:
         assert read.wait(60)
-        return ahead_of(planned, CONFIG, Direct(rig), rules=CorrectionRules(least_s=0.0))
+        return advance_reservations(
+            planned, CONFIG, Direct(rig), rules=CorrectionRules(least_s=0.0)
+        )
 
     starting = StartingListener(make, "w")
     starting.on(jobs_after([happened(EventKind.DAG_STARTED, T0)]), "")

@@ -18,7 +18,7 @@ from monitoring_rig import monitored
 from schemathesis import GenerationMode
 from test_api_monitoring_roles import TABLE
 
-from adon.service.monitoring import described
+from adon.service.monitoring import documented_routes
 from network_provisioner.api import description
 
 # What never ends by itself has tests of its own.
@@ -40,7 +40,7 @@ NOW = 1_000_000.0
 @cache
 def schema() -> Any:
     """As in test_api_fuzz."""
-    return schemathesis.openapi.from_dict(description(described()))
+    return schemathesis.openapi.from_dict(description(documented_routes()))
 
 
 @pytest.fixture(scope="module")

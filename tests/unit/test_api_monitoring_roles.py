@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from monitoring_rig import monitored
 from workflow_world import status, workflow
 
-from adon.service.monitoring import described
+from adon.service.monitoring import documented_routes
 from monitors.base.measurement import Measurement
 from network_provisioner.access import Role
 from network_provisioner.api import description
@@ -120,7 +120,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def test_the_table_has_every_operation() -> None:
-    bare, all_paths = description()["paths"], description(described())["paths"]
+    bare, all_paths = description()["paths"], description(documented_routes())["paths"]
     ours = {(v, p) for p, verbs in all_paths.items() for v in verbs if p not in bare}
     assert ours == set(TABLE)
 

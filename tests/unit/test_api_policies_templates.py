@@ -16,7 +16,7 @@ from made_transit import made_transit
 from prometheus_client.parser import text_string_to_metric_families
 
 from network_provisioner.api import listing
-from network_provisioner.api.listing import Only, newest
+from network_provisioner.api.listing import Only, newest_transits
 from network_provisioner.base.controller import SwitchStatus
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.store import StoreError
@@ -188,10 +188,10 @@ def test_the_newest_are_those_that_a_look_at_all_finds(
         return everything[: int(before) if before else None][-most:]
 
     with patch.object(listing, "_LEAST", 2):
-        assert newest(listed, limit, only) == expected
+        assert newest_transits(listed, limit, only) == expected
         last = len(everything) // 2
         earlier = [t for t in everything[:last] if only.takes(t)][-limit:]
-        assert newest(listed, limit, only, before=str(last) if last else "0") == earlier
+        assert newest_transits(listed, limit, only, before=str(last) if last else "0") == earlier
 
 
 # -- metrics ---------------------------------------------------------------------------------

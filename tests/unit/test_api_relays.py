@@ -42,7 +42,8 @@ def test_an_agent_is_told_what_it_is_to_carry(rig: RelayRig, web: TestClient) ->
     assert web.post("/v1/transits", json=RELAYED).json()["relay"]["port"] == 27_001
     answer = poll(web, revision=first["revision"])
     (session,) = map(session_from_dict, answer["sessions"])
-    assert [session] == rig.agents.told("ra")[1] and answer["revision"] == first["revision"] + 1
+    assert [session] == rig.agents.assigned_sessions("ra")[1]
+    assert answer["revision"] == first["revision"] + 1
 
 
 def test_an_agent_says_how_it_is(rig: RelayRig, web: TestClient) -> None:
@@ -101,7 +102,9 @@ def test_an_agent_that_dies_while_it_waits_is_lost_at_once(
     rig: RelayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relays, "POLL_S", FOR_EVER_S)
-    body = json.dumps(STATUS | {"revision": rig.agents.told("ra")[0], "unready": "asked"}).encode()
+    body = json.dumps(
+        STATUS | {"revision": rig.agents.assigned_sessions("ra")[0], "unready": "asked"}
+    ).encode()
     head = f"POST /v1/relays/ra HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     head += "Content-Type: application/json\r\n\r\n"
     with serving(application(rig)) as port:

@@ -358,7 +358,7 @@ def test_who_asks_while_it_is_measured_gets_that_answer(
         waits = [pool.submit(ask) for _ in range(5)]
         other = client.post("/v1/workflows/w3/refresh?wait_s=0")
         assert other.status_code == 202
-        while len(pending := archive.asked(KIND)) < 2:
+        while len(pending := archive.requests(KIND)) < 2:
             threading.Event().wait(0.01)
         late = client.post("/v1/workflows/w2/refresh?wait_s=0").json()
         requests = {workflow: (number, at) for number, workflow, at in pending}
@@ -367,7 +367,7 @@ def test_who_asks_while_it_is_measured_gets_that_answer(
         archive.record(replace(status("w2"), id=answer_id("w2", number, at)))
         answers = [wait.result() for wait in waits]
     assert {(a.status_code, a.json()["request"]) for a in answers} == {(200, number)}
-    assert len(archive.asked(KIND)) == 2
+    assert len(archive.requests(KIND)) == 2
 
 
 def test_a_measurement_that_failed_is_nobody_elses_answer(
@@ -462,7 +462,7 @@ def test_who_waits_for_a_measurement_takes_no_thread(web: tuple[TestClient, Arch
     client.portal.call(one_thread)
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(client.post, "/v1/workflows/w2/refresh?wait_s=10")
-        while not (pending := archive.asked(KIND)):
+        while not (pending := archive.requests(KIND)):
             threading.Event().wait(0.01)
         assert client.get("/v1/workflows").status_code == 200
         assert not waits.done()

@@ -169,10 +169,10 @@ def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
     with Archive(path, read_only=True) as reader:
         assert len(reader.query("rtt")) == 3
         assert reader.estimate("rtt", "mu>tacc", 10.0) is not None
-        assert reader.asked("refresh") == []
+        assert reader.requests("refresh") == []
         with Archive(path) as writer:  # somebody else may
             writer.ask("refresh", "w", 1.0)
-            assert [subject for _, subject, _ in reader.asked("refresh")] == ["w"]
+            assert [subject for _, subject, _ in reader.requests("refresh")] == ["w"]
 
 
 def test_pages_that_follow_one_another_have_each_measurement_once(

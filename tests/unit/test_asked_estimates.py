@@ -28,8 +28,8 @@ from monitors.archive.stores import base
 from monitors.base.measurement import UNITS
 from monitors.rules import Rule, Rules
 from network_provisioner.client.broker import BrokerClient
+from pegasus_hooks.plugin.inputs import inputs_of
 from pegasus_hooks.plugin.request import parse_request
-from pegasus_hooks.plugin.world import inputs_of
 from site_selector.estimates.estimating import estimate_world, subjects
 
 FACTS = [
@@ -126,7 +126,7 @@ def test_a_caller_is_told_what_it_may_see(tmp_path: Path) -> None:
     fill(here.archive)
     with serving(here.app) as port:
 
-        def estimates(role: str) -> estimate_sources.AskedEstimates:
+        def estimates(role: str) -> estimate_sources.EstimateSnapshot:
             broker = BrokerClient(f"http://127.0.0.1:{port}", 60.0, token_of(role))
             return estimate_sources.ask(broker, None, ["mu", "tacc"], ["t::a:1"], NOW)
 

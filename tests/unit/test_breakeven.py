@@ -24,7 +24,7 @@ def test_by_hand() -> None:
     even = BreakEven(0.2, 200e6, 100e6)
     assert even.size_bytes == pytest.approx(5e6)
     assert not even.pays(4_999_000) and even.pays(5_001_000)
-    assert even.words(1_000_000) == (
+    assert even.explanation(1_000_000) == (
         "1 MB is below 5 MB, from where on a circuit pays off: 0.2 s of set-up and 0.04 s at "
         "200 Mb/s, against 0.08 s at 100 Mb/s (measured)"
     )
@@ -33,7 +33,8 @@ def test_by_hand() -> None:
 def test_what_nobody_measured_is_half_the_circuit() -> None:
     even = BreakEven(0.2, 200e6)
     assert even.size_bytes == pytest.approx(5e6)
-    assert even.words(6_000_000).startswith("6 MB reaches 5 MB") and "(taken for" in even.words(1)
+    assert even.explanation(6_000_000).startswith("6 MB reaches 5 MB")
+    assert "(taken for" in even.explanation(1)
     assert BreakEven(0.2, 200e6, 0.0).size_bytes == even.size_bytes
 
 

@@ -8,7 +8,7 @@ import pytest
 from callout_world import CLASS, callout_text
 
 from pegasus_hooks.callout import HEAD, CalloutJob, choose
-from pegasus_hooks.callout_first import planned
+from pegasus_hooks.callout_first import planner_arguments
 
 JAVA = ["/usr/bin/java", "-Dpegasus.home.sysconfdir=/none", CLASS]
 
@@ -55,13 +55,13 @@ def test_command_lines_of_a_planner(
 ) -> None:  # fmt: skip
     (tmp_path / "wf.yml").touch()
     monkeypatch.chdir(tmp_path)
-    result = planned([*JAVA, *words], {})
+    result = planner_arguments([*JAVA, *words], {})
     assert result[:2] == (workflow, [option.format(here=tmp_path) for option in options])
 
 
 def test_another_program_is_no_planner() -> None:
     with pytest.raises(ValueError, match=r"'bash -c x', expected a planner"):
-        planned(["bash", "-c", "x"], {})
+        planner_arguments(["bash", "-c", "x"], {})
 
 
 def test_later_places_of_properties_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,6 @@ def test_later_places_of_properties_win(tmp_path: Path, monkeypatch: pytest.Monk
         path.write_text(f"{settings}mixed{number} = ${{k{number}}}-${{user.home}}\n")
     monkeypatch.chdir(here)
     env = {"HOME": str(home), "_PEGASUS__A__B": "env"}
-    known = planned([*JAVA, "--conf", "c", "-Dk3=system"], env)[2]
+    known = planner_arguments([*JAVA, "--conf", "c", "-Dk3=system"], env)[2]
     assert [known[f"k{i}"] for i in range(4)] == ["0", "1", "2", "system"]
     assert (known["mixed1"], known["pegasus.a.b"]) == (f"0-{home}", "env")

@@ -131,7 +131,7 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(site, "placed", broken)
+    monkeypatch.setattr(site, "place_workflow", broken)
     with pytest.raises(ZeroDivisionError):
         refusal("site", "map", "w.yml")
 
@@ -140,7 +140,7 @@ def test_debug_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise InputError("x")
 
-    monkeypatch.setattr(site, "placed", broken)
+    monkeypatch.setattr(site, "place_workflow", broken)
     with pytest.raises(InputError):
         refusal("--debug", "site", "map", "w.yml")
 

@@ -13,7 +13,7 @@ from broker_rig import Rig
 from cli_world import NOBODY, adon
 from coordinator_rig import CoordinatorRig
 
-from adon.cli.measure_text import agents, planned, with_errors
+from adon.cli.measure_text import agents, run_time_text, with_errors
 from adon.cli.output import table
 from monitors.api import archive as archive_api
 from monitors.api import measuring as measuring_api
@@ -97,8 +97,8 @@ def test_what_agents_say_is_text_and_when_is_said() -> None:
         clock = status | {"offset_s": offset_s, "error_s": error_s}
         assert words in table(agents(1000.0), [clock])
     run = {"id": "r", "tool": "tcp", "subject": "a>b", "at": 86_500.0, "until": 86_512.0}
-    assert "at 00:01:40 UTC, " in planned(run, 86_410.0)
-    assert "at 1970-01-02 00:01:40 UTC, " in planned(run, 86_399.0)
+    assert "at 00:01:40 UTC, " in run_time_text(run, 86_410.0)
+    assert "at 1970-01-02 00:01:40 UTC, " in run_time_text(run, 86_399.0)
 
 
 def test_a_run_on_demand_and_its_result(

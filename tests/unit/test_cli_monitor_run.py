@@ -16,7 +16,7 @@ from monitor_files import START, Submitted, exiting, starting, submitted, table,
 
 from monitors.archive.archive import Archive
 from monitors.watcher import registry
-from monitors.workflows.planned.sub_workflows import derived
+from monitors.workflows.planned.sub_workflows import derived_uuid
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
@@ -115,7 +115,7 @@ def test_a_directory_with_several_dags(tmp_path: Path) -> None:
     with Archive("adon-archive.sqlite") as archive:
         ids = [
             str(tmp_path.resolve() / "outer.dag"),
-            derived(f"{tmp_path.resolve()}/outer.dag", "sub"),
+            derived_uuid(f"{tmp_path.resolve()}/outer.dag", "sub"),
         ]
         assert archive.subjects("workflow") == ids
         count = len(archive.query("status"))

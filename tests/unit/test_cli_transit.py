@@ -17,7 +17,7 @@ from cli_world import adon, config_file, refusal
 from made_transit import made_transit
 
 from adon.cli import transit
-from adon.cli.transit import _STATES, _packets, explained
+from adon.cli.transit import _STATES, _packets, explanation
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
 from network_provisioner.base.model import IoRecord, TransitState
@@ -141,9 +141,9 @@ def test_a_transit_that_follows_a_disk_says_so(rig: Rig) -> None:
     assert (
         "knee at 30 Mb/s (29 Mb/s to 31 Mb/s): the disk of tacc writes no more (I/O wait 93%); "
         "69 Mb/s of its ceiling given back"
-    ) in explained(limited)
+    ) in explanation(limited)
     remembered = replace(limited, io=IoRecord(asked_max_bps=1e8, remembered_bps=30e6))
-    assert "began at 30 Mb/s, which disks were found to take; 69 Mb/s of" in explained(remembered)
+    assert "began at 30 Mb/s, which disks were found to take; 69 Mb/s of" in explanation(remembered)
 
 
 def test_rates_are_changed_while_it_runs(rig: Rig) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.collector import defined, read
+from condor_plugins.collector import defined_attributes, read
 from condor_plugins.pool.shares import share_of, starts_before
 from condor_plugins.pool.sitepool import CLAIM_S, SitePool, pool_from_json, summarise, workers
 from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
@@ -232,10 +232,10 @@ def test_what_is_no_pool_is_one_line(text: str) -> None:
 def test_what_is_undefined_in_an_ad_is_not_there() -> None:
     slot = classad2.ClassAd('[AdonSite = undefined; PegasusSite = "mu"; Memory = error; Cpus = 2]')
     assert site_of_slot(slot) == "mu"
-    assert defined([slot]) == [{"PegasusSite": "mu", "Cpus": 2}]
+    assert defined_attributes([slot]) == [{"PegasusSite": "mu", "Cpus": 2}]
     job = classad2.ClassAd('[AdonSite = undefined; pegasus_site = "tacc"; JobStatus = undefined]')
     assert site_of_job(job) == "tacc"
-    assert defined([job]) == [{"pegasus_site": "tacc"}]
+    assert defined_attributes([job]) == [{"pegasus_site": "tacc"}]
 
 
 @pytest.mark.parametrize(

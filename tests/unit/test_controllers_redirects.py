@@ -26,7 +26,7 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.policies.queues import governed_by
-from network_provisioner.policies.schema import acted
+from network_provisioner.policies.schema import policy_change
 from network_provisioner.topology.graph import Host, Link, Node, Topology
 
 NOW = 1000.0
@@ -331,6 +331,6 @@ def test_nothing_is_reserved_on_a_relays_link() -> None:
 
 def test_policies_leave_a_relays_link_alone() -> None:
     topology = with_relays(two_switches())
-    policy = acted(LISTING_1, {}, LISTED_AT).policy
+    policy = policy_change(LISTING_1, {}, LISTED_AT).policy
     governed = {end for hop in governed_by(policy, topology) for end in hop}
     assert governed == {"s1", "s2", "r1"}

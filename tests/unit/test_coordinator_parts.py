@@ -24,7 +24,7 @@ from adon.service.measuring import SilenceWatch, Sweeper
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, AgentReport, RegisteredAgent
-from monitors.measurements.result_validation import validated
+from monitors.measurements.result_validation import valid_result
 from monitors.measurements.runs import Run, new_run
 from monitors.measurements.schedule import Recurring, plan
 from monitors.measurements.task_data import definition_of
@@ -135,10 +135,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_measurements_that_are_not_believed(run: Run, change: dict[str, Any], words: str) -> None:
     part = replace(run.parts[0], told=True)
     right = result_of(run, "tacc")
-    assert len(validated(right, run, part, run.end_ms).measurements) == 2
+    assert len(valid_result(right, run, part, run.end_ms).measurements) == 2
     right["measurements"][0] = {**right["measurements"][0], **change}
     with pytest.raises(InputError) as caught:
-        validated(right, run, part, run.end_ms)
+        valid_result(right, run, part, run.end_ms)
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -150,9 +150,9 @@ def test_what_no_archive_takes_does_not_keep_others_from_it(
     right, run = result_of(run, "tacc"), replace(run, tool="command")
     measurement = {"metric": "custom:mass", "value": 1.0, "unit": "kg", "at": run.at_ms / 1000}
     part = replace(run.parts[0], told=True)
-    assert validated(right | {"measurements": [measurement]}, run, part, run.end_ms).measurements
+    assert valid_result(right | {"measurements": [measurement]}, run, part, run.end_ms).measurements
     with pytest.raises(InputError, match=r"no text|expected a text"):
-        validated(right | {"measurements": [measurement | change]}, run, part, run.end_ms)
+        valid_result(right | {"measurements": [measurement | change]}, run, part, run.end_ms)
 
 
 def test_results_that_are_not_believed(run: Run) -> None:
@@ -171,12 +171,12 @@ def test_results_that_are_not_believed(run: Run) -> None:
         ({"measurements": [7]}, "measurements.0: found 7, expected a mapping"),
     ):
         with pytest.raises(InputError, match=words):
-            validated({**right, **more}, run, part, run.end_ms)
+            valid_result({**right, **more}, run, part, run.end_ms)
     with pytest.raises(InputError, match="has not begun"):
-        validated(right, run, part, run.at_ms - 60_000)
-    empty = validated({**right, "measurements": []}, run, part, run.end_ms)
+        valid_result(right, run, part, run.at_ms - 60_000)
+    empty = valid_result({**right, "measurements": []}, run, part, run.end_ms)
     assert empty.error == "the agent sent neither a measurement nor a reason"
-    long = validated({**right, "measurements": [], "error": "a\nb" * 999}, run, part, run.end_ms)
+    long = valid_result({**right, "measurements": [], "error": "a\nb" * 999}, run, part, run.end_ms)
     assert len(long.error) == 500 and "\n" not in long.error
 
 

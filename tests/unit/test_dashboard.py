@@ -19,7 +19,7 @@ from made_transit import made_transit
 from test_api_documented import EXAMPLE, part_of
 
 from adon.dashboard import decisions
-from adon.dashboard.decisions import KINDS, ShownDecision, newest
+from adon.dashboard.decisions import KINDS, ShownDecision, newest_decisions
 from adon.dashboard.layout import layout_of
 from adon.dashboard.past import MOST, held_since
 from adon.dashboard.routes import PATHS, ROOT, pages_router, read_files, router
@@ -209,12 +209,12 @@ DECISIONS = st.builds(
 def test_the_newest_are_the_same_in_whatever_order_they_come(
     entries: list[ShownDecision], limit: int, random: object
 ) -> None:
-    taken = newest(entries, limit)
+    taken = newest_decisions(entries, limit)
     assert len(taken) == min(limit, len(entries))
     assert [d.at for d in taken] == sorted((d.at for d in entries), reverse=True)[:limit]
     shuffled = list(entries)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert [(d.kind, d.id, d.at) for d in newest(shuffled, limit)] == [
+    assert [(d.kind, d.id, d.at) for d in newest_decisions(shuffled, limit)] == [
         (d.kind, d.id, d.at) for d in taken
     ]
 

@@ -24,13 +24,13 @@ from site_selector.evaluation.adversary import (
     SIZE_BYTES,
     FileEdge,
     Puzzle,
-    changed,
+    changed_puzzle,
     draw_puzzle,
     judge,
     rival,
     search,
 )
-from site_selector.evaluation.bounds import best_known, lower_bound, steps_for
+from site_selector.evaluation.bounds import best_known, lower_bound, search_budget
 from site_selector.evaluation.cases import POLICIES, Outcome, Setting
 from site_selector.evaluation.report import (
     HEAD,
@@ -96,11 +96,11 @@ def test_beliefs_are_off_by_no_more_than_said(seed: int, error: float) -> None:
     trace = random_trace(rng)
     truth = true_problem(trace, random_platform(rng))
     exact, errors, waits, unknown = draw_worlds(truth, trace.kinds, error, rng)
-    assert exact.truth is exact.believed is errors.truth is waits.truth is truth
-    believed = waits.believed
-    assert unknown.believed is believed
-    assert errors.believed.queue_s is truth.queue_s
-    assert errors.believed.compute_s is believed.compute_s
+    assert exact.truth is exact.estimated is errors.truth is waits.truth is truth
+    believed = waits.estimated
+    assert unknown.estimated is believed
+    assert errors.estimated.queue_s is truth.queue_s
+    assert errors.estimated.compute_s is believed.compute_s
 
     def close(said: object, true: object) -> None:
         said, true = np.asarray(said, dtype=float), np.asarray(true, dtype=float)
@@ -128,7 +128,7 @@ def test_unknown_waits_are_exponential_about_what_is_believed() -> None:
     drawn = []
     for seed in range(400):
         unknown = draw_worlds(truth, trace.kinds, 0.5, Random(seed))[3]
-        drawn += list(unknown.truth.queue_s / unknown.believed.queue_s)
+        drawn += list(unknown.truth.queue_s / unknown.estimated.queue_s)
     assert np.mean(drawn) == pytest.approx(1, abs=0.06)
     assert np.mean(np.array(drawn) > 1) == pytest.approx(np.exp(-1), abs=0.03)
 
@@ -208,7 +208,7 @@ def test_jobs_that_cannot_go_elsewhere_stay() -> None:
     trace = build_trace("t", [task("a", 10), task("b", 5)], {})
     truth = replace(true_problem(trace, platform([1, 1])), allowed=((0,), (0,)))
     assert best_known(simulator(truth), trace.kinds, [("there", [0, 0])], "s").source == "there"
-    assert steps_for(truth) == 200
+    assert search_budget(truth) == 200
 
 
 # Searches are chance: what is lost by a percent is not lost to a better idea.
@@ -231,7 +231,7 @@ def test_puzzles_stay_within_their_ranges_and_free_of_cycles(seed: int) -> None:
     rng = Random(seed)
     puzzle = draw_puzzle(rng)
     for _ in range(30):
-        before, puzzle = puzzle, changed(puzzle, rng)
+        before, puzzle = puzzle, changed_puzzle(puzzle, rng)
         assert (before.runtime_s == puzzle.runtime_s) + (before.platform == puzzle.platform) >= 1
     at = puzzle.platform
     assert inside(puzzle.runtime_s, RUNTIME_S)

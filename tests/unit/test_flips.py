@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.mapping.placement import Alternative, Move
-from site_selector.mapping.reasons import Flip, beyond, flip_words, flips, why_least
+from site_selector.mapping.reasons import Flip, beyond, flip_text, flips, why_least
 
 PATHS = ("a>b", "a>out", "b>out", "b>a")
 seconds = st.floats(0.01, 1e5)
@@ -122,7 +122,7 @@ def test_more_workers_for_those_who_take_turns() -> None:
     # Eight jobs on four workers, 4 s of work each: five workers make 6.4 s, seven make 4.57 s.
     assert flip.now == 4
     assert flip.limit == pytest.approx(6.4)
-    assert flip_words(flip, "b") == "it had 7 workers"
+    assert flip_text(flip, "b") == "it had 7 workers"
 
 
 def test_workers_and_a_short_queue_for_a_site_without_resources() -> None:

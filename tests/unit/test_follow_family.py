@@ -33,7 +33,7 @@ from monitors.workflows.inquiries import Fallback, Inquiries
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent, total
 from monitors.workflows.logs.watch import StatWatch
-from monitors.workflows.planned.sub_workflows import derived, root_of
+from monitors.workflows.planned.sub_workflows import derived_uuid, root_of
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.service import read_now
 
@@ -172,7 +172,7 @@ def test_a_part_is_measured_at_once_and_not_what_has_its_name(
         dag.with_name("wf.dag.dagman.out").write_text(starting() + table(START, done=done))
     (tmp_path / "wf.dag.nodes.log").write_text(submitted(1, START, "one"))
     Follower(tmp_path, archive).poll()
-    part = derived(str(outer), "one")
+    part = derived_uuid(str(outer), "one")
     for workflow, done in ((str(outer), 1), (part, 2)):
         *_, status = read_now(facts(archive)[workflow], "now")
         assert (status.subject, status.details["done"]) == (workflow, done)
@@ -351,7 +351,7 @@ def test_what_is_planned_where_one_was_deleted_is_another_workflow(
             follower.poll()
             assert watched == {run, inner.path}
             shutil.rmtree(run)
-            follower.tree.to_look_at(ended_too=True)
+            follower.tree.members_to_check(ended_too=True)
             assert watched == set()
             yield
         stop.set()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, submitted, table
 
 from monitors.archive.archive import Archive
-from monitors.jobs.condor import Dagman, Gone, Schedd, ads, printed
+from monitors.jobs.condor import Dagman, Gone, Schedd, ads, command_output
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
 from monitors.workflows.logs.status import Status, WorkflowState, status_text
@@ -131,11 +131,11 @@ def test_whatever_htcondor_says(queue: Any, history: Any, text: str) -> None:
 
 
 def test_commands_that_are_not_there_or_fail_say_nothing() -> None:
-    assert printed(["/nowhere/condor_q"]) is None
-    assert printed(["false"]) is None
-    assert printed(["echo", "[]"]) == "[]\n"
-    assert printed(["printf", r"\377"]) == "\ufffd"
-    assert printed(["sleep", "600"], 0.01) is None
+    assert command_output(["/nowhere/condor_q"]) is None
+    assert command_output(["false"]) is None
+    assert command_output(["echo", "[]"]) == "[]\n"
+    assert command_output(["printf", r"\377"]) == "\ufffd"
+    assert command_output(["sleep", "600"], 0.01) is None
 
 
 # ---------------------------------------------------------------- what becomes of the workflow

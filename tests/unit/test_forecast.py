@@ -12,7 +12,7 @@ from monitors.workflows.planned.dag import Node, PlannedDag
 from monitors.workflows.planned.forecast import (
     DagState,
     RunningJob,
-    believed_run_s,
+    estimated_run_s,
     expected_ends,
     forecast,
 )
@@ -93,8 +93,8 @@ def test_no_job_ends_in_the_past(run_s: float, ran_s: float) -> None:
 
 
 def test_what_is_believed_follows_what_is_seen() -> None:
-    assert believed_run_s(10, 3, 0, 0.0, []) == 10
-    assert believed_run_s(10, 3, 7, 700.0, []) == 73
+    assert estimated_run_s(10, 3, 0, 0.0, []) == 10
+    assert estimated_run_s(10, 3, 7, 700.0, []) == 73
     # Jobs that have run longer than is believed tell before they end.
-    assert believed_run_s(10, 3, 0, 0.0, [100.0] * 7) > 80
-    assert believed_run_s(10, 3, 0, 0.0, [5.0] * 7) == 10
+    assert estimated_run_s(10, 3, 0, 0.0, [100.0] * 7) > 80
+    assert estimated_run_s(10, 3, 0, 0.0, [5.0] * 7) == 10

@@ -527,7 +527,7 @@ def test_a_workflow_whose_directory_is_gone_does_not_run(
         shutil.rmtree(planned.path)
         # Nobody follows it any more, and the archive says that it runs.
         assert "is stuck: its submit directory is gone" in adon("monitor", "list").out
-        follower.tree.to_look_at(ended_too=False)
+        follower.tree.members_to_check(ended_too=False)
         follower.poll()
     shown = adon("monitor", "show", "wf").out
     assert "removed, 0 of 3 jobs done" in shown and "the submit directory is gone" in shown

@@ -108,7 +108,7 @@ def test_a_file_like_others_is_estimated_by_them(plan: Planned) -> None:
     st.sets(st.from_regex(r"[abc][0-9]{1,2}", fullmatch=True)),
 )
 def test_an_estimate_is_a_size_that_was_seen(known: dict[str, int], wanted: set[str]) -> None:
-    estimates = sizes.estimated(wanted, known)
+    estimates = sizes.estimated_sizes(wanted, known)
     assert estimates.keys() == {w for w in wanted if any(k[0] == w[0] for k in known)}
     for lfn, size in estimates.items():
         alike = [v for k, v in known.items() if k[0] == lfn[0]]

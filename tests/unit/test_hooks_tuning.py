@@ -52,13 +52,13 @@ def environment(text: str) -> dict[str, str]:
 
 def untuned(text: str) -> str:
     """What PRE makes of a transfer job of the submit host that nobody wants tuned."""
-    return tuning.edited(text, [], TransferTuning())[0]
+    return tuning.tuned_submit_file(text, [], TransferTuning())[0]
 
 
 def test_a_transfer_job_of_the_submit_host_begins_at_once(text: str) -> None:
     made = untuned(text)
     assert environment(made) == {**environment(text), "PYTHONPATH": str(AT_ONCE)}
-    assert tuning.restored(made) == text and untuned(made) == made
+    assert tuning.original_submit_file(made) == text and untuned(made) == made
     own = text.replace("PEGASUS_SITE=", "PYTHONPATH=/a:/b PEGASUS_SITE=")
     assert environment(untuned(own))["PYTHONPATH"] == f"{AT_ONCE}:/a:/b"
     remote = text.replace("universe = local", "universe = vanilla")
@@ -85,7 +85,7 @@ def test_threads_of_pegasus_transfer_begin_a_tenth_of_a_second_apart(tmp_path: P
 
 
 def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
-    made, holds = tuning.edited(text, SERVERS, TransferTuning(8, 4 << 20))
+    made, holds = tuning.tuned_submit_file(text, SERVERS, TransferTuning(8, 4 << 20))
     assert holds == TransferTuning(8, 4 << 20)
     variables = environment(made)
     assert (variables["ADON_STREAMS"], variables["ADON_BUFFER_BYTES"]) == ("8", str(4 << 20))
@@ -101,31 +101,38 @@ def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
 def test_only_transfer_jobs_are_told_where_to_leave_records_and_only_where_nobody_did(
     text: str,
 ) -> None:
-    made, _ = tuning.edited(text, SERVERS, TransferTuning(), "/a b.multipart")
+    made, _ = tuning.tuned_submit_file(text, SERVERS, TransferTuning(), "/a b.multipart")
     assert " 'PEGASUS_MULTIPART_DIR=/a b.multipart'" in made
     own = text.replace("PEGASUS_SITE=", "PEGASUS_MULTIPART_DIR=/mine PEGASUS_SITE=")
     compute = text.replace("pegasus::transfer", "soykb::sort")
-    assert environment(tuning.edited(own, SERVERS, TransferTuning(), "/r")[0]) == {
+    assert environment(tuning.tuned_submit_file(own, SERVERS, TransferTuning(), "/r")[0]) == {
         **environment(own),
         "PYTHONPATH": str(AT_ONCE),
     }
-    assert tuning.edited(compute, SERVERS, TransferTuning(), "/r") == (compute, TransferTuning())
+    assert tuning.tuned_submit_file(compute, SERVERS, TransferTuning(), "/r") == (
+        compute,
+        TransferTuning(),
+    )
 
 
 def test_files_side_by_side_are_an_argument(text: str) -> None:
-    made, holds = tuning.edited(text, SERVERS, TransferTuning(threads=5))
+    made, holds = tuning.tuned_submit_file(text, SERVERS, TransferTuning(threads=5))
     assert holds == TransferTuning(threads=5)
     assert "--threads 5 " in job_files.command(made, "arguments")
     assert environment(made) == environment(untuned(text))
 
 
 def test_without_that_argument_they_are_a_variable(text: str) -> None:
-    made, _ = tuning.edited(text.replace("--threads 2", ""), SERVERS, TransferTuning(threads=5))
+    made, _ = tuning.tuned_submit_file(
+        text.replace("--threads 2", ""), SERVERS, TransferTuning(threads=5)
+    )
     assert environment(made)["PEGASUS_TRANSFER_THREADS"] == "5"
 
 
 def test_irods_has_its_threads_for_each_file(text: str) -> None:
-    made, holds = tuning.edited(text, [between("file", "irods")], TransferTuning(8, 1, 6))
+    made, holds = tuning.tuned_submit_file(
+        text, [between("file", "irods")], TransferTuning(8, 1, 6)
+    )
     assert holds == TransferTuning(threads=6)
     assert environment(made)["ADON_THREADS"] == "6"
     assert "--threads 2 " in job_files.command(made, "arguments")
@@ -144,7 +151,7 @@ def test_irods_has_its_threads_for_each_file(text: str) -> None:
 def test_what_needs_no_change_is_left_alone(
     text: str, transfers: list[Transfer], want: TransferTuning
 ) -> None:
-    assert tuning.edited(text, transfers, want) == (untuned(text), TransferTuning())
+    assert tuning.tuned_submit_file(text, transfers, want) == (untuned(text), TransferTuning())
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,10 @@ def test_what_needs_no_change_is_left_alone(
 def test_a_submit_file_in_another_form_is_left_alone(text: str, old: str, new: str) -> None:
     other = text.replace(old, new)
     assert other != text
-    assert tuning.edited(other, SERVERS, TransferTuning(8, 4096, 5)) == (other, TransferTuning())
+    assert tuning.tuned_submit_file(other, SERVERS, TransferTuning(8, 4096, 5)) == (
+        other,
+        TransferTuning(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,15 +205,15 @@ def test_where_bytes_are_relayed_this_machine_is_the_other_end(text: str) -> Non
 
 
 def test_ports_go_into_the_environment(text: str) -> None:
-    made, _ = tuning.edited(text, SERVERS, TransferTuning(), ports=[20_224, 20_479])
+    made, _ = tuning.tuned_submit_file(text, SERVERS, TransferTuning(), ports=[20_224, 20_479])
     # Words with a comma need no quotes (condor_submit, environment).
     assert "ADON_PORTS=20224,20479" in made and environment(made)["PATH"].startswith(f"{TOOLS}:")
-    assert tuning.restored(made) == text
+    assert tuning.original_submit_file(made) == text
 
 
 def test_a_job_at_a_site_has_none_of_our_tools(text: str) -> None:
     remote = text.replace("universe = local", "universe = vanilla")
-    made, holds = tuning.edited(remote, SERVERS, TransferTuning(8, 4096, 5))
+    made, holds = tuning.tuned_submit_file(remote, SERVERS, TransferTuning(8, 4096, 5))
     assert holds == TransferTuning(threads=5)
     assert environment(made) == environment(remote)
     assert "--threads 5 " in job_files.command(made, "arguments")
@@ -244,12 +254,14 @@ def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
         '+pegasus_wf_xformation = "pegasus::transfer"\nqueue\n'
     )
     moves = [between(src, dst)]
-    made, holds = tuning.edited(text, moves, first)
-    assert tuning.restored(made) == text
-    again, same = tuning.edited(made, moves, first)
+    made, holds = tuning.tuned_submit_file(text, moves, first)
+    assert tuning.original_submit_file(made) == text
+    again, same = tuning.tuned_submit_file(made, moves, first)
     assert (again, same) == (made, holds)
-    assert tuning.edited(made, moves, last) == tuning.edited(text, moves, last)
-    plain, holds = tuning.edited(made, moves, TransferTuning())
+    assert tuning.tuned_submit_file(made, moves, last) == tuning.tuned_submit_file(
+        text, moves, last
+    )
+    plain, holds = tuning.tuned_submit_file(made, moves, TransferTuning())
     assert holds == TransferTuning()
     if local and "irods" in (src, dst):  # iRODS's commands may have to be ours
         assert environment(plain)["ADON_PYTHON"] == sys.executable
@@ -297,7 +309,7 @@ def test_many_small_files_move_side_by_side(
     text: str, src: str, want: TransferTuning, at_once: int, expected: TransferTuning
 ) -> None:
     moves = [between(src, "gsiftp" if src == "gsiftp" else "file")] * 400
-    made, holds = tuning.edited(text, moves, want, at_once=at_once)
+    made, holds = tuning.tuned_submit_file(text, moves, want, at_once=at_once)
     assert holds == expected
     at_once = expected.threads or 2
     if src == "irods" and want.threads:  # those are of each file
@@ -307,8 +319,8 @@ def test_many_small_files_move_side_by_side(
 
 def test_the_most_that_any_template_wants() -> None:
     services = [Service(streams=8, threads=2), Service(buffer_bytes=4096, threads=3)]
-    assert tuning.wanted(services) == TransferTuning(8, 4096, 3)
-    assert tuning.wanted([]) == TransferTuning()
+    assert tuning.wanted_tuning(services) == TransferTuning(8, 4096, 3)
+    assert tuning.wanted_tuning([]) == TransferTuning()
 
 
 def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
@@ -336,16 +348,18 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it; but for
     # where the records go, and the sleep.
     broker.service = Service()
-    assert before()["tuned"] == {} and tuning.restored(submit_file.read_text()) == text
+    assert before()["tuned"] == {} and tuning.original_submit_file(submit_file.read_text()) == text
     records = {"PEGASUS_MULTIPART_DIR": "$Fpn(output).multipart"}
     assert environment(submit_file.read_text()) == {**environment(untuned(text)), **records}
     assert list(plan.folder.glob(".*")) == []
 
 
 def test_few_files_stay_with_one_call_of_globus_url_copy(text: str) -> None:
-    made, holds = tuning.edited(text, SERVERS * 149, TransferTuning(), at_once=20)
+    made, holds = tuning.tuned_submit_file(text, SERVERS * 149, TransferTuning(), at_once=20)
     assert (made, holds) == (untuned(text), TransferTuning())
-    assert tuning.edited(text, SERVERS * 150, TransferTuning(), at_once=20)[1].threads == 3
+    assert (
+        tuning.tuned_submit_file(text, SERVERS * 150, TransferTuning(), at_once=20)[1].threads == 3
+    )
 
 
 def test_pre_has_small_files_move_side_by_side(plan: Planned) -> None:
@@ -397,7 +411,7 @@ def test_what_a_transfer_used(
 ) -> None:
     (pair,) = site_pairs([between(src, dst)], "b")
     names = ("streams", "buffer_bytes", "threads")
-    assert tuning.used(pair, tuned) == dict(zip(names, used, strict=True))
+    assert tuning.used_tuning(pair, tuned) == dict(zip(names, used, strict=True))
 
 
 # -- the tools -------------------------------------------------------------------------------------
@@ -511,7 +525,7 @@ def test_transfer_jobs_of_the_embedded_planner_can_be_tuned(tmp_path: Path) -> N
     assert local
     for job in local:
         text = (workflow.submit_dir / job.folder / f"{job.name}.sub").read_text()
-        made, holds = tuning.edited(text, SERVERS, TransferTuning(8, 4096, 5))
-        assert holds == TransferTuning(8, 4096, 5) and tuning.restored(made) == text
+        made, holds = tuning.tuned_submit_file(text, SERVERS, TransferTuning(8, 4096, 5))
+        assert holds == TransferTuning(8, 4096, 5) and tuning.original_submit_file(made) == text
         assert environment(made)["PATH"].startswith(f"{TOOLS}:")
         assert "--threads 5" in job_files.command(made, "arguments")

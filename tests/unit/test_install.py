@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
 from shared_fixtures import shared_fixtures
 
-from adon.cli.install_ask import closed
+from adon.cli.install_ask import blocking_path
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin
-from pegasus_hooks.install.edits import FileEdit, carry_out, locked
+from pegasus_hooks.install.edits import FileEdit, carry_out, installation_lock
 from pegasus_hooks.install.home import (
     InstallTarget,
     home_at,
@@ -234,12 +234,12 @@ def test_what_keeps_others_from_running_python_is_found(open_folder: Path) -> No
     link, package = open_folder / "python", open_folder / "package.py"
     link.symlink_to(shut / "python")
     package.touch(0o644)
-    assert closed(link, package) is None
+    assert blocking_path(link, package) is None
     shut.chmod(0o700)
-    assert closed(link, package) == shut
+    assert blocking_path(link, package) == shut
     shut.chmod(0o755)
     package.chmod(0o600)
-    assert closed(link, package) == package
+    assert blocking_path(link, package) == package
 
 
 def as_nobody(edits: list[FileEdit]) -> str:
@@ -305,9 +305,9 @@ def test_what_changed_meanwhile_is_not_overwritten(pegasus: FakePegasus) -> None
 def test_one_installation_at_a_time(pegasus: FakePegasus) -> None:
     place = place_for_all(pegasus.home)
     with (
-        locked(place.lock),
+        installation_lock(place.lock),
         pytest.raises(InputError, match="another installation"),
-        locked(place.lock),
+        installation_lock(place.lock),
     ):
         pass
 

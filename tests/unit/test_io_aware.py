@@ -9,7 +9,7 @@ import pytest
 from broker_rig import Rig
 
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.selection.knee import described
+from network_provisioner.selection.knee import knee_text
 from network_provisioner.state.disks import DiskSample
 from network_provisioner.transits.io_aware import Meter
 
@@ -74,7 +74,7 @@ def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) ->
     assert knee is not None and knee.knee is not None
     assert (knee.knee.site, knee.knee.way, knee.asked_max_bps) == ("tacc", "write", 150e6)
     assert knee.knee.low_bps <= 63e6 and knee.knee.high_bps >= 57e6 and knee.knee.io_wait > 0.5
-    assert "the disk of tacc" in described(knee) and transit.grant.changes[-1].why == described(
+    assert "the disk of tacc" in knee_text(knee) and transit.grant.changes[-1].why == knee_text(
         knee
     )
 
@@ -195,7 +195,7 @@ def test_a_transfer_begins_with_what_others_of_its_application_found(
     transit = rig.ask("a", "mu", "tacc", template="mosaic", application="montage")
     assert most <= transit.request.max_bps <= 1.05 * most and {*applications} == {"montage"}
     assert transit.request.min_bps == min(100e6, transit.request.max_bps)
-    assert (transit.io is not None) == (most < 150e6) == bool(described(transit.io))
+    assert (transit.io is not None) == (most < 150e6) == bool(knee_text(transit.io))
     rig.disk_bps = 1e9
     rig.run(400)
     assert rig.broker.get("a").request.max_bps == 150e6  # the disk is free now

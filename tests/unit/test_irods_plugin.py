@@ -16,7 +16,7 @@ from irods.exception import CAT_NO_ACCESS_PERMISSION, NetworkException
 
 from condor_plugins.irods import icommands, messages, plugin
 from condor_plugins.irods.account import IrodsUrl
-from condor_plugins.irods.results import CHUNK, MOST, USUAL, streams, text, wanted
+from condor_plugins.irods.results import CHUNK, MOST, USUAL, streams, text, wanted_files
 
 LARGE = 1000 * CHUNK
 WINDOW = 3 * 2**20
@@ -47,7 +47,7 @@ def test_a_machine_without_the_client_says_so(
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=3))
 def test_ads_are_read_as_htcondor_writes_them(files: list[tuple[str, str]]) -> None:
     ads = (classad2.ClassAd({"Url": url, "LocalFileName": name}) for url, name in files)
-    assert wanted("\n".join(map(repr, ads))) == files
+    assert wanted_files("\n".join(map(repr, ads))) == files
 
 
 @given(TEXTS, st.integers(0, 2**60), st.floats(0, 1e6))

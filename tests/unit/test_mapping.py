@@ -21,7 +21,7 @@ from site_selector.estimates.world import EstimatedValue
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem, map_workflow
-from site_selector.mapping.narrow import narrowed, worthwhile_sites
+from site_selector.mapping.narrow import narrowed_problem, worthwhile_sites
 from site_selector.mapping.placement import Mapping
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule
 from site_selector.problem import Problem, build_problem
@@ -336,7 +336,7 @@ def test_of_hundreds_of_sites_those_are_searched_that_are_worth_it() -> None:
     world = estimate_world(inputs, now=0.0, output_site="hub")
     problem = build_problem(inputs, world, "hub")
     best_sites = worthwhile_sites(problem)
-    few, places = narrowed(problem, best_sites)
+    few, places = narrowed_problem(problem, best_sites)
     assert len(best_sites) == 16 and 199 in best_sites and few.n_sites == 16
     assert [problem.places[p] for p in places] == list(few.places) and few.places[-1] == "hub"
     mapping = map_workflow(inputs, world, "hub")

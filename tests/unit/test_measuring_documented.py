@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from adon.config.adon_yml import parse_config
 from adon.config.security import keyring_of
-from adon.service.monitoring import described
+from adon.service.monitoring import documented_routes
 from monitors.api import measuring as measuring_api
 from monitors.base.measurement import Measurement
 from monitors.rules import Rules, rules_from_list
@@ -90,7 +90,7 @@ def test_every_operation_has_an_example() -> None:
     shown = [
         (verb.lower(), path.partition("?")[0]) for verb, path, _, _ in EXAMPLE.findall(SECTION)
     ]
-    for path, verbs in description(described())["paths"].items():
+    for path, verbs in description(documented_routes())["paths"].items():
         for verb, operation in verbs.items():
             if set(operation.get("tags", ())) & {"agents", "measuring"}:
                 pattern = re.sub(r"\\\{.*?\\\}", "[^/]+", re.escape(path)) + r"\Z"

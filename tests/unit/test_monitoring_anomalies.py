@@ -15,7 +15,7 @@ from test_perfsonar_results import RTT, posted
 
 from adon.config.monitoring import check_monitoring
 from adon.config.sections import MonitoringConfig
-from adon.service.monitoring import described
+from adon.service.monitoring import documented_routes
 from network_provisioner.base.errors import InputError
 
 SECTION: dict[str, Any] = {
@@ -59,5 +59,7 @@ def test_a_section_that_cannot_be_meant(section: dict[str, Any], message: str) -
 
 
 def test_routes_are_described_without_anything_behind_them() -> None:
-    paths = {getattr(route, "path", "") for router in described() for route in router.routes}
+    paths = {
+        getattr(route, "path", "") for router in documented_routes() for route in router.routes
+    }
     assert {"/v1/anomalies", "/v1/perfsonar/results"} <= paths

@@ -26,7 +26,7 @@ from monitor_files import (
 from test_workflow_discovery import SCHEMA
 
 from monitors.archive.archive import Archive
-from monitors.jobs.condor import printed
+from monitors.jobs.condor import command_output
 from monitors.watcher import registry as hooks_registry
 from monitors.workflows.discovery import FoundWorkflow, PegasusDatabase, Registry
 from monitors.workflows.follower import Follower
@@ -278,8 +278,8 @@ def test_a_full_registry_takes_no_longer(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_root_asks_others_about_a_workflow_as_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADON_TOKEN", "secret")
-    assert (printed(["id", "-u"], user=ADA) or "").strip() == str(ADA)
-    assert ("secret" in (printed(["env"], user=ADA) or "")) is not ROOT
+    assert (command_output(["id", "-u"], user=ADA) or "").strip() == str(ADA)
+    assert ("secret" in (command_output(["env"], user=ADA) or "")) is not ROOT
 
 
 def test_a_database_that_never_ends_is_given_up(

@@ -9,7 +9,7 @@ import pytest
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.pegasus_plan import properties_text
-from pegasus_hooks.provisioning.insertion import provisioned
+from pegasus_hooks.provisioning.insertion import provisioned_workflow
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
 from site_selector.catalogs.sources import Sources
@@ -226,4 +226,4 @@ def test_they_are_found_mapped_and_handed_on_as_what_they_are(
     assert {"pegasus.catalog.site=XML", "pegasus.catalog.transformation=Text"} <= set(said)
     options: Any = None
     with pytest.raises(InputError, match="found XML, expected YAML, into which jobs can"):
-        provisioned(parse_document(DAX, "w.dax", "workflow"), None, options, ())
+        provisioned_workflow(parse_document(DAX, "w.dax", "workflow"), None, options, ())

@@ -21,8 +21,8 @@ from adon.planner_request import answers
 from adon.planning.placement import place
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text
+from pegasus_hooks.plugin.inputs import inputs_of
 from pegasus_hooks.plugin.request import parse_request
-from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
 from site_selector.catalogs.replicas import find_replicas
 from site_selector.estimates.estimating import estimate_world

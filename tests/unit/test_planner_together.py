@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pegasus_hooks.plugin.inputs import inputs_of
 from pegasus_hooks.plugin.request import parse_request
-from pegasus_hooks.plugin.together import MOST_TRIALS, bind, connected, merge, settle
-from pegasus_hooks.plugin.world import inputs_of
+from pegasus_hooks.plugin.together import MOST_TRIALS, bind, connected_jobs, merge, settle
 from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.world import NoMeasurements
 from site_selector.mapping.estimator import Estimator
@@ -96,7 +96,7 @@ def test_who_is_bound_shares_a_site_wherever_one_can_run_all(
     bound = bind(problem, names)
     whole = bound.merged.problem
     estimator = Estimator(whole)
-    groups = connected([names[job] for job in problem.jobs])
+    groups = connected_jobs([names[job] for job in problem.jobs])
     for trials in (MOST_TRIALS, 0):
         judged = estimator.evaluations
         best, policy = settle(
@@ -151,5 +151,5 @@ def test_clusters_that_wait_for_each_other_are_kept_together_instead() -> None:
 
 
 def test_chains_of_groups_and_clusters_are_one_company() -> None:
-    groups = connected([("g", None), ("g", "c"), (None, "c"), (None, None), ("h", None)])
+    groups = connected_jobs([("g", None), ("g", "c"), (None, "c"), (None, None), ("h", None)])
     assert groups == [[0, 1, 2]]

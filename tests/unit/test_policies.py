@@ -21,7 +21,7 @@ from network_provisioner.policies.policy import (
     policy_from_record,
     policy_id,
 )
-from network_provisioner.policies.schema import PolicyChange, acted
+from network_provisioner.policies.schema import PolicyChange, policy_change
 from network_provisioner.policies.strategies import Amount
 
 HOUR = 3600.0
@@ -29,12 +29,12 @@ HOUR = 3600.0
 
 def start(**changes: Any) -> Policy:
     body = {k: v for k, v in (LISTING_1 | changes).items() if v is not None}
-    return acted(body, {}, NOW).policy
+    return policy_change(body, {}, NOW).policy
 
 
 def refused(body: object, known: dict[str, Policy] | None = None) -> tuple[str, str]:
     with pytest.raises(BrokerError) as caught:
-        acted(body, known or {}, NOW)
+        policy_change(body, known or {}, NOW)
     return caught.value.code, str(caught.value)
 
 
@@ -142,7 +142,7 @@ almost = st.fixed_dictionaries({}, optional={key: json_values for key in (*LISTI
 def test_any_json_is_a_policy_or_one_line(body: dict[str, Any], key: str, value: Any) -> None:
     for written in (body, LISTING_1 | {key: value}, LISTING_1 | body):
         try:
-            policy = acted(written, {}, NOW).policy
+            policy = policy_change(written, {}, NOW).policy
         except BrokerError as error:
             assert error.code in ("bad_request", "bad_time", "unknown_policy")
             assert "\n" not in str(error)
@@ -168,7 +168,7 @@ class TestAlgorithm1:
 
     def test_start_again_replaces(self) -> None:
         known = self.known()
-        change = acted(LISTING_1 | {"strategy": "10-3"}, known, NOW)
+        change = policy_change(LISTING_1 | {"strategy": "10-3"}, known, NOW)
         assert change.policy.id in known
         assert change.before is known[change.policy.id]
         assert change.policy.strategy == "10-3"
@@ -177,7 +177,7 @@ class TestAlgorithm1:
         known = self.known()
         (before,) = known.values()
         body = {"name": "cms first", "action": "modify", "strategy": "10-3"}
-        after = acted(body, known, NOW + 60).policy
+        after = policy_change(body, known, NOW + 60).policy
         assert (after.id, after.specs, after.start, after.end) == (
             before.id, before.specs, before.start, before.end,
         )  # fmt: skip
@@ -187,21 +187,21 @@ class TestAlgorithm1:
         known = self.known()
         for begin in (NOW, None, iso(NOW)):
             body = {"name": "cms first", "action": "modify", "time": [begin, NOW + 2 * HOUR]}
-            after = acted(body, known, NOW + 600).policy
+            after = policy_change(body, known, NOW + 600).policy
             assert (after.start, after.end) == (NOW, NOW + 2 * HOUR)
 
     def test_another_strategy_takes_other_rates(self) -> None:
         known = self.known(strategy="computed", parts=[1, 1], guarantees=["50 %", "50 %"])
         body = {"name": "cms first", "action": "modify", "strategy": "7-3"}
-        after = acted(body, known, NOW).policy
+        after = policy_change(body, known, NOW).policy
         assert (after.parts, after.guarantees) == ((7.0, 3.0), None)
 
     def test_stop_ends_it_once(self) -> None:
         known = self.known()
         body = {"name": "cms first", "action": "stop"}
-        stopped = acted(body, known, NOW + 5).policy
+        stopped = policy_change(body, known, NOW + 5).policy
         assert stopped.state(NOW + 5) is PolicyState.STOPPED
-        assert acted(body, {stopped.id: stopped}, NOW + 9) == PolicyChange(stopped, stopped)
+        assert policy_change(body, {stopped.id: stopped}, NOW + 9) == PolicyChange(stopped, stopped)
 
     @pytest.mark.parametrize("action", ["modify", "stop"])
     def test_what_is_not_there(self, action: str) -> None:
@@ -213,11 +213,11 @@ class TestAlgorithm1:
         known = self.known(time=[None, NOW + 1])
         body = {"name": "cms first", "action": "modify", "strategy": "10-3"}
         with pytest.raises(BrokerError, match="is expired, expected one that has not ended"):
-            acted(body, known, NOW + 2)
+            policy_change(body, known, NOW + 2)
 
     def test_start_of_what_has_ended(self) -> None:
         known = self.known(time=[None, NOW + 1])
-        again = acted(LISTING_1 | {"time": None}, known, NOW + HOUR).policy
+        again = policy_change(LISTING_1 | {"time": None}, known, NOW + HOUR).policy
         assert again.state(NOW + HOUR) is PolicyState.RUNNING
 
 

@@ -12,8 +12,8 @@ from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 
 from network_provisioner.base.model import Transit, TransitPart
 from network_provisioner.policies.policy import Policy
-from network_provisioner.policies.queues import LinkQueues, governing, reserved
-from network_provisioner.policies.schema import acted
+from network_provisioner.policies.queues import LinkQueues, governing, reserved_rates
+from network_provisioner.policies.schema import policy_change
 from network_provisioner.policies.strategies import sure_bps
 from network_provisioner.state.circuits import hops
 
@@ -38,7 +38,7 @@ kinds = st.sampled_from(
 
 
 def policy(**changes: object) -> Policy:
-    return acted(LISTING_1 | changes, {}, NOW).policy
+    return policy_change(LISTING_1 | changes, {}, NOW).policy
 
 
 def unused(_: Policy) -> tuple[float, float]:
@@ -70,7 +70,7 @@ def test_as_if_made_anew(
         assert queues == LinkQueues(TOPOLOGY).queues(by_hop, transits, unused, NOW, everywhere=True)
         for hop in {q.hop for q in queues}:
             here = [q for q in queues if q.hop == hop]
-            minima = sum(bps for t in transits for h, bps in reserved(t) if h == hop)
+            minima = sum(bps for t in transits for h, bps in reserved_rates(t) if h == hop)
             capacity = TOPOLOGY.link(*hop).capacity_bps
             if minima <= capacity:
                 assert sum(sure_bps(q, here) for q in here) <= capacity + 1
@@ -101,10 +101,10 @@ def test_parts_that_share_a_link_add_up() -> None:
         TransitPart(list(L2), "l2", 5_000_000, 5e6, 5e6),
         TransitPart(list(L3), "l3", 2_000_000, 2e6, 2e6),
     ]
-    assert dict(reserved(transit)) == {
+    assert dict(reserved_rates(transit)) == {
         **dict.fromkeys(pairwise(L2), 5e6),
         **dict.fromkeys(pairwise(L3), 2e6),
         ("mu", "s1"): pytest.approx(7e6),
         ("s2", "tacc"): pytest.approx(7e6),
     }
-    assert hops(transit) == list(dict(reserved(transit)))
+    assert hops(transit) == list(dict(reserved_rates(transit)))

@@ -14,11 +14,11 @@ from condor_plugins.pool.expander.supply import SILENT_S, Memory, WorkerSlot, bo
 from condor_plugins.pool.queue import (
     Claim,
     Matching,
+    configured_attributes,
     dag_key,
     offline_ad,
     own_machines,
     slot_of,
-    told_by,
     waits_for_a_slot,
 )
 from condor_plugins.pool.scaling import Flavour, MachineState, RunningJob, ScalingPlan
@@ -83,7 +83,7 @@ def test_what_is_undefined_is_no_number() -> None:
 
 
 def test_a_flavour_advertises_what_its_machines_will_be_told() -> None:
-    attributes = told_by(
+    attributes = configured_attributes(
         {
             "FILESYSTEM_DOMAIN": "here",
             "STARTD_ATTRS": "$(STARTD_ATTRS) HasX Rack",

@@ -19,7 +19,7 @@ from monitors.measurements.agent.host_reports import ConnectionReporter, carryin
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
-from network_provisioner.state.connections import Connection, named
+from network_provisioner.state.connections import Connection, flows_of_ports
 from network_provisioner.state.ports import BLOCK, PortBlocks
 from network_provisioner.topology.graph import Topology
 from network_provisioner.transits.lifecycle import COUNTED_S, UNMET
@@ -184,8 +184,8 @@ def test_rules_that_met_no_packet_are_told(rig: Rig) -> None:
 
 
 def test_as_few_flows_as_can_be() -> None:
-    assert named([(1, 9), (2, 9)]) == [Flow(dst_ports=(9, 9))]
-    assert named([(7, 1), (7, 2)]) == [Flow(src_ports=(7, 7))]
+    assert flows_of_ports([(1, 9), (2, 9)]) == [Flow(dst_ports=(9, 9))]
+    assert flows_of_ports([(7, 1), (7, 2)]) == [Flow(src_ports=(7, 7))]
 
 
 class End(NamedTuple):

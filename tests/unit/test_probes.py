@@ -397,17 +397,17 @@ def test_echo_replies_of_ours_and_of_others() -> None:
     sent = ping.request(socket.AF_INET, 7, 300, MARK + b"rest")
     assert ping.checksum(sent) == 0
     reply = b"\0" + sent[1:]
-    assert ping.answered(reply, socket.AF_INET, False, MARK) == 300
+    assert ping.answered_number(reply, socket.AF_INET, False, MARK) == 300
     with_ip = b"\x45" + bytes(19) + reply
-    assert ping.answered(with_ip, socket.AF_INET, True, MARK) == 300
-    assert ping.answered(sent, socket.AF_INET, False, MARK) is None
-    assert ping.answered(reply, socket.AF_INET, False, b"87654321") is None
+    assert ping.answered_number(with_ip, socket.AF_INET, True, MARK) == 300
+    assert ping.answered_number(sent, socket.AF_INET, False, MARK) is None
+    assert ping.answered_number(reply, socket.AF_INET, False, b"87654321") is None
 
 
 @given(st.binary(max_size=60), st.booleans())
 def test_any_datagram_is_a_reply_or_none(data: bytes, raw: bool) -> None:
     for family in (socket.AF_INET, socket.AF_INET6):
-        ping.answered(data, family, raw, MARK)
+        ping.answered_number(data, family, raw, MARK)
 
 
 PINGED = b"""PING 10.78.2.2 (10.78.2.2) 56(84) bytes of data.

@@ -20,7 +20,7 @@ from pegasus_hooks.provisioning.insertion import (
     ProvisionedWorkflow,
     ProvisioningOptions,
     program,
-    provisioned,
+    provisioned_workflow,
     without_provisioning,
 )
 from pegasus_hooks.provisioning.step import (
@@ -40,7 +40,7 @@ WISH = ProvisioningOptions(3, "/h.json", "/adon.yml", 60, ("mu",))
 
 
 def put(before: str, options: ProvisioningOptions = WISH) -> ProvisionedWorkflow:
-    return provisioned(parse_document(before, "w.yml", WHAT), None, options, PROGRAM)
+    return provisioned_workflow(parse_document(before, "w.yml", WHAT), None, options, PROGRAM)
 
 
 def test_two_jobs_stand_around_the_wide_level() -> None:
@@ -225,7 +225,7 @@ def test_replicas_tell_sizes_and_places() -> None:
     replicas = replicas_of(parse_document(yaml.safe_dump(catalog), "rc.yml", "catalog"))
     flat: dict[str, list[str]] = {"split": [], "other": []}
     document = parse_document(text(flat, sizes={"other.in": 1}), "w.yml", WHAT)
-    provisioning = provisioned(
+    provisioning = provisioned_workflow(
         document, replicas, ProvisioningOptions(2, hooks="/h", execution=("mu",)), PROGRAM
     )
     ((_, step),) = provisioning.steps

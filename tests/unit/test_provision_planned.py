@@ -11,7 +11,7 @@ from planner_world import FIXED, Case, by_file, job, make_case, uses
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.plan import plan
-from pegasus_hooks.provisioning.insertion import ProvisioningOptions, provisioned
+from pegasus_hooks.provisioning.insertion import ProvisioningOptions, provisioned_workflow
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.workflow import WHAT
 from site_selector.inputs import load_inputs
@@ -35,7 +35,7 @@ def case(tmp_path: Path) -> Case:
     case.change("workflow", jobs)
     case.change("replicas", lambda document: document["replicas"][0].pop("metadata"))
     path = case.sources.workflow
-    provisioning = provisioned(
+    provisioning = provisioned_workflow(
         read_document(path, WHAT), None, ProvisioningOptions(4, pool="/adon.yml"), PROGRAM
     )
     path.write_text(provisioning.text)

@@ -80,17 +80,17 @@ def test_a_connection_that_breaks_is_known_at_once(agents: RelayAgents) -> None:
 
 def test_a_revision_for_each_change_and_no_other(agents: RelayAgents) -> None:
     woken: list[str] = []
-    first, none = agents.told("ra")
+    first, none = agents.assigned_sessions("ra")
     assert first > 0 and none == []  # an agent that starts has revision 0
     with agents.waiting("ra", lambda: woken.append("ra")):
         for _ in range(2):
             agents.want({"ra": [SESSION]})
-            assert agents.told("ra") == (first + 1, [SESSION])
+            assert agents.assigned_sessions("ra") == (first + 1, [SESSION])
         agents.want({"rb": [SESSION]})
     agents.want({})
-    assert agents.told("ra") == (first + 2, []) and woken == ["ra"] * 2
-    assert agents.told("rb")[0] == first + 2
+    assert agents.assigned_sessions("ra") == (first + 2, []) and woken == ["ra"] * 2
+    assert agents.assigned_sessions("rb")[0] == first + 2
 
 
 def test_no_two_brokers_begin_with_the_same_revision() -> None:
-    assert RelayAgents().told("ra")[0] != RelayAgents().told("ra")[0]
+    assert RelayAgents().assigned_sessions("ra")[0] != RelayAgents().assigned_sessions("ra")[0]

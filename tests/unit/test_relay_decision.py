@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from network_provisioner.base.model import TransitRelay
-from network_provisioner.relay.decision import described, helps, settings
-from network_provisioner.templates.advice import ENOUGH, HostTcp, PathFigures, Tried
+from network_provisioner.relay.decision import helps, relay_text, settings
+from network_provisioner.templates.advice import ENOUGH, HostTcp, PathFigures, TriedSetting
 
 LONG = PathFigures(500e6, 0.053)  # 3.3 MB under way, more than Linux's usual windows
 SMALL = HostTcp((4096, 131_072, 1 << 20), (4096, 16_384, 1 << 20))
@@ -34,7 +34,7 @@ def test_it_helps_who_does_not_fill_the_path(
 
 
 def test_what_was_reached_goes_before_what_is_expected() -> None:
-    well = tuple(Tried(1, 0, 500e6, 0.96) for _ in range(ENOUGH))
+    well = tuple(TriedSetting(1, 0, 500e6, 0.96) for _ in range(ENOUGH))
     helped, why = helps(replace(LONG, tried=well), 1, 0)
     assert not helped and why.startswith("1 stream, buffers by the system reached 96% directly")
 
@@ -51,9 +51,9 @@ def test_buffers_hold_four_times_what_is_under_way(path: PathFigures, buffer_byt
 
 def test_in_words() -> None:
     relay = TransitRelay("ra", "rb", 27_001, **settings(LONG), why="w")
-    assert described(relay) == (
+    assert relay_text(relay) == (
         "ra and rb carry it over one connection (bbr, 13.2 MB) to port 27001: w"
     )
-    many = described(replace(relay, streams=4, tls=True))
+    many = relay_text(replace(relay, streams=4, tls=True))
     assert many == "ra and rb carry it over 4 connections (bbr, 13.2 MB, TLS) to port 27001: w"
-    assert (described(TransitRelay(why="no relay")), described(None)) == ("direct: no relay", "")
+    assert (relay_text(TransitRelay(why="no relay")), relay_text(None)) == ("direct: no relay", "")

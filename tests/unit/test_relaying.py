@@ -32,7 +32,7 @@ def ask(rig: RelayRig, name: str = "a", template: str = "always", **more: Any) -
 
 
 def sessions_of(rig: RelayRig, relay: str) -> dict[str, Session]:
-    return {session.id: session for session in rig.agents.told(relay)[1]}
+    return {session.id: session for session in rig.agents.assigned_sessions(relay)[1]}
 
 
 def test_a_transit_is_carried_between_the_relays_at_its_ends(rig: RelayRig) -> None:
@@ -51,13 +51,13 @@ def test_a_transit_is_carried_between_the_relays_at_its_ends(rig: RelayRig) -> N
 
 
 def test_both_agents_are_told_before_the_switches(rig: RelayRig) -> None:
-    before, snapshots = rig.agents.told("ra")[0], []
+    before, snapshots = rig.agents.assigned_sessions("ra")[0], []
     apply = rig.controller.apply
     rig.controller.apply = lambda *given: (snapshots.append(sessions_of(rig, "ra")), apply(*given))  # type: ignore[assignment,func-returns-value]
     ask(rig, flows=WEB)
     mu, tacc = (rig.topology.nodes[site].address for site in ("mu", "tacc"))
     here, there = sessions_of(rig, "ra")["a"], sessions_of(rig, "rb")["a"]
-    assert snapshots[0] == {"a": here} and rig.agents.told("ra")[0] == before + 1
+    assert snapshots[0] == {"a": here} and rig.agents.assigned_sessions("ra")[0] == before + 1
     assert (here.near, here.far, here.source_here, here.peer) == ((mu,), (tacc,), True, "rb")
     assert here.peer_address == rig.topology.nodes["rb"].address
     assert (here.rate_bps, here.flows, len(here.secret)) == (150e6, WEB, 32)
@@ -67,7 +67,7 @@ def test_both_agents_are_told_before_the_switches(rig: RelayRig) -> None:
     )  # fmt: skip
     assert here.secret not in str(rig.broker.get("a").as_dict())
     rig.pass_polled(1)
-    assert rig.agents.told("ra")[0] == before + 1  # nothing new
+    assert rig.agents.assigned_sessions("ra")[0] == before + 1  # nothing new
 
 
 def test_templates_that_do_not_ask_for_it_are_left_alone(rig: RelayRig) -> None:
@@ -267,13 +267,13 @@ def test_a_new_connection_goes_to_who_lives(rig: RelayRig) -> None:
     ask(rig)
     rig.broker.release("a")
     assert ask(rig, "b").relay.port == 27_002
-    assert [session.id for session in rig.agents.told("ra")[1]] == ["b", "a"]
+    assert [session.id for session in rig.agents.assigned_sessions("ra")[1]] == ["b", "a"]
 
 
 def test_who_names_ports_goes_before_who_does_not(rig: RelayRig) -> None:
     ask(rig)
     assert ask(rig, "b", flows=WEB).relay.port == 27_002
-    assert [session.id for session in rig.agents.told("rb")[1]] == ["b", "a"]
+    assert [session.id for session in rig.agents.assigned_sessions("rb")[1]] == ["b", "a"]
 
 
 def test_the_same_packets_go_to_the_same_relays(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_where_nothing_was_measured_there_is_no_line() -> None:
 def test_reserved_and_measured_are_per_direction() -> None:
     assert ("s2", "s1") in loads.held_by_hop([transit()])
     assert ("s1", "s2") not in loads.held_by_hop([transit()])
-    assert loads.reserved_steps([transit()]) == [(T0 + 10, 25e6), (T0 + 14, 0)]
+    assert loads.reserved_series([transit()]) == [(T0 + 10, 25e6), (T0 + 14, 0)]
     none = transit(state=TransitState.BEST_EFFORT, path=[], installed_at=0.0)
     assert not loads.held_by_hop([none])
     rates = loads.measured_rates(facts().samples, ("s2", "s1"))
@@ -227,8 +227,8 @@ def test_a_counter_that_was_reset_tells_nothing_of_that_interval() -> None:
 def test_links_that_no_switch_counts_say_so() -> None:
     by_hop = {load.hop: load for load in loads.loads_of(facts())}
     load = by_hop["iplant", "s2"]
-    assert not load.counted and "no switch" in loads.load_words(load, T0)
-    assert by_hop["s2", "s1"].moved_bytes == pytest.approx(2e6)
+    assert not load.counted and "no switch" in loads.load_sentence(load, T0)
+    assert by_hop["s2", "s1"].transferred_bytes == pytest.approx(2e6)
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0.1, 50)), max_size=20))
@@ -236,7 +236,7 @@ def test_reservations_end_at_zero(spans: list[tuple[float, float]]) -> None:
     held = [
         transit(installed_at=1 + start, released_at=1 + start + length) for start, length in spans
     ]
-    steps = loads.reserved_steps(held)
+    steps = loads.reserved_series(held)
     assert not steps or steps[-1][1] == 0
     assert all(0 <= level <= len(held) * 100e6 for _, level in steps)
 

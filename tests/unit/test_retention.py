@@ -20,7 +20,7 @@ from monitors.archive.retention.horizons import (
     retention_from_dict,
     roll_up,
     start_of,
-    widened,
+    wider_rollups,
 )
 from network_provisioner.base.errors import InputError
 
@@ -84,7 +84,7 @@ def test_a_roll_up_says_what_was_in_its_time(sent: list[Point]) -> None:
 
 @given(points)
 def test_days_of_hours_are_days_of_measurements(sent: list[Point]) -> None:
-    of_hours, at_once = widened(roll_up(sent, HOUR_S), DAY_S), roll_up(sent, DAY_S)
+    of_hours, at_once = wider_rollups(roll_up(sent, HOUR_S), DAY_S), roll_up(sent, DAY_S)
     for rollup, expected in zip(of_hours, at_once, strict=True):
         assert (rollup.subject, rollup.unit, rollup.start, rollup.width_s, rollup.number) == (
             expected.subject, expected.unit, expected.start, DAY_S, expected.number
@@ -94,7 +94,7 @@ def test_days_of_hours_are_days_of_measurements(sent: list[Point]) -> None:
         )  # fmt: skip
         largest = max(abs(rollup.low), abs(rollup.high))
         assert math.isclose(rollup.mean, expected.mean, rel_tol=1e-6, abs_tol=1e-6 * largest)
-    assert widened(of_hours, DAY_S) == of_hours
+    assert wider_rollups(of_hours, DAY_S) == of_hours
 
 
 def test_sums_beyond_all_numbers_stay_numbers() -> None:

@@ -20,7 +20,7 @@ from network_provisioner.policies.strategies import (
     Amount,
     Side,
     Situation,
-    checked,
+    checked_queues,
     computed,
     seven_three,
     strategies,
@@ -112,7 +112,7 @@ class TestEvery:
         assert sum(rates.values()) <= situation.room_bps + 1
         assert all(0 <= q.rate_bps <= q.ceil_bps + 1 for q in queues)
         assert all(q.ceil_bps <= max(LINK, q.rate_bps) + 1 for q in queues)
-        checked(BUILT_IN[name], situation)
+        checked_queues(BUILT_IN[name], situation)
 
     @given(situation=situations())
     def test_a_link_that_cannot_carry_what_is_reserved(
@@ -120,7 +120,7 @@ class TestEvery:
     ) -> None:
         """A topology that shrank: still no more than it carries, and no bad numbers."""
         small = replace(situation, capacity_bps=LINK / 3)
-        checked(BUILT_IN[name], small)
+        checked_queues(BUILT_IN[name], small)
 
 
 class TestComputed:
@@ -197,11 +197,11 @@ class TestOthers:
                 return [Queue(f"p/{i + 1}", HOP, r, LINK) for i, r in enumerate(rates)]
 
             with pytest.raises(InputError, match=wrong):
-                checked(strategy, reserved)
+                checked_queues(strategy, reserved)
         with pytest.raises(InputError, match="expected one for each class"):
-            checked(lambda _: [], reserved)
+            checked_queues(lambda _: [], reserved)
         with pytest.raises(InputError, match="ceiling below its rate"):
-            checked(lambda s: [Queue(x.queue, HOP, 1e8, 1e7) for x in s.sides], reserved)
+            checked_queues(lambda s: [Queue(x.queue, HOP, 1e8, 1e7) for x in s.sides], reserved)
 
     def test_a_package_adds_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         point = EntryPoint("halves", "network_provisioner.policies.strategies:seven_three", "x")
@@ -225,7 +225,7 @@ class TestOthers:
     def test_the_one_in_the_documentation_keeps_the_rules(self, situation: Situation) -> None:
         names: dict[str, Any] = {}
         exec(DOCUMENTED, names)
-        assert checked(names["halves"], situation)
+        assert checked_queues(names["halves"], situation)
 
     def installed(self, monkeypatch: pytest.MonkeyPatch, point: EntryPoint) -> None:
         monkeypatch.setattr(module, "entry_points", lambda group: EntryPoints([point]))

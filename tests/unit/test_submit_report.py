@@ -26,7 +26,7 @@ from report_world import T0, chains, facts, run_facts, transit
 
 from adon.report.document import as_json
 from adon.report.drawings import MOST_BARS, MOST_JOBS, dag, groups
-from adon.report.link_loads import coarser_steps, moved_by_hop
+from adon.report.link_loads import coarser_series, transfer_rates_by_hop
 from adon.report.page import render
 from adon.report.run_facts import DagJob, RunFacts
 from adon.report.submit_report import facts_of_run
@@ -274,7 +274,7 @@ def test_rates_of_transfers_lose_no_byte(
         transit(released_at=T0 + start + length, seconds=length, bytes=n, path=[])
         for start, length, n in spans
     ]
-    rates = moved_by_hop(moved, at_s).get(("iplant", "mu"), ())
+    rates = transfer_rates_by_hop(moved, at_s).get(("iplant", "mu"), ())
     total = sum(rate.bps * (rate.end - rate.start) / 8 for rate in rates)
     assert total == pytest.approx(sum(n for _, _, n in spans), rel=1e-5)
 
@@ -287,6 +287,6 @@ def test_coarser_steps_keep_the_highest_and_the_last(
     steps: list[tuple[float, int]], at_least_s: float
 ) -> None:
     whole = sorted((at, float(level)) for at, level in steps)
-    out = coarser_steps(whole, at_least_s)
+    out = coarser_series(whole, at_least_s)
     assert max(level for _, level in out) == max(level for _, level in whole)
     assert out[-1][1] == whole[-1][1] and len(out) <= 2 * (99 / at_least_s + 1)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import facts, taught, transit
 
-from adon.report.messages import failure_words
+from adon.report.messages import failure_text
 from adon.report.run_facts import NO_MAPPING
 from examples.demo.facts import DemoFacts, MakespanWithoutAdon, as_json
 from examples.demo.sections import demo_page as render
@@ -116,7 +116,7 @@ def test_many_failed_jobs_take_few_lines() -> None:
     ],
 )
 def test_how_a_job_failed_is_told(code: int | None, reason: str, words: str) -> None:
-    assert failure_words(Failure("a", "mu", code, 1, reason, [], [])) == words
+    assert failure_text(Failure("a", "mu", code, 1, reason, [], [])) == words
 
 
 def test_who_waited_in_vain_is_told() -> None:

@@ -27,7 +27,11 @@ from network_provisioner.templates.learn import HALF_LIFE_S, failure, table_of, 
 from network_provisioner.templates.lookup import template_of
 from network_provisioner.templates.match import Specification
 from network_provisioner.templates.registry import TemplateRegistry
-from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, policy_from_dict
+from network_provisioner.templates.sitepolicy import (
+    TemplatePolicy,
+    capped_template,
+    policy_from_dict,
+)
 from network_provisioner.templates.template import Tuning
 
 POLICY = TemplatePolicy(max_bps=5e8, max_priority=3, max_patience_s=60.0, max_paths=2)
@@ -292,8 +296,8 @@ def test_what_is_capped_is_within_the_policy(
     document: dict[str, Any], policy: TemplatePolicy
 ) -> None:
     template = template_from_dict("x", document)
-    result, words = capped(template, policy)
-    assert capped(result, policy) == (result, [])
+    result, words = capped_template(template, policy)
+    assert capped_template(result, policy) == (result, [])
     assert (result == template) == (words == [])
     assert result.qspec.min_bps <= (result.rspec.max_bps or math.inf)
     for most, value in (

@@ -15,7 +15,7 @@ from test_api_roles import MINE, opened
 
 from network_provisioner.base.model import PathScore, TransitRequest
 from network_provisioner.selection.transit import Metric, PathMetrics, choose
-from network_provisioner.selection.trial import tried
+from network_provisioner.selection.trial import template_trial
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import METRICS, Template
 
@@ -59,7 +59,7 @@ def test_the_same_template_chooses_the_same(
         metrics = [PathMetrics(1e9, blocked="r1 is drained"), *metrics[1:]]
     choice = choose(list(zip(PATHS, metrics, strict=True)), same)
     transit = compared([c.as_dict() for c in choice.candidates], low)
-    trial = tried(transit, same, same, NET)
+    trial = template_trial(transit, same, same, NET)
     assert not trial.differs
     assert trial.now.q == (None if choice.chosen is None else round(choice.chosen.q, 6))
 
@@ -74,26 +74,26 @@ def test_other_figures_choose_another_path() -> None:
     choice = choose(metrics, before)
     assert choice.chosen is not None and choice.chosen.path == near
     transit = compared([c.as_dict() for c in choice.candidates], 20e6)
-    trial = tried(transit, before, template(50e6), NET)
+    trial = template_trial(transit, before, template(50e6), NET)
     assert (trial.differs, trial.now.path, trial.now.min_bps) == (True, far.nodes, 50e6)
     assert "30 Mb/s free, 50 Mb/s needed" in trial.why
     # A rate that its user asked for stays.
     own = compared([c.as_dict() for c in choice.candidates], 25e6)
-    assert tried(own, before, template(50e6), NET).now.min_bps == 25e6
-    none = tried(transit, before, template(950e6), NET)
+    assert template_trial(own, before, template(50e6), NET).now.min_bps == 25e6
+    none = template_trial(transit, before, template(950e6), NET)
     assert none.differs and none.now.path == () and none.now.q is None
     small = template(break_even="1 GB")
     sized = compared([c.as_dict() for c in choice.candidates], 20e6, size_bytes=10**6)
-    assert "below 1 GB" in tried(sized, before, small, NET).why
+    assert "below 1 GB" in template_trial(sized, before, small, NET).why
 
 
 def test_a_network_without_the_path_and_rates_that_are_not_allowed() -> None:
     gone = compared([c.as_dict() for c in choose([], template()).candidates], 20e6)
-    assert "any more" in tried(gone, None, template(), NET).why
+    assert "any more" in template_trial(gone, None, template(), NET).why
     choice = choose([(PATHS[0], PathMetrics(9e8))], template())
     own = compared([c.as_dict() for c in choice.candidates], 25e6)
     low = template(5e6, rspec={"max_throughput": 10e6})
-    assert "allows, expected at most 10 Mb/s" in tried(own, template(), low, NET).why
+    assert "allows, expected at most 10 Mb/s" in template_trial(own, template(), low, NET).why
 
 
 def test_each_sees_its_own_and_nothing_is_saved(tmp_path: Path) -> None:

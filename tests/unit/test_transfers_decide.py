@@ -13,7 +13,7 @@ from transfers_world import JOB, event, move, running, transit
 
 from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.decide import (
-    Observed,
+    Observation,
     QueuedJob,
     Release,
     Renew,
@@ -48,7 +48,7 @@ def after(*job_events: RunEvent) -> RunStates:
 
 def outcome(way: str, runs: RunStates, now: float = 1000.0, **known: Any) -> str:
     queue = known.get("queue", {JOB: running(RUN)})
-    actions = actions_for([transit(IN if way == "in" else OUT)], Observed(runs, queue, now))
+    actions = actions_for([transit(IN if way == "in" else OUT)], Observation(runs, queue, now))
     assert all(isinstance(action, Release) for action in actions)
     return "".join(action.outcome for action in actions if isinstance(action, Release))
 
@@ -63,7 +63,7 @@ def test_a_normal_run_holds_each_path_as_long_as_it_needs_it() -> None:
 
 
 def test_what_was_moved_is_told() -> None:
-    known = Observed(after(*NORMAL), {}, 30.0)
+    known = Observation(after(*NORMAL), {}, 30.0)
     assert actions_for([transit(IN), transit(OUT)], known) == [
         Release(IN, 1000, 10.0, "success"),
         Release(OUT, 4000, 5.0, "success"),
@@ -94,7 +94,7 @@ def test_the_next_run_ends_the_one_before() -> None:
     runs = after(*NORMAL[:2], move(TransferStep.IN_STARTED, 40, starts=2))
     assert outcome("in", runs) == "started again"
     second = Run(JOB, 2).transit("in")
-    known = Observed(runs, {JOB: running(Run(JOB, 2))}, 41.0)
+    known = Observation(runs, {JOB: running(Run(JOB, 2))}, 41.0)
     assert actions_for([transit(second)], known) == []
 
 
@@ -121,7 +121,7 @@ def shared(step: TransferStep, at: float) -> RunEvent:
 
 def test_common_files_hold_their_path_until_they_are_there() -> None:
     def actions(runs: RunStates, queue: dict[str, QueuedJob] | None) -> list[Release | Renew]:
-        return actions_for([transit(COMMON.transit("in"))], Observed(runs, queue, 1000.0))
+        return actions_for([transit(COMMON.transit("in"))], Observation(runs, queue, 1000.0))
 
     (begun, done) = shared(TransferStep.IN_STARTED, 2), shared(TransferStep.IN_FINISHED, 12)
     name = COMMON.transit("in")
@@ -137,7 +137,7 @@ def test_common_files_hold_their_path_until_they_are_there() -> None:
     assert actions(nothing, {JOB: QueuedJob(1, 1)}) == [Release(name, 0, 0.0, "broken off")]
     assert actions(nothing, {}) == [Release(name, 0, 0.0, "gone")]
     short = changed(transit(name), lease_until=1010.0)
-    assert actions_for([short], Observed(nothing, BLOCKED, 1000.0)) == [Renew(name, 180.0)]
+    assert actions_for([short], Observation(nothing, BLOCKED, 1000.0)) == [Renew(name, 180.0)]
     moving = transferring([transit(name)], after(begun))
     assert moving == {name: ((12, -1000), "in")}
 
@@ -145,10 +145,10 @@ def test_common_files_hold_their_path_until_they_are_there() -> None:
 def test_leases_last_as_long_as_what_they_are_for_and_no_longer_without_proof() -> None:
     short = transit(IN)
     short.grant.lease_until = 1030.0
-    known = Observed(RunStates(), {JOB: running(RUN)}, 1000.0)
+    known = Observation(RunStates(), {JOB: running(RUN)}, 1000.0)
     assert actions_for([short], known) == [Renew(IN, 180.0)]
-    assert actions_for([short], Observed(RunStates(), None, 1000.0)) == []
-    assert actions_for([short], Observed(after(*NORMAL[:2]), None, 1000.0)) == [Renew(IN, 180.0)]
+    assert actions_for([short], Observation(RunStates(), None, 1000.0)) == []
+    assert actions_for([short], Observation(after(*NORMAL[:2]), None, 1000.0)) == [Renew(IN, 180.0)]
 
 
 def test_another_access_points_paths_are_its_own() -> None:
@@ -174,10 +174,10 @@ def test_after_the_end_nothing_is_held_and_nothing_comes_back(
     runs = after(*before, event(end, 101, starts))
     queue: dict[str, QueuedJob] | None = {} if schedd else None
     live = [transit(run.transit("in")), transit(run.transit("out"))]
-    gone = actions_for(live, Observed(runs, queue, 200.0))
+    gone = actions_for(live, Observation(runs, queue, 200.0))
     assert sorted(a.id for a in gone if isinstance(a, Release)) == sorted(t.id for t in live)
     runs.feed(before)
-    assert len(actions_for(live, Observed(runs, queue, 200.0))) == 2
+    assert len(actions_for(live, Observation(runs, queue, 200.0))) == 2
 
 
 @settings(max_examples=40)

@@ -15,12 +15,12 @@ from condor_plugins.jobs.request_builder import (
     Run,
     ends,
     job_name,
+    missing_site_reason,
     parsed,
     queue_number,
     request,
     run_of,
     shadow_number,
-    unmarked,
 )
 from condor_plugins.transfers.run_state import ADS, run_event, run_events
 from monitors.workflows.logs.events import EventParser, Kind, TransferStep
@@ -64,7 +64,7 @@ def test_an_ad_that_was_printed_is_read_as_it_was(ad: dict[str, jobad.Value]) ->
 @given(st.text(max_size=300))
 def test_any_text_can_be_read_as_an_ad(text: str) -> None:
     ad = jobad.parse(text.splitlines())
-    assert no_transfer(ad) or unmarked(ad, "local") or ad
+    assert no_transfer(ad) or missing_site_reason(ad, "local") or ad
     assert jobad.number(ad, "x") is None or ad
 
 
@@ -139,10 +139,14 @@ def test_jobs_that_move_nothing_are_known(change: dict[str, jobad.Value], why: s
 def test_the_slot_says_its_site_or_the_job_does() -> None:
     assert ends(AD, "local", "in") == ("local", "tacc")
     assert ends(AD, "local", "out") == ("tacc", "local")
-    assert unmarked({**AD, "MachineAttrAdonSite0": ""}, "local").startswith("the slot names")
+    assert missing_site_reason({**AD, "MachineAttrAdonSite0": ""}, "local").startswith(
+        "the slot names"
+    )
     bound = {"Requirements": '(TARGET.PegasusSite == "iplant") && true'}
     assert ends(bound, "local", "in")[1] == "iplant"
-    assert "nothing crosses" in unmarked({**AD, "MachineAttrAdonSite0": "local"}, "local")
+    assert "nothing crosses" in missing_site_reason(
+        {**AD, "MachineAttrAdonSite0": "local"}, "local"
+    )
 
 
 def test_what_is_undefined_is_not_there() -> None:

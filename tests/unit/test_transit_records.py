@@ -12,7 +12,7 @@ from relay_world import RelayRig
 from test_io_aware import TEMPLATES as DISK_TEMPLATES
 from test_io_aware import World
 
-from adon.cli.transit import explained
+from adon.cli.transit import explanation
 from network_provisioner.api import answers
 from network_provisioner.api.app import description
 from network_provisioner.base.flows import Flow
@@ -91,7 +91,7 @@ def made(folder: Path) -> dict[str, list[str]]:
         for make in (_of_circuits, _of_the_queue, _of_several_paths, _of_relays, _of_disks)
     )
     return {
-        f"{t.id} {t.state}": [row_of(t)["body"], explained(t)]
+        f"{t.id} {t.state}": [row_of(t)["body"], explanation(t)]
         for transits in kinds
         for t in transits
     }

@@ -20,7 +20,7 @@ from monitors.archive.transfers import transfer_facts
 from monitors.archive.tuning import host_tcp
 from monitors.measurements.probes.hostload import tcp_limits
 from network_provisioner.base.model import RequestAnswer, TransitRequest, TuningSettings
-from network_provisioner.templates.advice import ENOUGH, HostTcp, Tried
+from network_provisioner.templates.advice import ENOUGH, HostTcp, TriedSetting
 
 TCP = {
     "rmem": [4096, 131072, 262144], "wmem": [4096, 16384, 262144],
@@ -88,7 +88,7 @@ def test_what_transfers_used_and_reached_is_remembered_by_path(rig: Rig, archive
         rig.let_pass(10)
     path = rig.topology.path(["mu", "s1", "s2", "tacc"])
     figures = measured_figures(archive, rig.topology, rig.clock)(path, "")
-    assert figures.tried == (Tried(16, 0, 150e6, pytest.approx(1e8 / 150e6)),) * ENOUGH
+    assert figures.tried == (TriedSetting(16, 0, 150e6, pytest.approx(1e8 / 150e6)),) * ENOUGH
     assert (figures.rtt_s, figures.measured) == (0.053, True)
     assert figures.dst == HostTcp((4096, 131072, 262144), (4096, 16384, 262144), 0, 0)
 

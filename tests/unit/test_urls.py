@@ -21,7 +21,7 @@ from condor_plugins.jobs.jobad import bytes_sent, urls
 from condor_plugins.jobs.request_builder import Run, is_url, parsed
 from condor_plugins.urls import sizes, sources, transfer_history
 from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
-from condor_plugins.urls.transfer_history import Moved, UsualRates, slow
+from condor_plugins.urls.transfer_history import SiteDownload, UsualRates, slow
 from examples.testbed.irods_zone import Zone
 from network_provisioner.base.model import Service, TransitState
 from network_provisioner.base.urls import host_of, site_of_url
@@ -164,12 +164,12 @@ def test_plug_ins_are_told_of_the_fastest_path() -> None:
     got = made_transit("x.2", "tacc", "mu", TransitState.INSTALLED, path=["tacc", "s1"],
                   granted_bps=5e8, candidates=[{"path": [], "scores": {}}, score])  # fmt: skip
     answers = [RequestOutcome(slow.id, "queued"), RequestOutcome("x.2", "installed", transit=got)]
-    said = sources.granted([slow, fast], answers, [Service(threads=2), Service(threads=8)])
+    said = sources.hook_attributes([slow, fast], answers, [Service(threads=2), Service(threads=8)])
     assert said == {
         "AdonUrlPaths": written([slow, replace(fast, id="x.2", granted_bps=5e8)]),
         "AdonStreams": 8, "AdonRateBps": 5e8, "AdonRttSeconds": 0.05,
     }  # fmt: skip
-    assert sources.granted([slow], answers[:1], []) == {"AdonUrlPaths": written([slow])}
+    assert sources.hook_attributes([slow], answers[:1], []) == {"AdonUrlPaths": written([slow])}
 
 
 @given(st.text(min_size=1, max_size=20), st.integers(1, 999), st.sampled_from(["", ".2"]))
@@ -264,11 +264,11 @@ def test_the_director_names_the_cache() -> None:
             there += ["pelican://osg-htc.org/ospool/a", "osdf:///ospool/gone"]
             known = described(config, *there)
             assert known.sizes == dict.fromkeys([there[0], there[1], there[3]], 7)
-            assert known.served == {
+            assert known.cache_urls == {
                 **dict.fromkeys([there[0], there[1], there[3]], f"{cache.url}/ospool/a"),
                 there[2]: f"{cache.url}/ospool/broken",
             }
-            paths, unknown = url_paths(there, known.sizes, known.served, RUN, config)
+            paths, unknown = url_paths(there, known.sizes, known.cache_urls, RUN, config)
             assert [(p.site, p.host) for p in paths] == [("tacc", "127.0.0.1")]
             assert unknown == "no site is known of osdf"
             assert described(named(cache), *there) == sizes.UrlFacts()  # nobody to ask
@@ -344,10 +344,10 @@ HISTORY = {
 def test_the_history_tells_what_came_from_where() -> None:
     transfers = transfer_history.url_transfers(HISTORY, SOURCES)
     assert transfers == {
-        "uchicago": Moved(
+        "uchicago": SiteDownload(
             10**9, 1795449600.0, 1795449640.0, 0.5, "osdf-cache.example.org", missed=False
         ),
-        "tacc": Moved(5, 1795449600.0, 1795449600.0),
+        "tacc": SiteDownload(5, 1795449600.0, 1795449600.0),
     }
     assert transfers["uchicago"].seconds(50.0) == 40.0
     assert transfers["tacc"].seconds(0.25) == 0.25  # its times are whole seconds
@@ -360,7 +360,7 @@ def test_the_history_tells_what_came_from_where() -> None:
     assert len(transfer.cache) <= 200
     assert transfer_history.url_transfers(
         {"InputPluginResultList": [{"DeveloperData": 7}]}, {}
-    ) == {"": Moved()}
+    ) == {"": SiteDownload()}
 
 
 def blame(
@@ -385,7 +385,7 @@ def test_who_is_to_blame_for_what_was_slow() -> None:
         "slow: cache osdf-cache.example.org, 30 of 40 s until it sent anything ("
     )
     # Of what took a moment, counted in whole seconds, nobody knows how fast it was.
-    assert slow(Moved(10**6, 5.0, 6.0), 1.2, 1e9, 0.0, lambda: True) == ""
+    assert slow(SiteDownload(10**6, 5.0, 6.0), 1.2, 1e9, 0.0, lambda: True) == ""
 
 
 def test_a_disk_is_waited_for_where_the_slot_says_so() -> None:

@@ -16,7 +16,7 @@ from job_events import EventKind, happened
 from made_transit import made_transit
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, Jobs
-from monitors.watcher.actions import Moved
+from monitors.watcher.actions import TransferResult
 from monitors.watcher.connections import Connection
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
@@ -70,8 +70,8 @@ class World:
 
     # -- a job's own files -------------------------------------------------------------------
 
-    def measure(self, _watched: Watched, _decision: DecisionFile, _pair: Pair, /) -> Moved:
-        return Moved(self.moved, 1.0, {"retries": 1})
+    def measure(self, _watched: Watched, _decision: DecisionFile, _pair: Pair, /) -> TransferResult:
+        return TransferResult(self.moved, 1.0, {"retries": 1})
 
     def requests_of(self, _watched: Watched, decision: DecisionFile, /) -> list[TransitRequest]:
         return [self.request(decision.retry)]

@@ -10,7 +10,7 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
 from made_transit import made_transit
 
-from monitors.watcher.actions import GiveBack, Moved, RequestAgain, Sweep, Tell
+from monitors.watcher.actions import GiveBack, RequestAgain, Sweep, Tell, TransferResult
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Later
@@ -118,9 +118,9 @@ def test_what_the_transfer_moved_is_handed_over(
 def test_nothing_is_measured_of_another_run_or_a_damaged_directory(run: Path) -> None:
     decision = decision_of(run)
     other = DecisionFile(decision.file, JOB, 7, 1.0, decision.pairs)
-    assert watched_jobs.measure(watched(run), other, decision.pairs[0]) == Moved()
+    assert watched_jobs.measure(watched(run), other, decision.pairs[0]) == TransferResult()
     (run / "00/00" / f"{JOB}.in").write_text("[{")
-    assert watched_jobs.measure(watched(run), decision, decision.pairs[0]) == Moved()
+    assert watched_jobs.measure(watched(run), decision, decision.pairs[0]) == TransferResult()
 
 
 def test_what_ended_is_not_given_back_again(run: Path) -> None:

@@ -38,7 +38,7 @@ def observed(*facts: Heard) -> Jobs:
 
 
 def standing(*facts: Heard) -> Fact | None:
-    return rules.newest(observed(*facts).get(JOB))
+    return rules.newest_event(observed(*facts).get(JOB))
 
 
 def dag(what: EventKind) -> Fact | None:
@@ -207,7 +207,7 @@ def test_whatever_happens_the_end_makes_it_due(
         item = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
         facts.append(item)
     jobs = observed(*facts)
-    newest, ended = rules.newest(jobs.get(JOB)), rules.newest_of_dag(jobs)
-    assert due(decision, newest, ended, 1000.0) is not None
+    newest_event, ended = rules.newest_event(jobs.get(JOB)), rules.newest_of_dag(jobs)
+    assert due(decision, newest_event, ended, 1000.0) is not None
     given_back = DecisionTime(105.0, look=1, given_back=True)
-    assert due(given_back, newest, ended, 1000.0) is None
+    assert due(given_back, newest_event, ended, 1000.0) is None

@@ -259,7 +259,7 @@ def test_the_command_runs_until_it_is_stopped(
             return False
 
     calls = []
-    monkeypatch.setattr(watcher, "stopped", Stop)
+    monkeypatch.setattr(watcher, "stop_event", Stop)
     monkeypatch.setattr(program, "watch", lambda *arguments: calls.append(arguments))
     assert main(["watch", "--hooks", str(world.config)]) == 0
     assert "another watcher" in capsys.readouterr().out

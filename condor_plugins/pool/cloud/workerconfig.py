@@ -73,7 +73,7 @@ def execute_node(
     """The machine ``name`` of the pool of a collector (``host:port``), which it joins by a token:
     one partitionable slot for the jobs of ``site``, "" for any. ``attributes`` are more settings
     for its ads."""
-    own = {**named(site), WORKER_ATTRIBUTE: name}
+    own = {**site_attributes(site), WORKER_ATTRIBUTE: name}
     return {
         "CONDOR_HOST": collector.rpartition(":")[0],
         "COLLECTOR_HOST": collector,
@@ -95,7 +95,7 @@ def execute_node(
     }
 
 
-def named(site: str) -> dict[str, str]:
+def site_attributes(site: str) -> dict[str, str]:
     """Attributes of slots whose jobs are those of a site, "" for any."""
     return {"PegasusSite": site, "AdonSite": site} if site else {}
 

@@ -22,7 +22,7 @@ from cobald.interfaces import Controller
 from cobald.interfaces import Pool as CobaldPool
 
 from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
-from condor_plugins.pool.cloud.workerconfig import named
+from condor_plugins.pool.cloud.workerconfig import site_attributes
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.demand import Demands
 from condor_plugins.pool.expander.observation import PoolObserver
@@ -49,14 +49,14 @@ class Level:
     not joined the pool yet."""
 
     cores: float
-    asked: tuple[float, ...] = ()
+    request_times: tuple[float, ...] = ()
 
 
 def level(
     jobs: Sequence[JobDemand],
     machines: Sequence[Machine],
     joined: Collection[str],
-    asked: Sequence[float],
+    request_times: Sequence[float],
     drone: Flavour,
     now: float,
 ) -> Level:
@@ -65,7 +65,7 @@ def level(
     drones = [replace(m, fixed=False) for m in machines if m.name in joined]
     booting = [
         Machine(f"asked-{number}", drone, MachineState.BOOTING, since)
-        for number, since in enumerate(asked)
+        for number, since in enumerate(request_times)
     ]
     others = [machine for machine in machines if machine.name not in joined]
     decided = plan(jobs, [*others, *drones, *booting], [drone], Limits(), now)
@@ -127,13 +127,13 @@ class AdonController(Controller):  # type: ignore[misc]
         self.interval = interval
         self._drone = Flavour(_NAME, cores, memory_mb, boot_s=boot, boot_spread_s=boot / 3)
         self._mark = mark
-        self._asked: tuple[float, ...] = ()
+        self._request_times: tuple[float, ...] = ()
         self._joined: frozenset[str] = frozenset()
         self._archive = Archive(archive, read_only=True)
         condor, run_times = Condor(collector), RunTimes(self._archive, jobs_take)
         cloud = _Drones(self._drone)
         self._observer = PoolObserver(
-            "cobald", named(site), cloud, condor, self._archive, run_times, _log.warning
+            "cobald", site_attributes(site), cloud, condor, self._archive, run_times, _log.warning
         )
         self._demands = Demands(condor.whole, run_times.of_job)
         self._said = ""
@@ -156,9 +156,9 @@ class AdonController(Controller):  # type: ignore[misc]
         leases = leases_of(self._archive.latest(METRIC).values(), now)
         jobs = self._demands.at(view, leases).jobs
         joined = frozenset(name for name, ad in view.ads.items() if self._mark in ad)
-        waits = self._asked[len(joined - self._joined) :]
+        waits = self._request_times[len(joined - self._joined) :]
         wanted = level(jobs, view.own, joined, waits, self._drone, now)
-        self._joined, self._asked = joined, wanted.asked
+        self._joined, self._request_times = joined, wanted.request_times
         if self.target.demand != wanted.cores:
             _log.info("demand %s -> %s cores", self.target.demand, wanted.cores)
         self.target.demand = wanted.cores

@@ -14,7 +14,7 @@ from typing import Any
 
 from condor_plugins.pool.cloud.protocol import BackOff, Cloud, CloudError, Refusal, Server
 from condor_plugins.pool.expander.condor import Condor
-from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
+from condor_plugins.pool.expander.decision import PoolDecision, boot, key, machine_lifetime
 from condor_plugins.pool.expander.demand import Demands, PoolDemand
 from condor_plugins.pool.expander.observation import PoolObserver, View
 from condor_plugins.pool.fitness import Judge
@@ -251,7 +251,9 @@ class Expander:
             if server.flavour:  # else it was no more than a port
                 lived_s, price = view.now - server.since, prices.get(server.flavour, 0.0)
                 measurements.append(
-                    lived(self._pool, name, server.flavour, max(0.0, lived_s), price, why, view.now)
+                    machine_lifetime(
+                        self._pool, name, server.flavour, max(0.0, lived_s), price, why, view.now
+                    )
                 )
         if measurements:
             self._record(measurements)

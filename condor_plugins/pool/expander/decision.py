@@ -96,7 +96,7 @@ def boot(pool: str, name: str, flavour: str, took_s: float, now: float) -> Measu
     return Measurement(id_, "boot", flavour, took_s, "s", now, SOURCE, "", details)
 
 
-def lived(
+def machine_lifetime(
     pool: str, name: str, flavour: str, lived_s: float, price: float, why: str, now: float
 ) -> Measurement:
     """A machine is deleted; ``price`` was per hour."""

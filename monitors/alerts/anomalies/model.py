@@ -195,7 +195,7 @@ def scale_of(metric: str) -> Scale:
     return _SHARE if metric in SHARES else _RATIO
 
 
-def worse(metric: str, shift: float) -> bool:
+def is_worse(metric: str, shift: float) -> bool:
     """Whether a shift is for the worse: less of a rate, more of anything else."""
     return shift < 0 if metric in _RATES else shift > 0
 
@@ -210,7 +210,7 @@ def worsening(metric: str, recorded: Iterable[Measurement]) -> Anomaly | None:
     if newest is None or newest.until is not None:
         return None
     lost = newest.kind == "outage" and metric == "loss"
-    return newest if lost or worse(metric, newest.change) else None
+    return newest if lost or is_worse(metric, newest.change) else None
 
 
 def why_level(metric: str, change: float, samples: int, times_noise: float, cycle: float) -> str:
@@ -286,7 +286,7 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:.3g}{'' if unit in ('', '1') else f' {unit}'}"
 
 
-def explained(metric: str, limits: SeriesLimits) -> list[str]:
+def explanation_lines(metric: str, limits: SeriesLimits) -> list[str]:
     """What a series is judged by, in sentences."""
     unit = UNITS.get(metric, "")
     period = "" if limits.period_s is None else f", usually one every {_span(limits.period_s)}"

@@ -32,6 +32,9 @@ LINK = "link"
 KINDS = (FINISHED, FAILED, STUCK, ANOMALY, LINK, REMOVED)
 _USUAL = frozenset({FINISHED, FAILED, STUCK, ANOMALY, LINK})
 _HEADER = re.compile(r"([A-Za-z0-9-]{1,100}):[ \t]*([!-~][ -~]{0,4000})")
+_Word = Annotated[str, matching(r"(?s)[^\0]+", "a text")]
+# An empty list would mean anybody, and who wrote it meant nobody.
+_Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +147,6 @@ def _url(value: object, what: str) -> str:
     if not good or not text.isascii() or any(c <= " " for c in text):
         raise InputError(f"{what}: found {shown(value)}, expected http:// or https://…")
     return text
-
-
-_Word = Annotated[str, matching(r"(?s)[^\0]+", "a text")]
-# An empty list would mean anybody, and who wrote it meant nobody.
-_Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 
 class _Target(Schema):

@@ -133,7 +133,7 @@ def roll_up(points: Iterable[Point], width_s: int) -> list[RollUp]:
     return roll_ups
 
 
-def widened(rollups: Iterable[RollUp], width_s: int) -> list[RollUp]:
+def wider_rollups(rollups: Iterable[RollUp], width_s: int) -> list[RollUp]:
     """Roll-ups of hours, or of both, as roll-ups of days; of the same width, merged where they are
     of the same time."""
     wider: dict[tuple[str, str, str, float], RollUp] = {}

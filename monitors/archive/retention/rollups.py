@@ -12,7 +12,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from monitors.archive.retention.horizons import Point, RollUp, Sketch, roll_up, start_of, widened
+from monitors.archive.retention.horizons import (
+    Point,
+    RollUp,
+    Sketch,
+    roll_up,
+    start_of,
+    wider_rollups,
+)
 from monitors.archive.stores.base import Engine, Row, Rows, Writing
 from monitors.base.estimates import WINDOW, Estimate, weighted, weights
 from monitors.base.measurement import trusted_condition
@@ -100,7 +107,7 @@ def roll_ups(
             [metric, subject, width_s, first, min(until, rolled)],
         )
         if horizon(engine, metric) == rolled:  # else some may be in neither, or in both
-            return widened([*map(from_row, rows), *roll_up(whole, width_s)], width_s)
+            return wider_rollups([*map(from_row, rows), *roll_up(whole, width_s)], width_s)
 
 
 def as_dict(rollup: RollUp, shares: Sequence[float]) -> dict[str, Any]:
@@ -120,7 +127,7 @@ def as_dict(rollup: RollUp, shares: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def estimated(
+def rolled_up_estimate(
     engine: Engine,
     metric: str,
     subject: str,

@@ -19,6 +19,9 @@ from monitors.measurements.probes.probe import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Number, Whole, checked, matching
 
+Text = Annotated[str, matching(r"[!-~]{1,300}", "a name")]
+Subject = Annotated[str, matching(r"[ -~]{1,300}", "what is measured")]
+
 
 def _address(value: object, what: str) -> str:
     try:
@@ -27,8 +30,6 @@ def _address(value: object, what: str) -> str:
         raise InputError(f"{what}: found {shown(value)}, expected an IP address") from None
 
 
-Text = Annotated[str, matching(r"[!-~]{1,300}", "a name")]
-Subject = Annotated[str, matching(r"[ -~]{1,300}", "what is measured")]
 Address = Annotated[str, checked(_address)]
 """An IP address, or nothing."""
 

@@ -31,6 +31,11 @@ from network_provisioner.client.credentials import long_enough, read_token
 from network_provisioner.client.http1 import Tls
 
 Peers = tuple[IPv4Network | IPv6Network, ...]
+_Word = Annotated[str, matching(r"(?s)[^\0]*", "a text")]
+_CommandName = Annotated[
+    str, matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a name of letters and digits")
+]
+Port = Annotated[Whole, Field(ge=1, le=65535)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +83,6 @@ class AgentSettings:
 
 
 _USUAL = AgentLimits()
-_Word = Annotated[str, matching(r"(?s)[^\0]*", "a text")]
-_CommandName = Annotated[
-    str, matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a name of letters and digits")
-]
-Port = Annotated[Whole, Field(ge=1, le=65535)]
 
 
 def _network(value: object, what: str) -> IPv4Network | IPv6Network:

@@ -33,6 +33,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _KERNEL_THREAD = 0x00200000
 _AWAKE_S = 30.0
 _SLICES = 10  # looks in which each of the others is looked at once
+Busy = Sequence[tuple[float, ProcessSecond]]
+"""Processes that did something, with what they count for."""
 
 
 class Stat(NamedTuple):
@@ -86,10 +88,6 @@ class _Process:
     moved: tuple[int, int] = (0, 0)
     waited: int = 0
     weight: float = 1.0
-
-
-Busy = Sequence[tuple[float, ProcessSecond]]
-"""Processes that did something, with what they count for."""
 
 
 def host_second(before: Counters, after: Counters, busy: Busy) -> DiskReport:

@@ -49,12 +49,12 @@ def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Reading]:
     if bits > 0:
         yield reading("udp_throughput" if udp else "tcp_throughput", bits, **details)
     if udp:
-        yield from lost(summary.get("lost"), summary.get("sent"))
+        yield from lost_share(summary.get("lost"), summary.get("sent"))
         if summary.get("jitter") is not None:
             yield reading("jitter", number(summary["jitter"], "jitter") / 1000)
 
 
-def lost(count: object, of: object) -> Iterator[Reading]:
+def lost_share(count: object, of: object) -> Iterator[Reading]:
     """The share of packets that were lost, where both numbers are known. Raises InputError."""
     if count is None or of is None:
         return
@@ -81,7 +81,7 @@ def round_trips(result: Mapping[str, Any]) -> Iterator[Reading]:
     if result.get("loss") is not None:
         yield reading("loss", min(1.0, max(0.0, number(result["loss"], "loss"))))
     else:
-        yield from lost(result.get("lost"), result.get("sent"))
+        yield from lost_share(result.get("lost"), result.get("sent"))
 
 
 def trip_statistics(value: Mapping[str, Any]) -> Iterator[Reading]:
@@ -159,13 +159,13 @@ def disk_to_disk(result: Mapping[str, Any]) -> Iterator[Reading]:
         yield reading("throughput", rate)
 
 
-def failed(error: object) -> Reading:
+def failed_reading(error: object) -> Reading:
     """A run that did not come to a result."""
     text = error if isinstance(error, str) and error else "no reason was given"
     return reading(FAILURE, 1.0, **{"error": printable(text[:_LONGEST])})
 
 
-def checked(result: Reading) -> Reading:
+def checked_reading(result: Reading) -> Reading:
     """Raises InputError for a value that no archive takes."""
     if not math.isfinite(result.value):
         raise InputError(f"{result.metric} is {result.value!r}, expected a finite number")

@@ -167,7 +167,9 @@ def measurements(
         about = {**details, "run": run} if at in runs else details
         try:
             for result in _found(series, value, clocks.get(at)):
-                taken.append(measurement(convert.checked(result), run, at, series.subject, about))
+                taken.append(
+                    measurement(convert.checked_reading(result), run, at, series.subject, about)
+                )
         except InputError as error:
             bad += 1
             problem = f"{series.id}: {bad} of {len(points)} results cannot be read: {error}"
@@ -191,13 +193,13 @@ def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Reading]
     elif kind == "packet-trace":
         yield from _trace(value)
     elif kind == FAILURES:
-        yield convert.failed(value.get("error") if isinstance(value, Mapping) else value)
+        yield convert.failed_reading(value.get("error") if isinstance(value, Mapping) else value)
 
 
 def _loss(value: Any) -> Iterator[Reading]:
     """A share, or the numbers it is made of."""
     if isinstance(value, Mapping):
-        yield from convert.lost(value.get("numerator"), value.get("denominator"))
+        yield from convert.lost_share(value.get("numerator"), value.get("denominator"))
     else:
         yield reading("loss", min(1.0, max(0.0, number(value, "packet-loss-rate"))))
 

@@ -82,11 +82,11 @@ def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> lis
     """What a run found, or that it failed. Raises InputError."""
     result = body.get("result")
     if not isinstance(result, Mapping):
-        return [convert.failed(None)]
+        return [convert.failed_reading(None)]
     if result.get("succeeded") is not True:
-        return [convert.failed(result.get("error") or result.get("diags"))]
+        return [convert.failed_reading(result.get("error") or result.get("diags"))]
     readings = _found(kind, spec, result, _tool(body.get("tool")))
-    return [convert.checked(reading) for reading in readings]
+    return [convert.checked_reading(reading) for reading in readings]
 
 
 def _found(
@@ -97,7 +97,7 @@ def _found(
     if kind == "rtt":
         return convert.round_trips(result)
     if kind in ("latency", "latencybg"):
-        lost = list(convert.lost(result.get("packets-lost"), result.get("packets-sent")))
+        lost = list(convert.lost_share(result.get("packets-lost"), result.get("packets-sent")))
         if not result.get("histogram-latency"):
             return lost
         error_ms = result.get("max-clock-error")

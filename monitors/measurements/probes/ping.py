@@ -49,7 +49,9 @@ def request(family: socket.AddressFamily, identifier: int, number: int, payload:
     return _HEAD.pack(kind, 0, checksum(head + payload), identifier, number & 0xFFFF) + payload
 
 
-def answered(data: bytes, family: socket.AddressFamily, raw: bool, mark: bytes) -> int | None:
+def answered_number(
+    data: bytes, family: socket.AddressFamily, raw: bool, mark: bytes
+) -> int | None:
     """The number of the request that ``data`` answers; None where it answers none of ours."""
     if raw and family == socket.AF_INET:
         data = data[(data[0] & 0xF) * 4 :] if data else b""  # behind the header of IP
@@ -108,7 +110,7 @@ def _by_socket(
             except OSError as error:
                 refusal = error.strerror or str(error)
                 continue
-            number = answered(arrived[0], family, raw, mark) if arrived else None
+            number = answered_number(arrived[0], family, raw, mark) if arrived else None
             if arrived and number in left and number not in trips:
                 sent, began = left[number]
                 trips[number] = Trip(number, sent, arrived[3], time.monotonic_ns() - began)

@@ -42,7 +42,7 @@ class ProgramResult:
     in_time: bool = True
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The last line it said, for an error."""
         lines = (self.err.strip() or self.out.strip()).decode(errors="replace").splitlines()
         return printable(lines[-1].strip())[:_LAST_WORDS] if lines else "it said nothing"
@@ -53,7 +53,7 @@ class ProgramResult:
             return f"{program} was not done in time"
         if self.code > 128:
             return f"{program} was ended by signal {self.code - 128}"
-        return f"{program} ended with exit code {self.code}: {self.last_words}"
+        return f"{program} ended with exit code {self.code}: {self.last_output}"
 
 
 def find(program: str) -> str | None:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from monitors.base.measurement import SMALL_BYTES, Measurement, number_in
-from monitors.jobs.condor import Ad, ads, printed
+from monitors.jobs.condor import Ad, ads, command_output
 from monitors.jobs.executions import ENDS, Execution, Span
 from monitors.jobs.jobs import Attempt
 from monitors.workflows.facts.transfers import Volume, transfer_fact
@@ -41,7 +41,7 @@ _TIMEOUT_S = 5.0
 _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
 
 
-def moved_by_condor(attempt: Attempt, execution: Execution | None) -> list[Measurement]:
+def condor_transfer_facts(attempt: Attempt, execution: Execution | None) -> list[Measurement]:
     """What HTCondor moved for an attempt that has ended, by its last ``execution``, where that was
     more than its papers: 64 kB (:data:`~monitors.base.measurement.SMALL_BYTES`)."""
     if execution is None or execution.how != ENDS[Kind.TERMINATED]:
@@ -106,7 +106,7 @@ class CondorHistory:
             return []
         wanted = f"member(ClusterId, {{{', '.join(map(str, clusters))}}})"
         words = [program, "-transfer-history", "-json", "-constraint", wanted]
-        job_ads = ads(printed(words, _TIMEOUT_S, logging.WARNING))
+        job_ads = ads(command_output(words, _TIMEOUT_S, logging.WARNING))
         self._away = job_ads is None
         return job_ads or []
 

@@ -26,7 +26,7 @@ from monitors.workflows.facts.attempts import by_kind, queue_wait, run_facts, ru
 from monitors.workflows.facts.condor_transfers import (
     ACCESS_POINT,
     CondorHistory,
-    moved_by_condor,
+    condor_transfer_facts,
     own_protocol_transfers,
     plugin_facts,
 )
@@ -39,11 +39,11 @@ from monitors.workflows.facts.plan import (
     planned_at,
     read_plan,
 )
-from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
+from monitors.workflows.facts.transfers import Journal, setup_facts, transfer_facts, transfer_list
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.kickstart import JobRecord
-from monitors.workflows.logs.records import JobOutput, planner_words, read_output
+from monitors.workflows.logs.records import JobOutput, planner_error, read_output
 from monitors.workflows.planned.levels import DagShape, dag_fact, levels_of
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
@@ -283,7 +283,7 @@ class JobFacts:
                 facts += self._attempt_facts(lost)
                 continue
             lost.submit, lost.end, lost.outcome, lost.reason = at, at, Outcome.FAILED, reason
-            planner = planner_words(self.dir.path / f"{name}.pre.log")
+            planner = planner_error(self.dir.path / f"{name}.pre.log")
             facts.append(_job_fact(lost, JobOutput(stderr=planner), self._level(name)))
         return facts
 
@@ -374,7 +374,7 @@ class JobFacts:
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
         lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
         if left.moved or left.logged or lines:
-            moved = transfer_facts(attempt, left, lines, listed(attempt.job.output))
+            moved = transfer_facts(attempt, left, lines, transfer_list(attempt.job.output))
             facts += moved + setup_facts(attempt, ready, moved)
         task = attempt.job.task or next(iter(job.details["task_ids"]), "")
         facts += estimate_errors(task, attempt.job.site, facts, self._estimated)
@@ -428,7 +428,7 @@ class JobFacts:
         with suppress(InputError):  # not to be read: then nobody tells
             execution = self._execution(attempt.cluster, attempt.proc)
             if attempt.start and attempt.job.site not in ("", ACCESS_POINT):
-                facts = moved_by_condor(attempt, execution)
+                facts = condor_transfer_facts(attempt, execution)
         if facts and self._has_urls(attempt.job.name):
             self._asking.append((attempt, facts))
             return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []

@@ -33,7 +33,7 @@ class DagmanRun:
         """A DAGMan says that it began (Unix seconds)."""
         return replace(self, begun=True, left=at if self.ended else self.left)
 
-    def is_told(self, status: Status | None, never_ran: bool) -> bool:
+    def has_known_end(self, status: Status | None, never_ran: bool) -> bool:
         """Whether its end is known, with that newest status. Where it was not heard to begin, the
         times are all there is."""
         if self.ended or self.begun or never_ran:
@@ -110,7 +110,7 @@ class Runs:
             return None
         self.current = None
         never_ran = event.kind is Kind.ABORTED and not run.executed
-        if run.is_told(status, never_ran) or math.floor(event.at) <= run.left:
+        if run.has_known_end(status, never_ran) or math.floor(event.at) <= run.left:
             return None
         # A newer status is of what came after it.
         return None if status is not None and status.at > event.at else event
@@ -118,7 +118,7 @@ class Runs:
     def gone(self, status: Status | None) -> bool:
         """The run is not in the queue any more; whether its end was known before."""
         run, self.current = self.current, None
-        return run is not None and run.is_told(status, never_ran=not run.executed)
+        return run is not None and run.has_known_end(status, never_ran=not run.executed)
 
     def _never_ran(self) -> bool:
         """Whether the one in the queue was taken out of it before it began."""

@@ -18,8 +18,7 @@ from monitors.base.measurement import Measurement, number_in
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.tail import Lines, Tail
-from monitors.workflows.logs.transferlog import TransferAttempt as Moved
-from monitors.workflows.logs.transferlog import seconds_of
+from monitors.workflows.logs.transferlog import TransferAttempt, seconds_of
 from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.job_files import HOOK_JOURNAL
 from monitors.workflows.planned.submit_dir import JobKind
@@ -94,7 +93,7 @@ def transfer_fact(
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TransferList:
     """What a job's transfer list says: site names by the way the tool writes them, sizes by logical
     file name where they are declared, all URLs."""
 
@@ -103,10 +102,10 @@ class Listed:
     urls: frozenset[str] = frozenset()
 
 
-def listed(output: Path | None) -> Listed:
+def transfer_list(output: Path | None) -> TransferList:
     """From ``<job>.in`` of a transfer job or ``<job>.sh`` of PegasusLite, beside its output."""
     if output is None:
-        return Listed()
+        return TransferList()
     for ending in (".in", ".sh"):
         try:
             text = read_text(output.with_suffix(ending), "replace")
@@ -116,8 +115,8 @@ def listed(output: Path | None) -> Listed:
         if labels:
             sizes = {lfn: int(size) for lfn, size in _SIZE.findall(text)}
             names = {label.replace("-", "_"): label for label in labels}
-            return Listed(names, sizes, frozenset(_URL.findall(text)))
-    return Listed()
+            return TransferList(names, sizes, frozenset(_URL.findall(text)))
+    return TransferList()
 
 
 class Journal:
@@ -156,7 +155,7 @@ class Journal:
 
 
 def transfer_facts(
-    attempt: Attempt, left: JobOutput, journal: Sequence[Mapping[str, Any]], known: Listed
+    attempt: Attempt, left: JobOutput, journal: Sequence[Mapping[str, Any]], known: TransferList
 ) -> list[Measurement]:
     """One measurement for each pair of sites that an attempt which is over moved files between.
 
@@ -164,7 +163,7 @@ def transfer_facts(
     these nor records. What stays within a site is left out. The value is in bytes, 0 where nobody
     knows them; then ``bytes`` of the details is None.
     """
-    pairs: dict[tuple[str, str], list[Moved]] = {}
+    pairs: dict[tuple[str, str], list[TransferAttempt]] = {}
     for transfer in left.moved:
         src = _site(transfer.src, transfer.src_url, attempt, known)
         dst = _site(transfer.dst, transfer.dst_url, attempt, known)
@@ -245,7 +244,9 @@ def _fact(
     )
 
 
-def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> Volume:
+def _volume(
+    tries: Sequence[TransferAttempt], line: Mapping[str, Any], known: TransferList
+) -> Volume:
     """By the tool's records of its tries and the hooks' journal; neither need be there."""
     done = [attempt for attempt in tries if attempt.success]
     n_bytes = number_in(line.get("bytes"), 2**63)
@@ -263,7 +264,7 @@ def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> V
     )
 
 
-def _protocol(tries: Sequence[Moved]) -> str:
+def _protocol(tries: Sequence[TransferAttempt]) -> str:
     """That of the end that is no file of the machine, ``gsiftp``; "" where nobody told."""
     schemes = [
         url.partition(":")[0] for attempt in tries for url in (attempt.src_url, attempt.dst_url)
@@ -277,13 +278,13 @@ def _direction(attempt: Attempt, ends: tuple[str, str]) -> str:
     return direction or ("in" if ends[1] == attempt.job.site else "out")
 
 
-def _site(label: str, url: str, attempt: Attempt, known: Listed) -> str:
+def _site(label: str, url: str, attempt: Attempt, known: TransferList) -> str:
     if attempt.job.site and is_relay(label, url, known.urls):
         return attempt.job.site
     return known.names.get(label, label)
 
 
-def _sum(done: Sequence[Moved], sizes: Mapping[str, int]) -> int | None:
+def _sum(done: Sequence[TransferAttempt], sizes: Mapping[str, int]) -> int | None:
     total = 0
     for lfn, counted in {attempt.lfn: attempt.n_bytes for attempt in done}.items():
         size = sizes.get(lfn) if counted is None else counted

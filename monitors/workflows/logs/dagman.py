@@ -193,7 +193,7 @@ class DagmanParser:
         self.understood = False  # whether any line was one of DAGMan's that matter
         self.failed: dict[str, str] = {}
         """The jobs that this DAGMan says failed, with the reasons."""
-        self.last_words: list[str] = []
+        self.last_messages: list[str] = []
         """What this DAGMan said last that tells of trouble."""
         self._total = 0
         self._columns: list[str] = []
@@ -225,8 +225,8 @@ class DagmanParser:
         message = message_of(line, self._clock)
         text = line if message is None else message[1]
         heard = " ".join(_text(text).split())
-        if not _NO_TROUBLE.search(text) and heard not in self.last_words:
-            self.last_words = [*self.last_words, heard][-_MOST_WORDS:]
+        if not _NO_TROUBLE.search(text) and heard not in self.last_messages:
+            self.last_messages = [*self.last_messages, heard][-_MOST_WORDS:]
 
     def _line(self, line: bytes) -> Iterator[StatusChange | DagmanStep]:
         message = message_of(line, self._clock)
@@ -271,7 +271,7 @@ class DagmanParser:
                 yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
         elif _START.match(text):
             self._removed, self.started_at, self.understood = False, at, True
-            self._lists, self.failed, self.last_words, self._refused = False, {}, [], {}
+            self._lists, self.failed, self.last_messages, self._refused = False, {}, [], {}
             yield DagmanStep(StepKind.STARTED, at, again=status.ended)
             if status.ended:
                 again = replace(status, state=WorkflowState.RUNNING, at=at, reason="")
@@ -332,7 +332,7 @@ class DagmanParser:
         """Why it failed where no job did."""
         if state is not WorkflowState.FAILED or self.failed or (self.current or NOT_STARTED).fail:
             return ""
-        words = "; ".join(self.last_words) or "it does not say why"
+        words = "; ".join(self.last_messages) or "it does not say why"
         return f"DAGMan ended with status {exit_status}: {words}"
 
     def _changed(self, stamp: bytes, status: Status) -> Iterator[StatusChange]:

@@ -46,6 +46,7 @@ _ENDED = re.compile(
 )
 _START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _WORDS = (b"Event: ULOG_", b"Hold reason", b" job proc ", b"POST ", b"STARTING UP")
+_SAID_LATER = frozenset({Kind.HELD, Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED})
 
 
 class DagmanEventTail:
@@ -102,9 +103,6 @@ class DagmanEventTail:
         if happened is None or not is_of_job(kind, job[1]):
             return None
         return JobEvent(kind, *job, happened, node=node)
-
-
-_SAID_LATER = frozenset({Kind.HELD, Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED})
 
 
 def _text(data: bytes) -> str:

@@ -35,6 +35,26 @@ from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, re
 from monitors.workflows.logs.tail import Lines, Tail, without_holes
 
 _MOST_AD_LINES = 2000  # of one ad
+_HEADER = re.compile(rb"(\d{3}) \((-?\d{1,10})\.(-?\d{1,10})\.-?\d{1,10}\) " + STAMP + rb" ")
+_TIME = re.compile(STAMP)
+_NODE = re.compile(rb'\bDAGNodeName = "((?:[^"\\]|\\.)*)"|^\s+DAG Node: (\S+)')
+_RETURN = re.compile(
+    rb"\(1\) Normal termination \(return value (-?\d{1,10})\)"
+    rb"|\(0\) Abnormal termination \(signal (\d{1,3})\)"
+)
+_CODE = re.compile(rb"^\s*Code (-?\d{1,9}) Subcode (-?\d{1,9})")
+_BYTES = re.compile(rb"^\s*(\d{1,18})\s+-\s+Run Bytes (Sent|Received) By Job")
+_SLOT = re.compile(rb"^\s+SlotName: (\S+)")
+_SCHEDD = re.compile(rb"Job submitted from host: (<[^>]{1,1000}>)")
+_STEP = re.compile(
+    rb"(Entered queue to transfer|Started transferring|Finished transferring) (input|output) files"
+)
+_ALIAS = re.compile(r"[?&]alias=([^&>]+)")
+_MOST_LINES = 500  # of one event
+_LARGEST = 1e18
+_NO_REASON = "Reason unspecified"
+_NOOP_PROC = 2**31 - 1  # DAGMan's number of a node that it passes over (NOOP)
+_FIRST_TRANSFER_PROC = -1000  # and below: HTCondor's shadows that send files for several jobs
 
 
 class Kind(IntEnum):
@@ -83,6 +103,17 @@ JOB_KINDS = frozenset(
 )
 """What tells how far a job is."""
 
+_STEPS = {
+    (b"Entered", b"input"): TransferStep.IN_QUEUED,
+    (b"Started", b"input"): TransferStep.IN_STARTED,
+    (b"Finished", b"input"): TransferStep.IN_FINISHED,
+    (b"Entered", b"output"): TransferStep.OUT_QUEUED,
+    (b"Started", b"output"): TransferStep.OUT_STARTED,
+    (b"Finished", b"output"): TransferStep.OUT_FINISHED,
+}
+_STEP_NUMBERS = frozenset(int(step) for step in TransferStep)
+_LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
+
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
@@ -117,38 +148,6 @@ class JobEvent:
     sent_bytes: int | None = field(default=None, compare=False)
     received_bytes: int | None = field(default=None, compare=False)
     ad: Sequence[str] = field(default=(), compare=False)
-
-
-_HEADER = re.compile(rb"(\d{3}) \((-?\d{1,10})\.(-?\d{1,10})\.-?\d{1,10}\) " + STAMP + rb" ")
-_TIME = re.compile(STAMP)
-_NODE = re.compile(rb'\bDAGNodeName = "((?:[^"\\]|\\.)*)"|^\s+DAG Node: (\S+)')
-_RETURN = re.compile(
-    rb"\(1\) Normal termination \(return value (-?\d{1,10})\)"
-    rb"|\(0\) Abnormal termination \(signal (\d{1,3})\)"
-)
-_CODE = re.compile(rb"^\s*Code (-?\d{1,9}) Subcode (-?\d{1,9})")
-_BYTES = re.compile(rb"^\s*(\d{1,18})\s+-\s+Run Bytes (Sent|Received) By Job")
-_SLOT = re.compile(rb"^\s+SlotName: (\S+)")
-_SCHEDD = re.compile(rb"Job submitted from host: (<[^>]{1,1000}>)")
-_STEP = re.compile(
-    rb"(Entered queue to transfer|Started transferring|Finished transferring) (input|output) files"
-)
-_STEPS = {
-    (b"Entered", b"input"): TransferStep.IN_QUEUED,
-    (b"Started", b"input"): TransferStep.IN_STARTED,
-    (b"Finished", b"input"): TransferStep.IN_FINISHED,
-    (b"Entered", b"output"): TransferStep.OUT_QUEUED,
-    (b"Started", b"output"): TransferStep.OUT_STARTED,
-    (b"Finished", b"output"): TransferStep.OUT_FINISHED,
-}
-_ALIAS = re.compile(r"[?&]alias=([^&>]+)")
-_STEP_NUMBERS = frozenset(int(step) for step in TransferStep)
-_LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
-_MOST_LINES = 500  # of one event
-_LARGEST = 1e18
-_NO_REASON = "Reason unspecified"
-_NOOP_PROC = 2**31 - 1  # DAGMan's number of a node that it passes over (NOOP)
-_FIRST_TRANSFER_PROC = -1000  # and below: HTCondor's shadows that send files for several jobs
 
 
 class EventParser:

@@ -25,8 +25,7 @@ from typing import Any
 
 from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
-from monitors.workflows.logs.transferlog import Summary, summaries
-from monitors.workflows.logs.transferlog import TransferAttempt as Moved
+from monitors.workflows.logs.transferlog import Summary, TransferAttempt, summaries
 from monitors.workflows.planned.foreign_files import open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
@@ -143,7 +142,7 @@ class JobOutput:
     the end of what the job complained; ``output`` the file of its output, where one was found."""
 
     records: Sequence[JobRecord] = ()
-    moved: Sequence[Moved] = ()
+    moved: Sequence[TransferAttempt] = ()
     logged: Sequence[Summary] = ()
     stderr: str = ""
     output: Path | None = None
@@ -226,7 +225,7 @@ def _output_of(
     return *aged, []
 
 
-def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]:
+def _moved(output: Path, text: str, started: float, ended: float) -> list[TransferAttempt]:
     """What the run's records of transfers say; of other runs of the job there may be more."""
     transfers = transferlog.parse(text) if "transfer_attempts" in text else []
     folder = output.with_suffix(_MULTIPART)
@@ -261,7 +260,7 @@ def _complaint(job: PlannedJob, text: str, ending: str, run: _Run) -> str:
     return tail("\n".join(x for x in text.splitlines() if not x.startswith(OUR_RECORD)).strip())
 
 
-def planner_words(log: Path) -> str:
+def planner_error(log: Path) -> str:
     """Why pegasus-plan could not plan a workflow inside another, from the newest of its logs; ""
     where there is none, or it does not say."""
     for path in (*list(versions(log))[1:], log):

@@ -91,7 +91,7 @@ def _time_left(run_s: float, ran_s: float, part: float) -> float:
     return max(whole - ran_s, 2 * part * LEAST_LEFT * ran_s if before > _DOUBTFUL else 0.0)
 
 
-def believed_run_s(
+def estimated_run_s(
     prior_s: float, weight: float, ended: int, ended_s: float, running_s: Iterable[float]
 ) -> float:
     """How long jobs of a transformation run: ``prior_s`` was believed beforehand and counts as

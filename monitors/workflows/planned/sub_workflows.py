@@ -40,7 +40,7 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
         return []
     values = parent.values(job)
     if values:
-        folder = _newest(parent.beside(job, values.get("initialdir", "")), parent)
+        folder = _newest(parent.named_file(job, values.get("initialdir", "")), parent)
         name = dag_of(values.get("arguments", ""))
         dag = folder / name if name else None
         if dag is not None and not dag.is_file() and is_planned(folder):
@@ -53,7 +53,7 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
     if own is not None and own.workflow != parent.workflow:
         _check_owner(own, parent)
         return [*(plan for plan in _plans_before(own) if plan.owner == parent.owner), own]
-    plain = SubmitDir(folder, dag, derived(parent.workflow, job))
+    plain = SubmitDir(folder, dag, derived_uuid(parent.workflow, job))
     _check_owner(plain, parent)
     plain.braindump.update(
         {name: parent.braindump[name] for name in _SHARED if name in parent.braindump}
@@ -90,7 +90,7 @@ def _plans_before(newest: SubmitDir) -> list[SubmitDir]:
     return earlier
 
 
-def derived(parent: str, job: str) -> str:
+def derived_uuid(parent: str, job: str) -> str:
     """The UUID by which a sub-DAG is known that has none."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{parent}/{job}"))
 

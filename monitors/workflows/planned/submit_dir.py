@@ -360,7 +360,7 @@ class SubmitDir:
                 return self.path / Path(os.path.normpath(path)).relative_to(self._planned_path)
         return path
 
-    def beside(self, name: str, path: str) -> Path:
+    def named_file(self, name: str, path: str) -> Path:
         """What a job's submit file names, relative to where it is submitted. What is named by a
         path that is not there is looked for beside the submit file."""
         node = self.nodes[name]
@@ -372,9 +372,9 @@ class SubmitDir:
     def values(self, name: str) -> dict[str, str]:
         """What a job's submit file assigns, by lower-case name, ``+x`` as ``my.x``, with macros as
         they come out. Raises InputError where it cannot be read."""
-        return {key: value.strip('"') for key, value in self.words(name).items()}
+        return {key: value.strip('"') for key, value in self.expressions(name).items()}
 
-    def words(self, name: str) -> dict[str, str]:
+    def expressions(self, name: str) -> dict[str, str]:
         """The same as it is written, with quotes: ClassAd expressions among them."""
         node = self.nodes.get(name)
         if node is None or node.is_subdag:
@@ -397,7 +397,7 @@ class SubmitDir:
                 known = self.values(name)
                 if log := _UNKNOWN.sub("*", known.get("log", "")):
                     folder = known.get("initialdir", "")
-                    logs[str(self.beside(name, os.path.join(folder, log)))] = None  # noqa: PTH118
+                    logs[str(self.named_file(name, os.path.join(folder, log)))] = None  # noqa: PTH118
         return list(logs)
 
     def job_names(self) -> list[str]:
@@ -414,7 +414,7 @@ class SubmitDir:
         folder = known.get("initialdir", "")
         usual = node.file if node.description is None else node.folder / name
         files = {
-            key: self.beside(name, os.path.join(folder, path))  # noqa: PTH118  # it may be absolute
+            key: self.named_file(name, os.path.join(folder, path))  # noqa: PTH118  # it may be absolute
             if path and "$(" not in path
             else usual.with_suffix(suffix)
             for key, suffix in (("output", ".out"), ("error", ".err"))

@@ -31,7 +31,7 @@ from network_provisioner.controllers.backend import (
     SwitchBackend,
     SwitchChange,
     SwitchEvent,
-    misplaced,
+    misplaced_ports,
     port_devices,
     switch_names,
 )
@@ -61,7 +61,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import Discovered, End
+from network_provisioner.topology.discovery import DiscoveredNetwork, End
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class OpenDaylightController(SwitchedController):
             unused=unused,
         )
 
-    def discover(self) -> Discovered:
+    def discover(self) -> DiscoveredNetwork:
         """The switches' ports, and how they are joined: see
         :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
@@ -237,7 +237,7 @@ class OpenDaylightSwitches(SwitchBackend):
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """See SwitchBackend: as of the last fingerprint."""
-        return in_front(self._others.get(dpid, ()), rules, model.looks_at)
+        return in_front(self._others.get(dpid, ()), rules, model.match_fields)
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """See SwitchBackend."""
@@ -260,19 +260,19 @@ class OpenDaylightSwitches(SwitchBackend):
         (METEREXISTS), and to delete one deletes its rules: a rate could not be changed."""
         return False
 
-    def discover(self, seconds: float) -> Discovered:
+    def discover(self, seconds: float) -> DiscoveredNetwork:
         """See Discovers."""
         return requests.discover(self._rest, self._steps, self.connected(), seconds)
 
-    def look_at_ports(self, segments: Collection[Segment]) -> None:
+    def check_ports(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend."""
-        found = requests.ports_of(self._rest, self.connected())
+        ports_by_switch = requests.ports_of(self._rest, self.connected())
         self._down = {
             (dpid, number): f"port {number} of {self._names[dpid]} is down"
-            for dpid, ports in found.items()
+            for dpid, ports in ports_by_switch.items()
             for number, port in ports.items()
             if not port.up
-        } | misplaced(found, self._names, self._devices, segments)
+        } | misplaced_ports(ports_by_switch, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
         """See SwitchBackend."""

@@ -126,7 +126,7 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
     return SeenRule(rule, int(flow["byte-count"]))
 
 
-def looks_at(match: Mapping[str, Any]) -> dict[str, Any] | None:
+def match_fields(match: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a flow of somebody else looks at, in OpenFlow's names; None for something that our rules
     do not look at."""
     rest = dict(match)
@@ -210,23 +210,23 @@ def _read_match(match: Mapping[str, Any]) -> dict[str, Any] | None:
     protocol = PROTOCOLS.get((kind, number))
     if protocol is None or len(ethernet) != 1:
         return None
-    found: dict[str, Any] = {"protocol": protocol, "src": "", "dst": ""}
+    rule_fields: dict[str, Any] = {"protocol": protocol, "src": "", "dst": ""}
     if "ip-dscp" in ip:
-        found["mark"] = int(ip.pop("ip-dscp"))
+        rule_fields["mark"] = int(ip.pop("ip-dscp"))
     for name, field in zip(_ENDS.get(kind, ()), ("src", "dst"), strict=False):
         try:
             prefix = ip_network(str(rest.pop(name, "")))
         except ValueError:
             return None
-        found[field] = str(prefix[0] if prefix.num_addresses == 1 else prefix)
+        rule_fields[field] = str(prefix[0] if prefix.num_addresses == 1 else prefix)
     if "in-port" in rest:
         # "1", or with the node before it: "openflow:1:1".
-        found["in_port"] = int(str(rest.pop("in-port")).rpartition(":")[2])
+        rule_fields["in_port"] = int(str(rest.pop("in-port")).rpartition(":")[2])
     for side, field in (("source", "src_port"), ("destination", "dst_port")):
         port = _read_port(rest, f"{protocol}-{side}-port")
         if port is not None:
-            found[field] = port
-    return None if rest or ip else found
+            rule_fields[field] = port
+    return None if rest or ip else rule_fields
 
 
 def _read_port(rest: dict[str, Any], name: str) -> Masked | None:

@@ -35,7 +35,7 @@ from network_provisioner.controllers.rules import (
     is_our_number,
     item_text,
 )
-from network_provisioner.topology.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import DiscoveredNetwork, End, Port
 
 LOG = logging.getLogger(__name__)
 Origin = tuple[str, str]
@@ -80,7 +80,9 @@ class OpenDaylightReader:
         body = self._rest.get(_NODES) or {}
         inventory = body.get("opendaylight-inventory:nodes")
         origins: dict[int, Origin] = {}
-        for node in listed(self._rest, inventory if isinstance(inventory, dict) else {}, "node"):
+        for node in object_list(
+            self._rest, inventory if isinstance(inventory, dict) else {}, "node"
+        ):
             kind, _, number = str(node.get("id")).partition(":")
             if kind == "openflow" and number.isdecimal():
                 address = node.get("flow-node-inventory:ip-address")
@@ -105,7 +107,7 @@ class OpenDaylightReader:
                 else:
                     seen.append(rule)
             except model.UNREADABLE as error:
-                raise garbled(self._rest, "a flow", error) from error
+                raise garbled_answer(self._rest, "a flow", error) from error
         return seen, odd
 
     def table(self, dpid: int) -> tuple[set[Hashable], list[OtherRule]]:
@@ -121,7 +123,7 @@ class OpenDaylightReader:
                 elif cookie >> 48 != _PUNT_COOKIE >> 48 and int(flow["table_id"]) == model.TABLE:
                     others.append(OtherRule(int(flow["priority"]), cookie, match))
             except model.UNREADABLE as error:
-                raise garbled(self._rest, "a flow", error) from error
+                raise garbled_answer(self._rest, "a flow", error) from error
         return ours, others
 
     def rules_of(self, dpid: int, cookies: Sequence[int], now: float) -> Iterator[SeenRule]:
@@ -141,7 +143,7 @@ class OpenDaylightReader:
         try:
             numbers = [int(group["group-id"]) for group in statistics]
         except model.UNREADABLE as error:
-            raise garbled(self._rest, "a group", error) from error
+            raise garbled_answer(self._rest, "a group", error) from error
         return [SelectGroup(dpid, number, ()) for number in numbers if is_our_number(number)]
 
     def port_bytes(self, dpid: int) -> dict[int, tuple[int, int]]:
@@ -155,7 +157,7 @@ class OpenDaylightReader:
                     both = port["bytes"]
                     counted[int(number)] = int(both["transmitted"]), int(both["received"])
             except model.UNREADABLE as error:
-                raise garbled(self._rest, "a port", error) from error
+                raise garbled_answer(self._rest, "a port", error) from error
         return counted
 
     def probes(self, dpid: int) -> dict[int, int]:
@@ -166,37 +168,37 @@ class OpenDaylightReader:
             try:
                 counted[int(flow["match"]["udp-source-port"])] = int(flow["byte-count"])
             except model.UNREADABLE as error:
-                raise garbled(self._rest, "a flow", error) from error
+                raise garbled_answer(self._rest, "a flow", error) from error
         return counted
 
     def configured(self, dpid: int, cookie: int, mask: int) -> list[str]:
         """The ids of the flows in a switch's configuration under a cookie mask."""
         body = self._rest.get(f"{table_path(dpid)}?content=config") or {}
         rules = []
-        for table in listed(self._rest, body, "flow-node-inventory:table"):
-            for flow in listed(self._rest, table, "flow"):
+        for table in object_list(self._rest, body, "flow-node-inventory:table"):
+            for flow in object_list(self._rest, table, "flow"):
                 try:
                     if int(flow.get("cookie", 0)) & mask == cookie & mask:
                         rules.append(str(flow["id"]))
                 except model.UNREADABLE as error:
-                    raise garbled(self._rest, "a configured flow", error) from error
+                    raise garbled_answer(self._rest, "a configured flow", error) from error
         return rules
 
     def _direct(self, dpid: int, what: str, name: str, **filters: int) -> list[dict[str, Any]]:
         question = {"node": node_path(dpid), "store-stats": False, **filters}
         output = self._rest.call(f"{_STATISTICS}:get-{what}-statistics", question)
-        return listed(self._rest, output, name)
+        return object_list(self._rest, output, name)
 
 
-def listed(rest: Restconf, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def object_list(rest: Restconf, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """A list of objects out of an answer, empty where it is left out. Raises ControllerError."""
     items = body.get(name, [])
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise garbled(rest, name, "no list of objects")
+        raise garbled_answer(rest, name, "no list of objects")
     return items
 
 
-def garbled(rest: Restconf, what: str, why: object) -> ControllerError:
+def garbled_answer(rest: Restconf, what: str, why: object) -> ControllerError:
     """For an answer in JSON that is not what was asked for."""
     return ControllerError(f"{rest.label} answered with {what} that cannot be read: {why!r}")
 
@@ -378,7 +380,7 @@ class OpenDaylightWriter:
 
 def discover(
     rest: Restconf, steps: OpenDaylightWriter, dpids: Iterable[int], seconds: float = DISCOVER_S
-) -> Discovered:
+) -> DiscoveredNetwork:
     """Look around for ``seconds``. Raises ControllerError."""
     dpids = set(dpids)
     cookie = _PUNT_COOKIE | secrets.randbits(48)
@@ -393,7 +395,7 @@ def discover(
     finally:
         forget = [steps.delete_by_cookie(dpid, cookie, 2**64 - 1) for dpid in dpids]
         run_wave(forget, steps.barrier)
-    return Discovered(ports_of(rest, dpids), frozenset(links))
+    return DiscoveredNetwork(ports_of(rest, dpids), frozenset(links))
 
 
 def _punt(cookie: int) -> dict[str, Any]:
@@ -411,15 +413,15 @@ def _punt(cookie: int) -> dict[str, Any]:
 
 def _links(rest: Restconf, dpids: set[int]) -> set[tuple[End, End]]:
     links = set()
-    topologies = listed(rest, rest.get(_LINKS) or {}, "network-topology:topology")
-    for link in (link for topology in topologies for link in listed(rest, topology, "link")):
+    topologies = object_list(rest, rest.get(_LINKS) or {}, "network-topology:topology")
+    for link in (link for topology in topologies for link in object_list(rest, topology, "link")):
         try:
             ends = (
                 _end(link["source"]["source-tp"]),
                 _end(link["destination"]["dest-tp"]),
             )
         except model.UNREADABLE as error:
-            raise garbled(rest, "a link", error) from error
+            raise garbled_answer(rest, "a link", error) from error
         a, b = ends
         if a is not None and b is not None and {a[0], b[0]} <= dpids:
             first, second = sorted((a, b))
@@ -431,14 +433,14 @@ def ports_of(rest: Restconf, dpids: set[int]) -> dict[int, dict[int, Port]]:
     """The ports of these switches, by number. Raises ControllerError."""
     body = (rest.get(_PORTS) or {}).get("opendaylight-inventory:nodes")
     ports: dict[int, dict[int, Port]] = {dpid: {} for dpid in dpids}
-    nodes = listed(rest, body if isinstance(body, dict) else {}, "node")
-    for port in (port for node in nodes for port in listed(rest, node, "node-connector")):
+    nodes = object_list(rest, body if isinstance(body, dict) else {}, "node")
+    for port in (port for node in nodes for port in object_list(rest, node, "node-connector")):
         try:
             end = _end(port["id"])
             if end is not None and end[0] in dpids:
                 ports[end[0]][end[1]] = _port(port)
         except model.UNREADABLE as error:
-            raise garbled(rest, "a port", error) from error
+            raise garbled_answer(rest, "a port", error) from error
     return ports
 
 

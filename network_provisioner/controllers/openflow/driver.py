@@ -23,7 +23,7 @@ from network_provisioner.base.errors import printable
 from network_provisioner.controllers.backend import (
     SwitchChange,
     SwitchEvent,
-    misplaced,
+    misplaced_ports,
     port_devices,
     switch_names,
 )
@@ -47,7 +47,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import DiscoveredNetwork, End, Port
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class OpenFlowController(SwitchedController):
         """The port that is listened on, for a ``listen`` with port 0."""
         return self._switches.port
 
-    def discover(self) -> Discovered:
+    def discover(self) -> DiscoveredNetwork:
         """The switches' ports, and how they are joined: see
         :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
@@ -244,7 +244,7 @@ class OpenFlowSwitches(Connections):
         sizes, counts = wire.tables_requests()
         most = next((most for table, most in self._ask_softly(dpid, sizes) if table == 0), None)
         tables = self._ask_softly(dpid, counts)
-        active = next((one.active_count for one in tables if one.table_id == 0), None)
+        active = next((table.active_count for table in tables if table.table_id == 0), None)
         return None if most is None or active is None else most - active
 
     def queues(self, dpid: int) -> Set[tuple[int, int]]:
@@ -277,7 +277,7 @@ class OpenFlowSwitches(Connections):
         answers = self._ask(dpids, wire.ports_request()) if dpids else {}
         return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in answers.items()}
 
-    def discover(self) -> Discovered:
+    def discover(self) -> DiscoveredNetwork:
         """Send a frame out of every port, and see where it comes in. Raises ControllerError.
 
         The rule that sends such frames here is on the switches for these seconds only, and ends
@@ -322,11 +322,11 @@ class OpenFlowSwitches(Connections):
                 self._listeners.remove(heard)
             end = wire.delete_by_cookie(cookie, _EVERY_BIT)
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
-        return Discovered(ports, frozenset(links))
+        return DiscoveredNetwork(ports, frozenset(links))
 
     # -- links that fail -----------------------------------------------------------------------
 
-    def look_at_ports(self, segments: Collection[Segment]) -> None:
+    def check_ports(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend: of those switches that are new or have told of a change, and of all
         now and then."""
         connected = self.connected()
@@ -455,7 +455,7 @@ class OpenFlowSwitches(Connections):
                 self._note_port(dpid, port)
         ports = {dpid: {port.port_no: _port(port) for port in descriptions}}
         others = {end: why for end, why in self._misplaced.items() if end[0] != dpid}
-        self._misplaced = others | misplaced(ports, self._names, self._devices, segments)
+        self._misplaced = others | misplaced_ports(ports, self._names, self._devices, segments)
 
     def _note_port(self, dpid: int, description: Any, gone: bool = False) -> None:
         end = (dpid, description.port_no)

@@ -38,6 +38,17 @@ from network_provisioner.controllers.rules import (
 
 _TABLE_FEATURES = struct.Struct("!HB57xI")  # what comes before its properties
 _FLOW_ENTRY = struct.Struct("!HBxIIHHHH4xQQQ")
+_PACKET_IN_MATCH = 24  # where its match begins
+VERSION = 0x04
+HEADER_BYTES = 8
+HELLO = 0
+
+# os-ken's messages ask a "datapath" only for the protocol they are written in.
+_PROTOCOL: Any = ofproto_protocol.ProtocolDesc(VERSION)
+OFP: Any = _PROTOCOL.ofproto
+PARSER: Any = _PROTOCOL.ofproto_parser
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +110,6 @@ class FlowReply(ReplyPart):
 
 
 _PARTS = {b"\0\1": FlowReply, b"\0\x0c": TableReply}  # by the type of a multipart reply
-_PACKET_IN_MATCH = 24  # where its match begins
-VERSION = 0x04
-HEADER_BYTES = 8
-HELLO = 0
-
-# os-ken's messages ask a "datapath" only for the protocol they are written in.
-_PROTOCOL: Any = ofproto_protocol.ProtocolDesc(VERSION)
-OFP: Any = _PROTOCOL.ofproto
-PARSER: Any = _PROTOCOL.ofproto_parser
 
 
 def header(data: bytes) -> tuple[int, int, int, int]:
@@ -449,9 +451,6 @@ def read_ends(value: Any) -> str:
     return str(ip_address(value)) if value else ""
 
 
-LOG = logging.getLogger(__name__)
-
-
 @lru_cache(maxsize=10_000)
 def match_of(contents: bytes) -> dict[str, Any] | None:
     """What a rule looks at (see :mod:`network_provisioner.controllers.others`), None where that
@@ -517,7 +516,7 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
         return None
     family = _family(eth_type)
     ends = ("arp_spa", "arp_tpa") if protocol == "arp" else (f"{family}_src", f"{family}_dst")
-    found = {
+    rule_fields = {
         "protocol": protocol,
         "src": read_ends(fields.pop(ends[0], "")),
         "dst": read_ends(fields.pop(ends[1], "")),
@@ -526,8 +525,8 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
         "src_port": _masked(fields.pop(f"{protocol}_src", None)),
         "dst_port": _masked(fields.pop(f"{protocol}_dst", None)),
     }
-    without_ends = protocol != "stamp" and not (found["src"] and found["dst"])
-    return None if fields or without_ends else found
+    without_ends = protocol != "stamp" and not (rule_fields["src"] and rule_fields["dst"])
+    return None if fields or without_ends else rule_fields
 
 
 def _read_actions(actions: list[Any]) -> dict[str, Any] | None:

@@ -188,10 +188,10 @@ def agrees(shape: DeviceShape, shown: str) -> bool:
     )
 
 
-def _alike(one: _HtbClass, other: _HtbClass) -> bool:
+def _alike(there: _HtbClass, wanted: _HtbClass) -> bool:
     """The kernel keeps whole bytes per second, and tc prints four to six digits."""
-    rates = ((one.rate_bps, other.rate_bps), (one.ceil_bps, other.ceil_bps))
-    return (one.parent, one.prio or 0) == (other.parent, other.prio or 0) and all(
+    rates = ((there.rate_bps, wanted.rate_bps), (there.ceil_bps, wanted.ceil_bps))
+    return (there.parent, there.prio or 0) == (wanted.parent, wanted.prio or 0) and all(
         abs(a - b) <= max(16.0, 0.001 * b) for a, b in rates
     )
 

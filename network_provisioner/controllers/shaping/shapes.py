@@ -32,6 +32,7 @@ MIN_CLASS_BPS = 1000.0
 FIRST_PRIO, LAST_PRIO = 0, 7
 # HTB nests eight deep (TC_HTB_MAXDEPTH); the link and the leaves take two.
 MAX_QUEUE_DEPTH = 6
+_PACKAGES = {"ovs-vsctl": "openvswitch-switch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +207,6 @@ def _depth(queue: Queue, by_name: Mapping[str, Queue]) -> int:
     while queue.parent in by_name and depth <= MAX_QUEUE_DEPTH:
         queue, depth = by_name[queue.parent], depth + 1
     return depth
-
-
-_PACKAGES = {"ovs-vsctl": "openvswitch-switch"}
 
 
 class Commands(Protocol):

@@ -51,9 +51,9 @@ def read(text: str) -> Converted:
 
 
 def _program(name: str) -> dict[str, Any]:
-    namespace, found, rest = name.rpartition("::")
+    namespace, separator, rest = name.rpartition("::")
     short, _, version = rest.partition(":")
-    made = {"namespace": namespace if found else "", "name": short, "version": version}
+    made = {"namespace": namespace if separator else "", "name": short, "version": version}
     return {key: value for key, value in made.items() if value}
 
 

@@ -40,9 +40,11 @@ def read(root: Element) -> Converted:
         "jobs": jobs,
         "jobDependencies": [{"id": key, "children": names} for key, names in children.items()],
     }
-    if programs := [_program(one) for one in root.children("executable")]:
+    if programs := [_program(element) for element in root.children("executable")]:
         made["transformationCatalog"] = {"transformations": programs}
-    if replicas := [_replica(one) for one in root.children("file") if any(one.children("pfn"))]:
+    if replicas := [
+        _replica(element) for element in root.children("file") if any(element.children("pfn"))
+    ]:
         made["replicaCatalog"] = {"replicas": replicas}
     return made, lines
 
@@ -67,7 +69,7 @@ def _job(job: Element, lines: Lines, at: tuple[str, int]) -> dict[str, Any]:
             uses.append(_use(use))
     if "file" in made and all(use.get("lfn") != made["file"] for use in uses):
         uses.append({"lfn": made["file"], "type": "input"})
-    streams = {one.name: _lfn(one) for one in job.children(*_STREAMS)}
+    streams = {stream.name: _lfn(stream) for stream in job.children(*_STREAMS)}
     return (
         made
         | {"arguments": [arguments] if arguments else [], "uses": uses}
@@ -107,7 +109,9 @@ def _program(program: Element) -> dict[str, Any]:
 
 def _replica(file: Element) -> dict[str, Any]:
     places = [pfn.values(site="site", pfn="url") for pfn in file.children("pfn")]
-    about = {one.attributes.get("key", ""): one.text for one in file.children("metadata")}
+    about = {
+        element.attributes.get("key", ""): element.text for element in file.children("metadata")
+    }
     named: dict[str, Any] = file.values(lfn="name")
     # Without a site, Pegasus takes a file for one of the submit host.
     entries = [{"site": "local"} | place for place in places]

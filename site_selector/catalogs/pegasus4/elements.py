@@ -97,11 +97,11 @@ def parse(xml: expat.XMLParserType, data: bytes) -> None:
 
 def profiles(element: Element) -> dict[str, dict[str, dict[str, str]]]:
     """``profiles`` as YAML has them, of the ``<profile>`` elements, where there are any."""
-    found: dict[str, dict[str, str]] = {}
+    by_namespace: dict[str, dict[str, str]] = {}
     for profile in element.children("profile"):
         namespace = profile.attributes.get("namespace", "").lower()
-        found.setdefault(namespace, {})[profile.attributes.get("key", "")] = profile.text
-    return {"profiles": found} if found else {}
+        by_namespace.setdefault(namespace, {})[profile.attributes.get("key", "")] = profile.text
+    return {"profiles": by_namespace} if by_namespace else {}
 
 
 def system(element: Element) -> dict[str, str]:

@@ -39,7 +39,7 @@ def _site(site: Element) -> dict[str, Any]:
 
 
 def _directory(directory: Element) -> dict[str, Any]:
-    kind = _HYPHEN.sub(lambda found: found[1].upper(), directory.attributes.get("type", ""))
+    kind = _HYPHEN.sub(lambda match: match[1].upper(), directory.attributes.get("type", ""))
     servers = [
         {
             "url": server.attributes.get("url", "") + server.attributes.get("mount-point", ""),

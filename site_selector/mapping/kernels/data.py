@@ -17,6 +17,25 @@ from network_provisioner.base.errors import InputError
 from site_selector.cost import Array
 from site_selector.problem import JOBS_PER_STAGE_JOB, Problem
 
+SHARES, FETCHES = 1, 2
+"""How a job gets its files at a site: with the others there, or all of them for itself alone."""
+
+_NUMBERS = (
+    "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
+    "file_s", "planned", "staged",
+)  # fmt: skip
+_TIMES = {
+    "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
+    "sent", "arrived", "total",
+}  # fmt: skip
+IntArray = NDArray[np.int64]
+
+# Fields that say what a problem consists of. As long as they are the same objects, so is the shape.
+_STRUCTURE = (
+    "parents", "children", "reads", "writes", "producer", "holders", "returns", "level", "places",
+    "allowed", "fetches", "staged",
+)  # fmt: skip
+
 
 class Ints(Protocol):
     """A vector of integers that can be changed in place."""
@@ -33,10 +52,6 @@ class Floats(Protocol):
     def __getitem__(self, at: SupportsIndex, /) -> float: ...
     def __setitem__(self, at: SupportsIndex, value: float, /) -> None: ...
     def __len__(self) -> int: ...
-
-
-SHARES, FETCHES = 1, 2
-"""How a job gets its files at a site: with the others there, or all of them for itself alone."""
 
 
 class Shape(NamedTuple):
@@ -185,24 +200,6 @@ class State(NamedTuple):
     move_number: Ints
     total: Floats
     counts: Ints
-
-
-_NUMBERS = (
-    "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
-    "file_s", "planned", "staged",
-)  # fmt: skip
-_TIMES = {
-    "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
-    "sent", "arrived", "total",
-}  # fmt: skip
-
-IntArray = NDArray[np.int64]
-
-# Fields that say what a problem consists of. As long as they are the same objects, so is the shape.
-_STRUCTURE = (
-    "parents", "children", "reads", "writes", "producer", "holders", "returns", "level", "places",
-    "allowed", "fetches", "staged",
-)  # fmt: skip
 
 
 def shape_of(problem: Problem) -> Shape:
@@ -419,7 +416,7 @@ def state_for(shape: Shape, order: Order, changes: int = 0) -> State:
     return State(**made)
 
 
-def prepared(problem: Problem) -> tuple[Shape, Numbers]:
+def kernel_arguments(problem: Problem) -> tuple[Shape, Numbers]:
     """Shape and numbers as kernels take them, kept for as long as the problem stays the same."""
     return shape_of(problem), _kept_numbers(problem)
 
@@ -442,7 +439,7 @@ def returned_bytes(shape: Shape, problem: Problem) -> Array:
     return np.bincount(writer[wanted], size[wanted], shape.n_jobs).astype(np.float64)
 
 
-def moved_bytes(shape: Shape, problem: Problem) -> Array:
+def edge_bytes(shape: Shape, problem: Problem) -> Array:
     """Of each edge, by ``shape.parents``, the bytes that the child reads of the parent's results.
 
     -1 where it reads none.

@@ -28,11 +28,11 @@ from site_selector.inputs import CONFIGURATION_PROFILE, Inputs, configurations_o
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
-Look = Callable[[Sequence[str]], Mapping[str, Replica]]
+ReplicaLookup = Callable[[Sequence[str]], Mapping[str, Replica]]
 _NOWHERE = Document(WHAT, "", {})
 
 
-def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
+def inputs_of(request: Request, find: ReplicaLookup, note: Note) -> Inputs:
     """The workflow of a request. ``find`` gives replicas of the inputs of which the request itself
     knows no place. Raises InputError, one line."""
     sites = _sites(request, note)
@@ -172,7 +172,7 @@ def _workflow(request: Request) -> Workflow:
 
 
 def _raw(
-    request: Request, find: Look, note: Note
+    request: Request, find: ReplicaLookup, note: Note
 ) -> tuple[dict[str, int], dict[str, tuple[str, ...]], dict[str, str]]:
     """Size and places of every input of the workflow, and how sizes were estimated."""
     written = {file for task in request.tasks for file in task.writes}
