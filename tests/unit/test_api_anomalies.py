@@ -74,7 +74,7 @@ def test_every_example_is_as_it_is_shown(web: tuple[TestClient, Archive], sectio
     client, _ = web
     text = DOCS.read_text(encoding="utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
     examples = EXAMPLE.findall(text)
-    assert len(examples) == text.count("```http") >= 2
+    assert len(examples) == text.count("```http") >= 1
     for verb, path, body, shown in examples:
         answer = client.request(verb, path, json=json.loads(body) if body else None)
         assert answer.is_success, (verb, path, answer.text)
