@@ -76,13 +76,13 @@ class Inputs:
     raw_bytes: Mapping[str, int]
     places: Mapping[str, tuple[str, ...]]
     configurations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    staging: Mapping[str, str] = field(default_factory=dict)
     estimated: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_level: bool = False
     for_all_jobs: Profiles = field(default_factory=dict)
     cleanup: str = CLEANS[0]
     rspec: RSpec = field(default_factory=RSpec)
+    staging: Mapping[str, str] = field(default_factory=dict)
 
     def within(self, template: Template) -> Inputs:
         """With what a template allows of compute: its sites for jobs that may run there, and a note
@@ -117,12 +117,19 @@ class Inputs:
         both = zip(self.candidates.get(job, ()), self.configurations.get(job, ()), strict=False)
         return dict(both).get(site, "")
 
-    def staged(self, job: str) -> tuple[tuple[str, str], ...]:
-        """The candidates at which a job's files are staged at another site, and that site: with
+    def staged(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """By job, the candidates at which its files are staged at another site, and that site: with
         ``condorio`` the submit host's, with ``nonsharedfs`` what ``--staging-site`` says."""
-        both = zip(self.candidates[job], self.configurations.get(job, ()), strict=False)
-        places = [(site, self._staging_site(site, configuration)) for site, configuration in both]
-        return tuple([(site, at) for site, at in places if at != site])
+
+        @cache
+        def row(
+            sites: tuple[str, ...], configurations: tuple[str, ...]
+        ) -> tuple[tuple[str, str], ...]:
+            both = zip(sites, configurations, strict=True)
+            places = [(site, self._staging_site(site, how)) for site, how in both]
+            return tuple([(site, at) for site, at in places if at != site])
+
+        return {job: row(self.candidates[job], how) for job, how in self.configurations.items()}
 
     def _staging_site(self, site: str, configuration: str) -> str:
         if configuration == "condorio":

@@ -102,8 +102,8 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     flow = inputs.workflow
     used = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     sites = [s for s in inputs.sites if s in used]
-    staged = [inputs.staged(job) for job in flow.order]
-    elsewhere = dict.fromkeys(at for row in dict.fromkeys(staged) for _, at in row)
+    staged = inputs.staged()
+    elsewhere = dict.fromkeys(at for row in dict.fromkeys(staged.values()) for _, at in row)
     places = list(dict.fromkeys([*sites, *elsewhere, *chain.from_iterable(inputs.places.values())]))
     if output_site is not None and output_site not in places:
         if not any(output_site in p for p in world.paths):
@@ -145,9 +145,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         setup,
         -1 if output_site is None else place[output_site],
         compute,
-        staged=tuple(tuple((place[site], place[at]) for site, at in row) for row in staged)
-        if elsewhere
-        else (),
+        staged=_staged([staged[job] for job in flow.order], place) if elsewhere else (),
         own_priority=_own_priorities(inputs, jobs),
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,
@@ -156,6 +154,13 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         space=_space(sites, world),
         cleans=inputs.cleanup in CLEANS,
     )
+
+
+def _staged(
+    rows: Sequence[tuple[tuple[str, str], ...]], place: Mapping[str, int]
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    known = {row: tuple((place[site], place[at]) for site, at in row) for row in set(rows)}
+    return tuple(map(known.__getitem__, rows))
 
 
 def _space(sites: Sequence[str], world: World) -> tuple[float, ...]:

@@ -58,6 +58,7 @@ def inputs_of(request: Request, find: ReplicaLookup, note: Note) -> Inputs:
         by_level=not request.priorities,
         for_all_jobs=priority_profiles(request.profiles),
         cleanup=request.cleanup,
+        staging=request.staging,
     )
 
 

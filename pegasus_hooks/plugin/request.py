@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any, TypeVar
 
@@ -74,7 +74,8 @@ class Request:
     """The whole question. ``sites`` holds the ``pegasus`` profiles of each site, and its
     priorities, ``tags`` the same for jobs with each tag; ``profiles`` are those that properties
     give all jobs; ``submit_dir`` is where the planner writes, where it says so; ``priorities``: it
-    takes those of jobs, too; ``cleanup`` is its option."""
+    takes those of jobs, too; ``cleanup`` is its option; ``staging`` is the staging site of each
+    site that has one by its options."""
 
     workflow: str
     config: str | None
@@ -93,6 +94,7 @@ class Request:
     submit_dir: str | None = None
     priorities: bool = False
     cleanup: str = CLEANS[0]
+    staging: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_request(text: str | bytes) -> Request:
@@ -135,6 +137,11 @@ def parse_request(text: str | bytes) -> Request:
         top.get("submit_dir", str, None),
         top.get("priorities", bool, False),
         top.get("cleanup", str, CLEANS[0]),
+        {
+            entry.name("name"): staging
+            for entry in top.entries("sites")
+            if (staging := entry.get("staging_site", str, None)) is not None
+        },
     )
 
 

@@ -138,10 +138,11 @@ def _merged(
         readers=tuple(map(tuple, readers)),
         producer=tuple(-1 if p < 0 else part[p] for p in problem.producer),
         allowed=tuple(allowed),
-        fetches=tuple(
-            tuple({site for job in jobs for site in problem.fetches[job]}) for jobs in members
+        staged=tuple(
+            tuple(dict(pair for job in jobs for pair in problem.staged[job]).items())
+            for jobs in members
         )
-        if problem.fetches
+        if problem.staged
         else (),
         level=tuple(level),
         own_priority=tuple(_own_priority(problem, jobs) for jobs in members),

@@ -172,6 +172,7 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
     places = dict.fromkeys(inputs.sites)
     places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
     places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
+    places.update(dict.fromkeys(at for row in set(inputs.staged().values()) for _, at in row))
     jobs = transformations(inputs)
     widths = dict.fromkeys(width_name(len(alike)) for alike in jobs.values())
     return list(places), [*jobs, *widths]

@@ -56,7 +56,9 @@ def everything(problem: Problem, seed: int) -> list[Any]:
 def test_compiled_or_as_they_stand_the_results_are_the_same(
     compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problems = [(seed, staging) for seed in range(5) for staging in ("per-site", "per-job")]
+    problems = [
+        (seed, staging) for seed in range(5) for staging in ("per-site", "per-job", "staged")
+    ]
     fast = [everything(random_problem(*case), case[0]) for case in problems]
     # A process that did nothing yet.
     monkeypatch.setattr(kernel, "_state", type(kernel._state)())

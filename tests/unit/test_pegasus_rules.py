@@ -246,9 +246,9 @@ def test_the_data_configuration_of_a_job_at_each_site(
         data_configuration=option,
     )
     assert (inputs.candidates["J1"], inputs.configurations["J1"]) == (("grove", "far"), expected)
-    assert inputs.fetching("J1") == tuple(
-        site for site, name in zip(("grove", "far"), expected, strict=True) if name != "sharedfs"
-    )
+    both = zip(("grove", "far"), expected, strict=True)
+    staged = tuple((site, "local") for site, name in both if name == "condorio")
+    assert inputs.staged() == {"J1": staged}
     with pytest.raises(InputError, match="found 'magic', expected one of sharedfs"):
         load(data_configuration="magic")
 

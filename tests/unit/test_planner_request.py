@@ -304,7 +304,9 @@ def test_a_job_has_the_data_configuration_that_pegasus_gives_it_at_a_site(
     assert inputs.configurations == {"x": (expected, elsewhere)}
     problem = build_problem(inputs, estimate_world(inputs, now=0.0))
     both = ((0, expected), (1, elsewhere))
-    assert problem.fetches == (tuple(s for s, name in both if name != "sharedfs"),)
+    local = len(problem.places) - 1
+    staged = tuple((s, local) for s, name in both if name == "condorio")
+    assert problem.staged == ((staged,) if staged else ())
 
 
 def test_a_tag_of_a_site_goes_before_its_other_profiles() -> None:

@@ -16,6 +16,8 @@ from problem_world import (
     plain_makespan,
     problem_of,
     random_problem,
+    shared_by,
+    staged_at,
 )
 
 from network_provisioner.base.errors import InputError
@@ -25,7 +27,7 @@ from site_selector.problem import Problem
 
 MB = 1e6
 BETWEEN = [[0.0, 1e-6], [1e-6, 0.0]]  # 1 MB takes 1 s from site to site
-STAGING = st.sampled_from(["per-site", "per-job", "mixed"])
+STAGING = st.sampled_from(["per-site", "per-job", "mixed", "staged"])
 CLOSE = 1e-6
 
 
@@ -225,6 +227,18 @@ def test_an_input_that_lies_nowhere_is_refused() -> None:
         Estimator(problem)
 
 
+def test_a_job_brings_and_takes_back_what_is_staged_elsewhere_with_its_worker() -> None:
+    jobs = [(["raw"], ["a"]), (["a"], ["b"])]
+    sizes = {"raw": 4 * MB, "a": 2 * MB, "b": 1 * MB}
+    problem = problem_of(
+        jobs, sizes, {"raw": [1]}, [[5.0], [5.0]], BETWEEN, wanted=["b"], output=1
+    )  # fmt: skip
+    schedule = Estimator(replace(problem, staged=staged_at(problem.allowed, 1)))([0, 0])
+    assert list(zip(schedule.start_s, schedule.end_s, strict=True)) == [(0, 11), (11, 19)]
+    assert [(t.src, t.dst) for t in schedule.transfers] == [(1, 0), (0, 1), (1, 0), (0, 1)]
+    assert Estimator(problem)([0, 0]).makespan_s == 15  # where both share the site's files
+
+
 @settings(max_examples=150)
 @given(st.integers(0, 10**6), STAGING)
 def test_as_a_plain_simulator_has_it(seed: int, staging: str) -> None:
@@ -246,17 +260,22 @@ def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
         problem.size[t.file] * problem.seconds_per_byte[t.src, t.dst] for t in schedule.transfers
     )
     assert schedule.work_s == pytest.approx(computing + moving)
-    assert sum(schedule.end_s) - sum(schedule.start_s) == pytest.approx(computing)
+    with_worker = sum(schedule.end_s) - sum(schedule.start_s)
+    assert with_worker == pytest.approx(computing) or (problem.staged and with_worker > computing)
     # What is moved is what is needed and is not there, once for each place or for each job.
-    alone = jobs_that_fetch(problem, sites)
+    alone, shared = jobs_that_fetch(problem, sites), shared_by(problem, sites)
     needs: list[tuple[int, int, int]] = []
     for j, (site, files) in enumerate(zip(sites, problem.reads, strict=True)):
         for f in files:
             producer = problem.producer[f]
-            if site not in (problem.holders[f] if producer < 0 else (sites[producer],)):
-                needs.append((f, site, j if alone[j] else -1))
+            if shared[j] not in (problem.holders[f] if producer < 0 else (shared[producer],)):
+                needs.append((f, shared[j], j if alone[j] else -1))
+            if shared[j] != site:
+                needs.append((f, site, j))
+        if shared[j] != site:
+            needs += [(f, shared[j], j) for f in problem.writes[j]]
     for f, producer in enumerate(problem.producer):
-        back = producer >= 0 and problem.returns[f] and 0 <= problem.output != sites[producer]
+        back = producer >= 0 and problem.returns[f] and 0 <= problem.output != shared[producer]
         if back:
             needs.append((f, problem.output, -2))
     assert sorted((t.file, t.dst) for t in schedule.transfers) == sorted(n[:2] for n in set(needs))

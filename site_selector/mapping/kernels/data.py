@@ -58,6 +58,8 @@ class Shape(NamedTuple):
     """What a problem consists of, without any number that could be estimated wrongly.
 
     ``group`` tells which input files of the workflow lie at the same places, -1 for results.
+    ``shared`` is the place where a job's files are there for all, ``stages`` whether that is
+    another than the site for any job.
     """
 
     n_jobs: int
@@ -67,6 +69,7 @@ class Shape(NamedTuple):
     n_slots: int
     n_groups: int
     output: int
+    stages: int
     parents_at: Ints
     parents: Ints
     children_at: Ints
@@ -81,8 +84,7 @@ class Shape(NamedTuple):
     group: Ints
     level: Ints
     allowed: Ints  # job * n_sites + site -> SHARES or FETCHES where the job can run, else 0
-    shared: Ints  # job * n_sites + site -> the place where its files are there for all
-    stages: int  # whether that is another than the site for any job
+    shared: Ints  # job * n_sites + site -> place
     held: Ints  # group * n_places + place -> 1 where the files of the group lie
     holders_at: Ints  # by group
     holders: Ints
@@ -243,12 +245,11 @@ def _make_shape(problem: Problem) -> Shape:
         len(slot_file),
         len(groups),
         problem.output,
+        int((shared != np.arange(problem.n_sites)).any()),
         *_fields(*ranges(problem.parents), *ranges(problem.children), slots_at, slot_file),
         *_fields(np.repeat(np.arange(n_jobs), np.diff(slots_at)), *ranges(problem.writes)),
         *_fields(integers(problem.returns), integers(problem.producer), group),
-        *_fields(integers(problem.level), allowed.ravel(), shared.ravel()),
-        int((shared != np.arange(problem.n_sites)).any()),
-        _whole(held.ravel()),
+        *_fields(integers(problem.level), allowed.ravel(), shared.ravel(), held.ravel()),
         *_fields(*ranges(list(groups))),
     )
 

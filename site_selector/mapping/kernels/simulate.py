@@ -367,7 +367,7 @@ def deliver(
     if use < -1:  # what a job brought or took back itself
         job = -2 - use
         if state.end[job] == NEVER:
-            compute(shape, order, numbers, state, job, now)
+            run_job(shape, order, numbers, state, job, now)
         else:
             state.end[job] = now
             finish(shape, order, numbers, state, job, now, note)
@@ -501,7 +501,7 @@ def dispatch(
         state.free[here] -= 1
         state.start[job] = now
         if not bring(shape, order, numbers, state, job, now, note):
-            compute(shape, order, numbers, state, job, now)
+            run_job(shape, order, numbers, state, job, now)
 
 
 @kernel
@@ -543,7 +543,7 @@ def send_own(numbers: Numbers, state: State, job: int, number: int, now: float, 
 
 
 @kernel
-def compute(
+def run_job(
     shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float
 ) -> None:
     """From now on the job runs."""

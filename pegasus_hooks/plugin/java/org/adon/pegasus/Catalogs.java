@@ -62,6 +62,7 @@ final class Catalogs {
         work.dataConfiguration = properties.getProperty("pegasus." + Profiles.CONFIGURATION);
         catalogs.attempt("sites", () -> catalogs.sites(sites));
         catalogs.attempt("tags of sites", () -> catalogs.tags(sites));
+        catalogs.attempt("staging sites", catalogs::stagingSites);
         catalogs.attempt("profiles of transformations", () -> catalogs.programs(mapper));
         catalogs.attempt("priorities", catalogs::priorities);
         catalogs.attempt("output sites", catalogs::output);
@@ -122,6 +123,15 @@ final class Catalogs {
             }
         } catch (LinkageError error) {
             // No tags, and nothing is lost.
+        }
+    }
+
+    private void stagingSites() {
+        for (String site : work.sites.keySet()) {
+            String staging = bag.getPlannerOptions().getStagingSite(site);
+            if (staging != null) {
+                work.staging.put(site, staging);
+            }
         }
     }
 

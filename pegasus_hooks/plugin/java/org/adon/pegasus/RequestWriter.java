@@ -30,6 +30,7 @@ final class RequestWriter {
         for (Map.Entry<String, Map<String, String>> site : work.sites.entrySet()) {
             json.open('{').pair("name", site.getKey()).pair("profiles", site.getValue());
             writeAll("tags", work.tags.get(site.getKey()), json);
+            json.pair("staging_site", work.staging.get(site.getKey()));
             json.close('}');
         }
         json.close(']').open("transformations", '[');

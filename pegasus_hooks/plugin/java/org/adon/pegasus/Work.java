@@ -20,6 +20,9 @@ final class Work {
     final Map<String, Map<String, Map<String, String>>> tags =
             new TreeMap<String, Map<String, Map<String, String>>>();
 
+    /** Site to the one at which {@code --staging-site} has its jobs' files staged. */
+    final Map<String, String> staging = new TreeMap<String, String>();
+
     /** Where results go, sorted; empty where they stay. */
     List<String> outputSites = new ArrayList<String>();
 
