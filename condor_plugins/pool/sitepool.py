@@ -24,6 +24,8 @@ _SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the
 _CLOSED = ("Owner", "Drained")  # states of slots that start no job
 CLAIM_S = 1200.0
 """HTCondor's CLAIM_WORKLIFE."""
+# A job that has run so many times as long as usual, and a cycle of the negotiator, goes on.
+_LONG, _CYCLE_S = 3.0, 60.0
 _STALE_S = 900.0  # three of the updates that a startd sends every 5 minutes
 
 
@@ -38,11 +40,12 @@ class SitePool:
     counts idle jobs that want these slots: those bound to the site, and of those that may run
     anywhere the site's share of the pool. ``before``: how many of them start before a job of the
     user who asks, by shares and priorities, None if unknown; ``share``: what that user can
-    have of the slots while others want them, at most a half. ``claim_s``: how long a user who has
-    jobs keeps a slot, at least. ``run_s`` is how long a job holds a
-    slot on average, from jobs that ended, else from those that run; ``start_s`` what jobs waited
-    that had no job ahead (lower quartile); None if no job tells. ``runtimes`` has by
-    transformation the median seconds on a slot and the number of jobs behind it.
+    have of the slots while others want them, at most a half, leaving out those that are ``kept`` by
+    jobs which have run for much longer than is usual. ``claim_s``: how long a user who has jobs
+    keeps a slot, at least. ``run_s`` is how long a job holds a slot on average, from jobs that
+    ended, else from those that run; ``start_s`` what jobs waited that had no job ahead (lower
+    quartile); None if no job tells. ``runtimes`` has by transformation the median seconds on a slot
+    and the number of jobs behind it.
     """
 
     site: str
@@ -57,6 +60,7 @@ class SitePool:
     ahead: float | None = None
     before: float | None = None
     share: float = 0.5
+    kept: int = 0
     claim_s: float = CLAIM_S
     run_s: float | None = None
     start_s: float | None = None
@@ -190,6 +194,7 @@ def summarise(
             if jobs is None or not user
             else starts_before(submitter, row.get("slots", 0), running, waiting, priority or {}),
             share=min(0.5, share_of(submitter, waiting, priority or {})) if user else 0.5,
+            kept=_kept(site_past.held, elapsed.get(site, []), claim_s),
             claim_s=claim_s,
             run_s=fmean(held) if held else None,
             start_s=_lower_quartile(site_past.waited),
@@ -198,6 +203,13 @@ def summarise(
             },
         )
     return out
+
+
+def _kept(held: Sequence[float], elapsed: Sequence[float], claim_s: float) -> int:
+    """How many jobs have run so long that no slot of theirs is expected back soon; ``held`` is how
+    long those that ended had one, without any CLAIM_WORKLIFE stands for it."""
+    longest = max(_LONG * fmean(held), _CYCLE_S) if held else claim_s
+    return sum(seconds > longest for seconds in elapsed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,7 +352,7 @@ def _live_wait(
     that falls free is the new job's, k being the jobs ahead plus one minus the idle slots: of N
     slots that are held for a mean of r seconds and without memory, that takes k · r / N
     ± √k · r / N. Sooner comes a user whose share lets fewer jobs go before, though others keep
-    their slots for CLAIM_WORKLIFE.
+    their slots for CLAIM_WORKLIFE. Slots whose jobs go on and on are none of the N.
     """
     if here.ahead is None:
         return None
@@ -367,7 +367,10 @@ def _live_wait(
         return EstimatedValue(start_s or 0.0, "schedd", here.at, note=queue)
     if here.run_s is None:
         return None
-    count, each_s = here.ahead + 1 - here.idle_slots, here.run_s / here.slots
+    slots, run_s = here.slots - here.kept, here.run_s
+    if slots < 1:
+        slots, run_s = here.slots, max(here.run_s, abs(here.claim_s))
+    count, each_s = here.ahead + 1 - here.idle_slots, run_s / slots
     note = f"{queue}, each job holds one for {here.run_s:.3g} s"
     if here.before is not None and here.claim_s >= 0:
         fewer = here.before + 1 - here.idle_slots

@@ -86,8 +86,9 @@ IDLE = Live()
 def what_is_left(estimate: SiteEstimate, site: str, live: Live) -> SiteEstimate:
     """A site without what running applications hold of it.
 
-    Jobs that run keep the workers that they have, but not this user's share: HTCondor shares. What
-    applications hold of which it does not know is theirs for an unknown time.
+    Jobs that run keep the workers that they have, but not this user's share: as jobs end, HTCondor
+    shares, but nothing of the slots whose jobs go on and on. What applications hold of which it
+    does not know is theirs for an unknown time.
     """
     total = estimate.workers.value
     if live.whole:
@@ -112,7 +113,8 @@ def what_is_left(estimate: SiteEstimate, site: str, live: Live) -> SiteEstimate:
         if pool_site is None or pool_site.ahead is None
         else pool_site.slots - pool_site.idle_slots
     )
-    usable = max(left - busy, math.ceil(left * (0.5 if pool_site is None else pool_site.share)))
+    share, kept = (0.5, 0) if pool_site is None else (pool_site.share, min(pool_site.kept, busy))
+    usable = max(1, left - busy, math.ceil((left - kept) * share))
     who = [*held, *([f"{busy} jobs that run"] if busy else [])]
     return estimate if usable == total else _with_workers(estimate, usable, ", ".join(who))
 

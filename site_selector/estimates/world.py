@@ -95,6 +95,11 @@ class PoolSite(Protocol):
         ...
 
     @property
+    def kept(self) -> int:
+        """Slots of jobs that have run for much longer than is usual, and go on."""
+        ...
+
+    @property
     def run_s(self) -> float | None:
         """How long a job holds a slot here, in seconds; None if unknown."""
         ...

@@ -184,6 +184,18 @@ def test_running_jobs_tell_how_long_they_run_where_none_has_ended() -> None:
     assert summarise(slots, queue, 1000.0, [ended("mu", 5.0)])["mu"].run_s == 5.0
 
 
+def test_a_job_that_has_run_much_longer_than_others_keeps_its_slot() -> None:
+    queue = [
+        {"AdonSite": "mu", "JobStatus": 2, "JobCurrentStartDate": began}
+        for began in (100, 880, 990)
+    ]
+    slots = [{"AdonSite": "mu"}] * 3
+    assert summarise(slots, queue, 1000.0, [ended("mu", 5.0)])["mu"].kept == 2  # over a minute
+    assert summarise(slots, queue, 1000.0, [ended("mu", 50.0)])["mu"].kept == 1  # three times 50 s
+    assert summarise(slots, queue, 1000.0)["mu"].kept == 0  # nothing is usual yet
+    assert summarise(slots, queue, 1000.0, claim_s=600.0)["mu"].kept == 1
+
+
 def test_the_speed_of_a_site_is_that_of_its_typical_core() -> None:
     slots: list[Ad] = [{"AdonSite": "mu", "Mips": m} for m in (100, 300, 5000)]
     slots.append({"AdonSite": "tacc"})

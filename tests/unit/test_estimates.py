@@ -393,6 +393,11 @@ def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     assert some.workers.note == "of 8, less 2 jobs that run"
     assert mu(busy("mu", 8, 0, run_s=60.0)).workers.value == 4  # HTCondor shares
     assert mu(busy("mu", 8, 0, run_s=60.0, share=0.3)).workers.value == 3
+    assert mu(busy("mu", 8, 0, run_s=60.0, kept=6)).workers.value == 1
+    assert mu(busy("mu", 8, 1, run_s=60.0, kept=6)).workers.value == 1
+    assert mu(busy("mu", 8, 0, run_s=240.0)).queue_wait.value == 240 / 8
+    assert mu(busy("mu", 8, 0, run_s=240.0, kept=6)).queue_wait.value == 240 / 2
+    assert mu(busy("mu", 8, 0, run_s=60.0, kept=8)).queue_wait.value == 1200 / 8
     part = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 5.0}))
     assert (part.workers.value, part.workers.note) == (3, "of 8, less big")
     # Of what a file says nobody knows the end.
