@@ -288,7 +288,10 @@ class _Crowd:
 
     def _outer(self, number: int, planned: Sequence[PlannedWorkflow]) -> Path:
         """A DAG of DAGs, one after another."""
-        lines = [f"SUBDAG EXTERNAL part{n} {plan.dag}" for n, plan in enumerate(planned)]
+        lines = [
+            f"SUBDAG EXTERNAL part{n} {plan.dag} DIR {plan.dag.parent}"
+            for n, plan in enumerate(planned)
+        ]
         lines += [f"PARENT part{n - 1} CHILD part{n}" for n in range(1, len(planned))]
         file = self._run_dir / "submit" / f"{number}.dag"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
