@@ -42,6 +42,9 @@ class Reading(NamedTuple):
 
 
 UNREAD = Reading()
+Run = tuple[float, int]
+"""A run of DAGMan: when its own job was submitted (Unix seconds), and under which number."""
+UNKNOWN_RUN: Run = (0.0, 0)
 
 
 class Outcome(StrEnum):
@@ -71,12 +74,13 @@ class Attempt:
 
     ``start`` is of the last execution, ``left`` when that lost its machine before the end of the
     attempt; ``starts`` counts them; ``first`` is of the first, before which it was on hold for
-    ``held_s``. ``waited_for_own`` tells that a job of the same workflow ended at the same site
-    while this one waited: it may have waited for that one and not for the site. ``width`` is how
-    many of the workflow's jobs asked for slots there when this one got its own. ``retry`` is how
-    often the same DAGMan had tried before. ``hold`` is the hold that it is on, or was on when it
-    was removed; ``reason`` why it was removed. ``last`` is its newest event, ``at`` that event's
-    time, ``read`` when that was read. ``had`` are its events, until it is over.
+    ``held_s``. ``run`` is the run of DAGMan that submitted it. ``waited_for_own`` tells that a job
+    of the same run ended at the same site while this one waited: it may have waited for that one
+    and not for the site. ``width`` is how many jobs of the run asked for slots there when this one
+    got its own. ``retry`` is how often the same DAGMan had tried before. ``hold`` is the hold that
+    it is on, or was on when it was removed; ``reason`` why it was removed. ``last`` is its newest
+    event, ``at`` that event's time, ``read`` when that was read. ``had`` are its events, until it
+    is over.
     """
 
     job: PlannedJob
@@ -90,6 +94,7 @@ class Attempt:
     returned: int | None = None
     outcome: Outcome = Outcome.QUEUED
     slot: str = ""
+    run: Run = UNKNOWN_RUN
     waited_for_own: bool = False
     width: int = 0
     workflow: str = ""
@@ -233,7 +238,8 @@ class Jobs:
     """All jobs of one workflow, and its DAG.
 
     ``job`` gives the planned job of a name, ``workflow`` is the UUID. ``names`` are the jobs' by
-    HTCondor's numbers as DAGMan tells them, of those whose submission was not read. ``dag`` is
+    HTCondor's numbers as DAGMan tells them, of those whose submission was not read. ``runs`` are
+    DAGMan's; whoever feeds the events of jobs adds each run before those of its jobs. ``dag`` is
     DAGMan's newest event, None before the first, ``dag_read`` when that was read. ``began`` is when
     the DAGMan started whose jobs count (Unix seconds, 0 where nobody says): one that goes on where
     another was killed counts the jobs of that, too. ``reading`` is noted with each event; whoever
@@ -245,14 +251,17 @@ class Jobs:
     ) -> None:
         self._job, self._workflow = job, workflow
         self.names: dict[int, str] = {}
+        self.runs: list[Run] = []
         self.all: list[Attempt] = []
         self.dag: DagEvent | None = None
         self.began = 0.0
         self.reading = self.dag_read = UNREAD
         self._jobs: dict[str, Job] = {}
         self._live: dict[int | tuple[int, int], Attempt] = {}
-        self._own_end: dict[str, float] = {}
-        self._asking: Counter[str] = Counter()  # compute jobs that wait or run, by site
+        # By site and run of DAGMan. HTCondor may write the ends of removed jobs long after the next
+        # run has begun: whether they were read yet must not change what is known of that run.
+        self._own_end: dict[tuple[str, Run], float] = {}
+        self._asking: Counter[tuple[str, Run]] = Counter()  # compute jobs that wait or run
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs.values())
@@ -270,6 +279,11 @@ class Jobs:
         """The attempt that an event is of, None where its submission was not seen."""
         attempt = self._live.get(number_of(event.cluster, event.proc))
         return None if attempt is None or event.at < attempt.submit else attempt
+
+    def run_of(self, attempt: Attempt) -> Run:
+        """The run of DAGMan that an attempt was of, by the ``runs`` that are known now."""
+        this = (attempt.submit, attempt.cluster)  # numbers tell what was first in one second
+        return max((run for run in self.runs if run <= this), default=UNKNOWN_RUN)
 
     def take(self, event: AnyEvent) -> str | None:
         """Take the next event; the name of the job whose state it changed, "" for the DAG's, None
@@ -359,8 +373,9 @@ class Jobs:
         if attempt.job.on_hold:  # of which HTCondor writes no event of its own
             attempt.outcome = Outcome.HELD
             attempt.hold = Hold(event.at, *_ON_HOLD)
+        attempt.run = self.run_of(attempt)
         self._live[number_of(*number)] = attempt
-        self._asking[attempt.job.site] += attempt.job.kind is JobKind.COMPUTE
+        self._asking[attempt.job.site, attempt.run] += attempt.job.kind is JobKind.COMPUTE
         self.names.pop(event.cluster, None)  # the attempt has it from now on
         self.all.append(attempt)
         job.submitted(attempt, lost=event.kind is not Kind.SUBMIT)
@@ -378,8 +393,9 @@ class Jobs:
             attempt.left, attempt.first = 0.0, attempt.first or event.at
             attempt.starts += 1
             attempt.outcome = Outcome.RUNNING
-            attempt.waited_for_own = self._own_end.get(attempt.job.site, 0.0) > attempt.submit
-            attempt.width = self._asking[attempt.job.site]
+            there = (attempt.job.site, attempt.run)
+            attempt.waited_for_own = self._own_end.get(there, 0.0) > attempt.submit
+            attempt.width = self._asking[there]
         elif kind in (Kind.TERMINATED, Kind.ABORTED):
             self._end(attempt, event)
         elif kind is Kind.HELD:
@@ -411,5 +427,6 @@ class Jobs:
         failed = Outcome.REMOVED if removed else Outcome.FAILED
         attempt.outcome = Outcome.DONE if event.returned == 0 else failed
         if attempt.job.kind is JobKind.COMPUTE:
-            self._own_end[attempt.job.site] = event.at
-            self._asking[attempt.job.site] -= 1
+            there = (attempt.job.site, attempt.run)
+            self._own_end[there] = event.at
+            self._asking[there] -= 1

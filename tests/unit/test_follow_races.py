@@ -214,6 +214,33 @@ def test_held_released_and_held_within_a_second(tmp_path: Path) -> None:
         assert [m.value for m in archive.query("held")] == [1.0, 0.0, 1.0]
 
 
+@pytest.mark.parametrize("removed_at", [START + 3, START + 8])
+def test_when_the_end_of_a_removed_job_is_read_changes_nothing_of_the_next_run(
+    tmp_path: Path, removed_at: float
+) -> None:
+    """HTCondor writes it while the rescue runs. Who reads along knows the rescue's jobs before, who
+    reads afterwards knows the end first: DAGMan has emptied its log of the run that was removed."""
+    planned = Submitted(tmp_path / "run")
+    with Archive(":memory:") as archive, Archive(":memory:") as afterwards:
+        live = Follower(planned.path, archive)
+        append(planned.dagman, submitted(1, START) + executing(1, START))
+        both(planned, submitted(2, START + 1, TWO) + executing(2, START + 2))
+        live.poll()
+        append(planned.dagman, aborted(1, START + 3))
+        append(planned.dagman, submitted(3, START + 4) + executing(3, START + 4))
+        planned.nodes.write_text("")
+        both(planned, submitted(4, START + 5, TWO) + executing(4, START + 6))
+        live.poll()
+        both(planned, aborted(2, removed_at))
+        live.poll()
+        both(planned, terminated(4, START + 9))
+        live.poll()
+        read_now(planned, afterwards)
+        assert found(archive) == found(afterwards)
+        waits = [m.details for m in afterwards.query("queue_wait", "mu")]
+        assert [(wait["started_s"], wait["width"]) for wait in waits] == [(1.0, 1), (1.0, 1)]
+
+
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TZ", "Europe/Berlin")

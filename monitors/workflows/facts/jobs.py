@@ -78,7 +78,6 @@ class JobFacts:
         self.attempts = Jobs(submit_dir.job, submit_dir.workflow)
         # By the job's name: their POST has not ended. A job may have several processes.
         self._pending: dict[str, list[Attempt]] = {}
-        self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
         # When POST scripts ended (Unix seconds), and how, of jobs that are not told yet.
         self._scripts: dict[int | tuple[int, int], tuple[float, int]] = {}
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
@@ -97,7 +96,7 @@ class JobFacts:
 
     def run_submitted(self, event: JobEvent) -> None:
         """DAGMan's own job was put into the queue: retries count from 0 again."""
-        self._runs.append((event.at, event.cluster))
+        self.attempts.runs.append((event.at, event.cluster))
 
     def post_script_ended(self, posted: DagmanStep) -> None:
         """DAGMan says how a POST script ended: the event is lost where it emptied its log since."""
@@ -250,7 +249,7 @@ class JobFacts:
         """Of the jobs that DAGMan says ``failed``, with its reasons, those whose end no event log
         knows of: it was lost, or their PRE scripts failed, or their submission. ``run`` is that
         DAGMan, submitted then (Unix seconds) under that number, which ended ``at``."""
-        later = [other for other in self._runs if other > run]
+        later = [other for other in self.attempts.runs if other > run]
         if later and self.dir.workflow_log is None:
             return []  # the next run emptied the only log that tells which of them ran
         after = min(later, default=(math.inf, 0))
@@ -350,7 +349,7 @@ class JobFacts:
     def _retry(self, attempt: Attempt) -> int:
         """How often DAGMan tried before, in this run of it."""
         # Numbers of jobs tell what was first in one second.
-        this, began = (attempt.submit, attempt.cluster), self._run_of(attempt)
+        this, began = (attempt.submit, attempt.cluster), self.attempts.run_of(attempt)
         before = {
             other.cluster
             for other in self.attempts.of_job(attempt.job.name)
@@ -404,7 +403,7 @@ class JobFacts:
         """When a job had ended last before an attempt was submitted, in the same run of DAGMan. By
         nothing that a later reader knows and an earlier one did not: of removed jobs HTCondor
         writes the end when it likes."""
-        began = self._run_of(before)
+        began = self.attempts.run_of(before)
         ends = [
             attempt.end
             for attempt in self.attempts.of_job(job)
@@ -413,11 +412,6 @@ class JobFacts:
             and attempt.end <= before.submit
         ]
         return max(ends, default=None)
-
-    def _run_of(self, attempt: Attempt) -> tuple[float, int]:
-        """The run of DAGMan that an attempt was of: when it was submitted, and its number."""
-        this = (attempt.submit, attempt.cluster)
-        return max((run for run in self._runs if run <= this), default=(0.0, 0))
 
     def is_rerun(self, began: float) -> bool:
         """Whether jobs were submitted before DAGMan began (Unix seconds): by an earlier one."""
