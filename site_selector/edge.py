@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from network_provisioner.topology.graph import Path, Topology
+from site_selector.catalogs.entries import legs_of
 from site_selector.cost import network_time, tuned_throughput
 from site_selector.estimates.running import Amounts, Holding, bandwidth_of, workers_of
 from site_selector.estimates.world import World
@@ -318,8 +319,8 @@ def _moves(problem: Problem, site: int) -> dict[tuple[str, str], float]:
     shared = [dict(row).get(site, site) for row in problem.staged] or [site] * len(problem.jobs)
 
     def add(src: str, dst: str, size: float) -> None:
-        if src != dst and size > 0:
-            out[src, dst] = out.get((src, dst), 0.0) + size
+        for leg in legs_of(src, dst) if size > 0 else ():
+            out[leg] = out.get(leg, 0.0) + size
 
     for file, producer in enumerate(problem.producer):
         size = problem.size[file]

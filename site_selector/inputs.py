@@ -16,6 +16,7 @@ from statistics import median
 
 from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.units import format_size
+from network_provisioner.base.urls import scheme_of
 from network_provisioner.templates.template import RSpec, Template
 from site_selector.catalogs.documents import read_document, uncollected
 from site_selector.catalogs.entries import (
@@ -25,6 +26,7 @@ from site_selector.catalogs.entries import (
     ReplicaCatalog,
     Site,
     Transformation,
+    places_of,
     replicas_of,
     transformations_of,
 )
@@ -315,6 +317,14 @@ def check_inputs(
                 sizes[file.lfn] = measured(size, replica.places)
                 held[file.lfn] = replica
     raw_bytes, estimated = estimated_sizes(sizes)
+    into = {
+        scheme_of(server.url)
+        for site in {site for able in candidates.values() for site in able}
+        for directory in sites[site].directories
+        if directory.kind == "sharedScratch"
+        for server in directory.servers
+        if server.operation != "get"
+    }
     return Inputs(
         _without(workflow, absent),
         sites,
@@ -322,7 +332,7 @@ def check_inputs(
         transformations,
         candidates,
         raw_bytes,
-        {lfn: tuple(dict.fromkeys(site for site, _ in r.places)) for lfn, r in held.items()},
+        {lfn: places_of(replica, into) for lfn, replica in held.items()},
         estimated=estimated,
     )
 

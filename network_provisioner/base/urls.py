@@ -20,6 +20,30 @@ _PORTS = {
     "root": 1094, "roots": 1094, "ssh": 22, "scp": 22, "sftp": 22,
 }  # fmt: skip
 
+# The pairs of schemes that one tool of pegasus-transfer moves from server to server (its handlers'
+# protocol maps, Pegasus 6.0); every other pair without a local end takes two steps.
+_S3 = ("s3", "s3s")
+_DIRECT = frozenset(
+    {
+        ("gsiftp", "gsiftp"), ("ftp", "ftp"), ("ftp", "gsiftp"), ("gsiftp", "ftp"),
+        ("sshftp", "sshftp"), ("go", "go"), ("gs", "gs"), *((a, b) for a in _S3 for b in _S3),
+    }
+)  # fmt: skip
+LOCAL_SCHEMES = frozenset({"file", "symlink", "moveto"})
+"""Of files on the machine that ``pegasus-transfer`` runs on."""
+
+
+def scheme_of(url: str) -> str:
+    """In small letters."""
+    return url.partition("://")[0].lower()
+
+
+def moves_directly(source: str, destination: str) -> bool:
+    """Whether ``pegasus-transfer`` moves a file between two schemes in one step, without fetching
+    it to where it runs and sending it on."""
+    ends = source, destination
+    return not LOCAL_SCHEMES.isdisjoint(ends) or ends in _DIRECT
+
 
 def plain(url: str) -> str:
     """A URL without the name of the credential that HTCondor takes for it: ``name+https://…``. What

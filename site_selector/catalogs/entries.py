@@ -8,14 +8,16 @@ by hand: to import pydantic takes a third of the planner plug-in's start.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from reprlib import repr as shown
 from typing import Any, TypeGuard
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import MAX_DURATION_S, parse_size
+from network_provisioner.base.urls import moves_directly, scheme_of
 from site_selector.catalogs.documents import Document, Key
 from site_selector.catalogs.fields import (
     EXPECTED_NAME,
@@ -96,6 +98,28 @@ class Replica:
     places: tuple[tuple[str, str], ...]  # (site, physical file name)
     size_bytes: int | None
     path: Path
+
+
+_THROUGH = f" through {SUBMIT_SITE}"
+
+
+def places_of(replica: Replica, into: Collection[str]) -> tuple[str, ...]:
+    """The places of a file that jobs need where files are written by one of the URL schemes
+    ``into`` (none: unknown): sites, and ``S through local`` for a site S that sends nothing to
+    those, so that every file passes through the submit host."""
+    places = []
+    for site, url in replica.places:
+        scheme = scheme_of(url) if "://" in url else "file"
+        direct = any(moves_directly(scheme, to) for to in into or ("file",))
+        places.append(site if direct or site == SUBMIT_SITE else f"{site}{_THROUGH}")
+    return tuple(dict.fromkeys(places))
+
+
+def legs_of(src: str, dst: str) -> tuple[tuple[str, str], ...]:
+    """The pairs of sites that bytes cross from a place (:func:`places_of`) to a site, in order."""
+    site = src.removesuffix(_THROUGH)
+    stops = [site, SUBMIT_SITE, dst] if site != src else [site, dst]
+    return tuple(pair for pair in pairwise(stops) if pair[0] != pair[1])
 
 
 @dataclass(frozen=True, slots=True)

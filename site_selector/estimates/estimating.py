@@ -27,7 +27,7 @@ from statistics import median
 from monitors.archive.waits import width_name
 from monitors.base.estimates import Estimate
 from network_provisioner.templates.template import RSpec
-from site_selector.catalogs.entries import SUBMIT_SITE, Site
+from site_selector.catalogs.entries import SUBMIT_SITE, Site, legs_of
 from site_selector.estimates.plans import with_plans
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
@@ -35,6 +35,7 @@ from site_selector.estimates.rates import (
     compute_estimates,
     path_estimates,
     transformations,
+    with_legs,
     with_place_of_all,
 )
 from site_selector.estimates.running import IDLE, Live, what_is_left
@@ -81,6 +82,7 @@ def estimate_world(
     to each of several between commas.
     """
     places, names = subjects(inputs, output_site)
+    held = {place for row in set(inputs.places.values()) for place in row}
     network = Network(live.topology, live.in_use_bps, live.use, inputs.rspec.max_bps)
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
@@ -99,11 +101,14 @@ def estimate_world(
     world = World(
         now,
         sites,
-        with_place_of_all(
-            path_estimates(
-                inputs.sites, places, measured, network, now, inputs.workflow.name, between
+        with_legs(
+            with_place_of_all(
+                path_estimates(
+                    inputs.sites, places, measured, network, now, inputs.workflow.name, between
+                ),
+                output_site,
             ),
-            output_site,
+            held,
         ),
         compute_estimates(inputs, measured, live.pool or {}, now),
         ratios,
@@ -170,7 +175,8 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
     """What :func:`estimate_world` asks about: sites, other places, and the transformations with
     how many jobs of each there are at once."""
     places = dict.fromkeys(inputs.sites)
-    places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
+    for place in dict.fromkeys(p for held in inputs.places.values() for p in held):
+        places.update(dict.fromkeys(end for leg in legs_of(place, "") for end in leg if end))
     places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
     places.update(dict.fromkeys(at for row in set(inputs.staged().values()) for _, at in row))
     jobs = transformations(inputs)

@@ -21,6 +21,7 @@ HTCondor's schedd: jobs of the transformation that ended at the site
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -28,10 +29,10 @@ from statistics import median
 
 from monitors.archive.knowledge import disk_rate
 from monitors.base.estimates import weighted
-from network_provisioner.base.units import BITS_PER_BYTE
+from network_provisioner.base.units import BITS_PER_BYTE, format_rate
 from network_provisioner.templates.advice import PathFigures, advise
 from network_provisioner.topology.graph import Path, Topology
-from site_selector.catalogs.entries import Site
+from site_selector.catalogs.entries import SUBMIT_SITE, Site, legs_of
 from site_selector.cost import tuned_throughput
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.world import (
@@ -166,6 +167,42 @@ def with_place_of_all(
         slowest = min(ways, key=lambda way: way.rate_bps)
         paths_known[place, output_site] = paths_known[output_site, place] = slowest
     return paths_known
+
+
+def with_legs(
+    paths: Mapping[tuple[str, str], PathEstimate], places: Iterable[str]
+) -> dict[tuple[str, str], PathEstimate]:
+    """And paths from those ``places`` that are no sites (``catalogs.entries.places_of``): one leg
+    after the other."""
+    known = dict(paths)
+    sites = {site for pair in paths for site in pair}
+    others = set(places) - sites
+    for place in others:
+        for other in (sites | others) - {place}:
+            site = legs_of(other, "")[0][0]
+            legs = _in_turn([paths[leg] for leg in legs_of(place, site)])
+            known[place, other] = known[other, place] = legs
+    return known
+
+
+def _in_turn(legs: Sequence[PathEstimate]) -> PathEstimate:
+    """What a file gets that a job moves over one path and then over another, whole files in
+    turn: as the slower one, but less."""
+    slowest = min(legs, key=lambda leg: leg.rate_bps)
+    if len(legs) == 1:
+        return slowest
+    seconds_per_bit = sum(1 / leg.rate_bps if leg.rate_bps > 0 else math.inf for leg in legs)
+    note = ", then ".join(f"{format_rate(leg.rate_bps)}" for leg in legs)
+    return replace(
+        slowest,
+        gamma_a=replace(
+            slowest.gamma_a, value=1 / seconds_per_bit, note=f"through {SUBMIT_SITE}: {note}"
+        ),
+        first=replace(slowest.first, value=sum(leg.first.value for leg in legs)),
+        further=replace(slowest.further, value=sum(leg.further.value for leg in legs)),
+        rtt_s=sum(leg.rtt_s for leg in legs),
+        room_bps=None,
+    )
 
 
 def ratio_of(pairs: Iterable[tuple[float, EstimatedValue]]) -> Ratio | None:

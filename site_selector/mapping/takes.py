@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 
+from site_selector.catalogs.entries import legs_of
 from site_selector.estimates.plans import TENTHS, Flows, Plan, Steps
 from site_selector.mapping.estimator import Schedule
 from site_selector.problem import NEVER_S, Problem
@@ -25,20 +26,18 @@ def plan_of(name: str, problem: Problem, site: Sequence[int], run: Schedule, at:
     for here, start_s, end_s in zip(site, run.start_s, run.end_s, strict=True):
         busy.setdefault(here, []).extend(((start_s, 1), (end_s, -1)))
     by_load = sorted(busy, key=lambda here: (-len(busy[here]), here))[:_MOST_SITES]
-    moved: dict[tuple[int, int], dict[tuple[float, float], float]] = {}
+    moved: dict[tuple[str, str], dict[tuple[float, float], float]] = {}
     for file, src, dst, start_s, end_s in run.transfers:
-        path = moved.setdefault((src, dst), {})
-        path[start_s, end_s] = path.get((start_s, end_s), 0.0) + problem.size[file]
+        for leg in legs_of(problem.places[src], problem.places[dst]):
+            path = moved.setdefault(leg, {})
+            path[start_s, end_s] = path.get((start_s, end_s), 0.0) + problem.size[file]
     by_bytes = sorted(moved, key=lambda pair: (-sum(moved[pair].values()), pair))[:_MOST_PATHS]
     ends = sorted(run.end_s)
     return Plan(
         name,
         at,
         {problem.places[here]: _steps(busy[here]) for here in by_load},
-        {
-            f"{problem.places[src]}>{problem.places[dst]}": _flows(moved[src, dst])
-            for src, dst in by_bytes
-        },
+        {f"{src}>{dst}": _flows(moved[src, dst]) for src, dst in by_bytes},
         tuple(
             round(ends[ceil(len(ends) * tenth / TENTHS) - 1], 1)
             for tenth in range(1, TENTHS + 1)

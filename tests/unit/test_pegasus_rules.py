@@ -16,8 +16,12 @@ from network_provisioner.base.errors import InputError
 from site_selector.catalogs.javapattern import compiled
 from site_selector.catalogs.properties import expanded
 from site_selector.catalogs.sources import Sources
+from site_selector.estimates.estimating import estimate_world
 from site_selector.estimates.input_sizes import with_history
 from site_selector.inputs import Inputs, read_inputs, size_note
+from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.takes import plan_of
+from site_selector.problem import build_problem
 
 JOB = {
     "type": "job", "id": "J1", "name": "count", "arguments": [],
@@ -251,6 +255,43 @@ def test_the_data_configuration_of_a_job_at_each_site(
     assert inputs.staged() == {"J1": staged}
     with pytest.raises(InputError, match="found 'magic', expected one of sharedfs"):
         load(data_configuration="magic")
+
+
+@pytest.mark.parametrize(
+    ("scratch", "stored", "place"),
+    [
+        ("gsiftp://grove/space", "gsiftp://far/in", "far"),
+        ("gsiftp://grove/space", "irods://far/zone/in", "far through local"),
+        ("scp://grove/space", "scp://far/in", "far through local"),  # no tool has two servers talk
+        ("https://grove/space", "https://far/in", "far through local"),
+        ("s3://me@grove/space", "s3://me@far/in", "far"),
+        ("file:///space", "https://far/in", "far"),  # the submit host writes there
+        (None, "https://far/in", "far"),
+    ],
+)
+def test_what_no_tool_moves_from_server_to_server_passes_through_the_submit_host(
+    load: Load, scratch: str | None, stored: str, place: str
+) -> None:
+    server = {"url": scratch, "operation": "all"}
+    directory = {"type": "sharedScratch", "path": "/space", "fileServers": [server]}
+    grove = {**GROVE, "directories": [directory] if scratch else []}
+    held = {**IN, "metadata": {"size": 10_000_000}, "pfns": [{"site": "far", "pfn": stored}]}
+    rates = {"adon.bandwidth.local": "80 Mb/s", "adon.bandwidth.grove": "80 Mb/s"}
+    far = {"name": "far", "profiles": {"pegasus": rates}}
+    local = {"name": "local", "profiles": {"pegasus": {"adon.bandwidth.grove": "40 Mb/s"}}}
+    inputs = load(
+        sites_yml=sites(grove, far, local),
+        replicas_yml=replicas(held),
+        files={"pegasus.properties": SHARED},
+        execution_sites=["grove"],
+    )
+    assert inputs.places == {"in": (place,)}
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0))
+    (transfer,) = Estimator(problem)([0]).transfers
+    assert problem.places[transfer.src] == place
+    assert transfer.end_s == pytest.approx(3.0 if place != "far" else 1.0)
+    (plan,) = [plan_of("x", problem, [0], Estimator(problem)([0]), 0.0)]
+    assert sorted(plan.flows) == (["far>grove"] if place == "far" else ["far>local", "local>grove"])
 
 
 def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:

@@ -24,20 +24,10 @@ from typing import Any
 
 from monitors.workflows.planned.foreign_files import read_text
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.urls import LOCAL_SCHEMES, moves_directly, scheme_of
 
 RELAY = "local"
 """What ``pegasus-transfer`` calls the machine that it runs on, wherever that is."""
-
-# The pairs of schemes that one tool of pegasus-transfer moves from server to server (its handlers'
-# protocol maps, Pegasus 6.0); every other pair without a local end takes two steps.
-_S3 = ("s3", "s3s")
-_DIRECT = frozenset(
-    {
-        ("gsiftp", "gsiftp"), ("ftp", "ftp"), ("ftp", "gsiftp"), ("gsiftp", "ftp"),
-        ("sshftp", "sshftp"), ("go", "go"), ("gs", "gs"), *((a, b) for a in _S3 for b in _S3),
-    }
-)  # fmt: skip
-_LOCAL = frozenset({"file", "symlink", "moveto"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +80,7 @@ class Transfer:
     @property
     def schemes(self) -> tuple[str, str]:
         """The URL schemes of source and destination."""
-        return _scheme(self.source.url), _scheme(self.destination.url)
+        return scheme_of(self.source.url), scheme_of(self.destination.url)
 
     def legs(self, relay: str = RELAY) -> tuple[tuple[str, str], ...]:
         """The site pairs that the bytes cross, in order.
@@ -100,11 +90,11 @@ class Transfer:
         ``relay``, and sends it on.
         """
         ends = self.schemes
-        direct = not _LOCAL.isdisjoint(ends) or ends in _DIRECT
+        direct = moves_directly(*ends)
         if self.checksum and ends == ("gsiftp", "gsiftp"):
             direct = False
         stops = [self.source.site, *(() if direct else (relay,)), self.destination.site]
-        if self.verify and ends[1] not in _LOCAL:
+        if self.verify and ends[1] not in LOCAL_SCHEMES:
             stops.append(relay)
         return tuple(pair for pair in pairwise(stops) if pair[0] != pair[1])
 
@@ -273,11 +263,7 @@ def is_relay(label: str, url: str, listed: Container[str]) -> bool:
 
 def is_local(url: str) -> bool:
     """Whether a URL names a file on the machine that ``pegasus-transfer`` runs on."""
-    return _scheme(url) in _LOCAL
-
-
-def _scheme(url: str) -> str:
-    return url.partition("://")[0].lower()
+    return scheme_of(url) in LOCAL_SCHEMES
 
 
 def _url(value: object, where: str) -> SiteUrl:
