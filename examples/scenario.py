@@ -94,7 +94,7 @@ class Scenario:
         others' traffic (``busy``), or with links and rates N times as fast (``xN``). There the
         routed network is a detour, so that best effort takes layer 2, templates hold no transfer
         below what best effort would get, and no data is in a zone, whose reads pass through the
-        submit host, which no mapping knows. Raises InputError."""
+        submit host. Raises InputError."""
         if not network:
             return self
         faster = _FASTER.fullmatch(network)
