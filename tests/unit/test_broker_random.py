@@ -117,7 +117,8 @@ def test_changes_are_values_until_they_are_committed(
                 monkeypatch.setattr(user, name, watch(made))
     for seed in range(40):
         world.run(Random(seed), 8, 1)
-    assert {"granted", "waiting", "modified", "ended", "opened"} <= calls.keys()
+    kinds = ("grant", "wait", "modification", "end", "opening")
+    assert {f"{kind}_changes" for kind in kinds} <= calls.keys()
 
 
 def test_a_commit_that_is_refused_changes_nothing(
