@@ -23,15 +23,24 @@ from tests.bench import Figure, Tell, bench
 
 
 @bench("P18")
-def many_workflows(tell: Tell) -> Iterable[Figure]:
-    """Two hours."""
+def idle_network(tell: Tell) -> Iterable[Figure]:
+    """An hour."""
+    return _measured("idle", tell)
+
+
+@bench("P18")
+def busy_network(tell: Tell) -> Iterable[Figure]:
+    """An hour."""
+    return _measured("busy", tell)
+
+
+def _measured(network: str, tell: Tell) -> Iterable[Figure]:
     try:
-        by_network = compare(STATE, tell)
+        runs = compare(STATE, tell, (network,))[network]
     except MissingError as error:
         tell(f"not measured: {error}")
         return
-    for network, runs in by_network.items():
-        yield from _of_network(f"{network} network", dict(runs))
+    yield from _of_network(f"{network} network", dict(runs))
 
 
 def _of_network(network: str, runs: dict[str, CrowdRun]) -> Iterable[Figure]:
