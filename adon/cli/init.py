@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adon.config.sections import Config
     from adon.init.plan import Choices, Facts
     from network_provisioner.controllers.openflow.scan import Ends, HostPort, Passage
-    from network_provisioner.topology.discovery import DiscoveredNetwork
+    from network_provisioner.topology.discovery import Discovered
     from pegasus_hooks.install.edits import FileEdit
 
 _LOOPBACK, _SWITCHES = "127.0.0.1:8470", "0.0.0.0:6653"
@@ -182,7 +182,7 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
 
 def _listen(
     args: argparse.Namespace, addresses: Sequence[str], routers: Collection[str]
-) -> tuple[DiscoveredNetwork, dict[str, HostPort], dict[Ends, float], list[Passage]]:
+) -> tuple[Discovered, dict[str, HostPort], dict[Ends, float], list[Passage]]:
     """What the switches say, until every node is found and joined to all others, at most as long
     as told; then delays, and what leads through routers."""
     from network_provisioner.base.controller import ControllerError
@@ -309,7 +309,7 @@ def _before(file: Path) -> Config | None:
     return config
 
 
-def _devices(network: DiscoveredNetwork, execute: Sequence[str]) -> frozenset[str]:
+def _devices(network: Discovered, execute: Sequence[str]) -> frozenset[str]:
     """Those ports of the switches that ``tc`` reaches as devices."""
 
     def reached(device: str) -> bool:

@@ -16,7 +16,7 @@ from network_provisioner.base.fields import format_dpid
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.openflow.scan import Ends, HostPort, Passage
 from network_provisioner.topology.data import topology_from_dict
-from network_provisioner.topology.discovery import ASSUMED_BPS, DiscoveredNetwork, End, section_of
+from network_provisioner.topology.discovery import ASSUMED_BPS, Discovered, End, section_of
 
 SHARED_PART = 0.5
 _LEAST_DELAY_S = 0.5e-3  # below it a measurement says more of this machine
@@ -28,7 +28,7 @@ class Facts:
     seconds over links, and passages through routers."""
 
     sites: Mapping[str, Sequence[Dtn]]
-    network: DiscoveredNetwork
+    network: Discovered
     hosts: Mapping[str, HostPort]
     delays_s: Mapping[Ends, float] = field(default_factory=dict)
     passages: Sequence[Passage] = ()
@@ -65,7 +65,7 @@ class Choices:
     before: Mapping[str, Any] = field(default_factory=dict)
 
 
-def default_names(network: DiscoveredNetwork, before: Mapping[str, Any]) -> dict[int, str]:
+def default_names(network: Discovered, before: Mapping[str, Any]) -> dict[int, str]:
     """Names of switches: as an earlier ``topology`` section has them, else s1, s2, … in the order
     of the datapath ids."""
     known = {d: name for d, name in named_switches(before).items() if d in network.ports}

@@ -34,7 +34,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoveredNetwork:
+class Discovered:
     """All ports by switch, and the links between two of them, each once with its lower end
     first."""
 
@@ -46,7 +46,7 @@ class DiscoveredNetwork:
 class Discovers(Protocol):
     """A controller that can look around."""
 
-    def discover(self) -> DiscoveredNetwork:
+    def discover(self) -> Discovered:
         """What there is now. Takes seconds. Raises ControllerError."""
         ...
 
@@ -67,7 +67,7 @@ def report(topology: Topology, controller: Controller) -> dict[str, Any]:
     return {**as_dict(discovered, topology), "differences": differences(topology, discovered)}
 
 
-def as_dict(discovered: DiscoveredNetwork, topology: Topology) -> dict[str, Any]:
+def as_dict(discovered: Discovered, topology: Topology) -> dict[str, Any]:
     """A JSON-ready copy, with the names that the topology has for switches."""
     names = _names(topology)
     return {
@@ -127,7 +127,7 @@ def section_of(described: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
     return {"nodes": nodes, "links": links}, notes
 
 
-def differences(topology: Topology, discovered: DiscoveredNetwork) -> list[str]:
+def differences(topology: Topology, discovered: Discovered) -> list[str]:
     """In words, what the topology and the network do not agree on; empty where they do."""
     names = _names(topology)
     return [
@@ -151,7 +151,7 @@ def _names(topology: Topology) -> dict[int, str]:
     return {node.dpid: node.name for node in topology.nodes.values() if node.dpid}
 
 
-def _switches(names: Mapping[int, str], discovered: DiscoveredNetwork) -> Iterator[str]:
+def _switches(names: Mapping[int, str], discovered: Discovered) -> Iterator[str]:
     for dpid, name in names.items():
         if dpid not in discovered.ports:
             yield f"switch {name} (dpid {format_dpid(dpid)}) was not found"
@@ -160,7 +160,7 @@ def _switches(names: Mapping[int, str], discovered: DiscoveredNetwork) -> Iterat
             yield f"a switch with dpid {format_dpid(dpid)} was found, and the topology has none"
 
 
-def _ports(topology: Topology, discovered: DiscoveredNetwork) -> Iterator[str]:
+def _ports(topology: Topology, discovered: Discovered) -> Iterator[str]:
     for link in topology.whole_links:
         for name, number in (link.ports or {}).items():
             ports = discovered.ports.get(topology.nodes[name].dpid)
@@ -180,9 +180,7 @@ def _ports(topology: Topology, discovered: DiscoveredNetwork) -> Iterator[str]:
                 yield f"{what} is {port.name}, and the topology says {device}"
 
 
-def _links(
-    topology: Topology, names: Mapping[int, str], discovered: DiscoveredNetwork
-) -> Iterator[str]:
+def _links(topology: Topology, names: Mapping[int, str], discovered: Discovered) -> Iterator[str]:
     declared = {
         ends: link
         for link in topology.whole_links

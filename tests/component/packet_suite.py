@@ -10,7 +10,7 @@ from ovs_rig import L2, L3, MBPS, OvsRig, load, sink, transfer
 from examples.soykb.scenario import LAYOUT
 from network_provisioner.base.controller import Circuit, Part
 from network_provisioner.base.flows import Flow
-from network_provisioner.topology.discovery import DiscoveredNetwork, Discovers, differences
+from network_provisioner.topology.discovery import Discovered, Discovers, differences
 
 WAYS = (("s1", "s2"), ("s1", "r1"))
 """The first hops of L2 and of L3, where best effort goes, too."""
@@ -108,7 +108,7 @@ class CircuitsWithPackets:
     def test_it_finds_how_the_switches_are_joined_and_leaves_nothing(self, rig: OvsRig) -> None:
         rig.controller.apply([rig.circuit()])
         rules = {bridge: len(rig.flows(bridge)) for bridge in LAYOUT.switches}
-        looked: list[DiscoveredNetwork] = []
+        looked: list[Discovered] = []
 
         def crossed() -> bool:
             # Frames may be longer on the way than they are waited for.

@@ -22,7 +22,7 @@ from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.openflow import lldp
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import (
-    DiscoveredNetwork,
+    Discovered,
     Port,
     as_dict,
     differences,
@@ -34,7 +34,7 @@ TOPOLOGY = topology_from_dict(demo())
 S1 = {1: Port("s1-mu", True, 1e9), 10: Port("s1-a", True)}
 S2 = {2: Port("s2-tacc", True, 1e9), 10: Port("s2-a", True)}
 JOINED = ((1, 10), (2, 10))
-FOUND = DiscoveredNetwork({1: S1, 2: S2}, frozenset({JOINED}))
+FOUND = Discovered({1: S1, 2: S2}, frozenset({JOINED}))
 
 
 def test_as_it_was_said() -> None:
@@ -78,7 +78,7 @@ def test_as_it_was_said() -> None:
         ),
     ],
 )
-def test_what_is_not_as_it_was_said(network: DiscoveredNetwork, expected: list[str]) -> None:
+def test_what_is_not_as_it_was_said(network: Discovered, expected: list[str]) -> None:
     assert differences(TOPOLOGY, network) == expected
 
 
@@ -107,9 +107,9 @@ def test_frames_that_are_none(tail: bytes, cut: int) -> None:
 class Looking(FakeController):
     """A controller that finds what it is told."""
 
-    found: DiscoveredNetwork | ControllerError = FOUND
+    found: Discovered | ControllerError = FOUND
 
-    def discover(self) -> DiscoveredNetwork:
+    def discover(self) -> Discovered:
         if isinstance(self.found, ControllerError):
             raise self.found
         return self.found
@@ -172,7 +172,7 @@ def test_what_is_sound_is_written_and_the_rest_is_named(
     links: list[Any], left: int, words: str
 ) -> None:
     nothing = topology_from_dict({"nodes": [], "links": []})
-    section, said = section_of(as_dict(DiscoveredNetwork(PORTS, frozenset(links)), nothing))
+    section, said = section_of(as_dict(Discovered(PORTS, frozenset(links)), nothing))
     topology_from_dict(section)
     assert len(section["links"]) == left
     assert [node["dpid"] for node in section["nodes"]] == [11, 12, 13]
@@ -183,7 +183,7 @@ def test_a_new_switch_has_a_name_of_its_own() -> None:
     known = topology_from_dict(
         {"nodes": [{"name": "switch-c", "kind": "switch", "dpid": 11}], "links": []}
     )
-    section, _ = section_of(as_dict(DiscoveredNetwork(PORTS, frozenset()), known))
+    section, _ = section_of(as_dict(Discovered(PORTS, frozenset()), known))
     assert [switch.dpid for switch in topology_from_dict(section).nodes.values()] == [11, 12, 13]
 
 

@@ -21,10 +21,10 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.openflow import arp, scan
 from network_provisioner.controllers.openflow.scan import HostPort
 from network_provisioner.topology.data import topology_from_dict
-from network_provisioner.topology.discovery import DiscoveredNetwork, Port
+from network_provisioner.topology.discovery import Discovered, Port
 from pegasus_hooks.install.edits import carry_out
 
-FOUND = DiscoveredNetwork(
+FOUND = Discovered(
     {
         1: {1: Port("s1-mu", True, 1e9), 10: Port("s1-a", True, 4e9)},
         2: {2: Port("s2-tacc", True), 10: Port("s2-a", True, 2e9)},
@@ -71,7 +71,7 @@ def test_switches_keep_the_names_that_they_have() -> None:
 def test_routers_and_delays() -> None:
     """Passages that share a port are through the same router."""
     ports = {d: {1: Port("", True, 1e9), 11: Port("", True, 2e9)} for d in (1, 2, 3)}
-    network = DiscoveredNetwork(ports, frozenset({((1, 1), (2, 1))}))
+    network = Discovered(ports, frozenset({((1, 1), (2, 1))}))
     macs = {d: f"02:00:00:00:0b:0{d}" for d in (1, 2, 3)}
     ways = [
         scan.Passage({(a, 11): macs[a], (b, 11): macs[b]}, delay_s)
@@ -220,8 +220,8 @@ def test_an_answer_counts_only_to_who_asked() -> None:
 
 def test_whether_links_join_all_hosts() -> None:
     assert scan.joins(FOUND, FACTS.hosts)
-    assert not scan.joins(DiscoveredNetwork(FOUND.ports, frozenset()), FACTS.hosts)
-    assert not scan.joins(DiscoveredNetwork({}, frozenset()), {})
+    assert not scan.joins(Discovered(FOUND.ports, frozenset()), FACTS.hosts)
+    assert not scan.joins(Discovered({}, frozenset()), {})
 
 
 def test_one_site_is_too_few(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.plan import make_plan
 from network_provisioner.topology.data import topology_from_dict, topology_to_dict
-from network_provisioner.topology.discovery import DiscoveredNetwork, Port, differences
+from network_provisioner.topology.discovery import Discovered, Port, differences
 from network_provisioner.topology.files import graphml_of, json_of, read_topology
 from network_provisioner.topology.graph import Topology
 
@@ -126,8 +126,8 @@ def test_discovery_knows_both() -> None:
         for node in topology.nodes.values() if node.kind == "switch"
     }  # fmt: skip
     both = frozenset({((1, 10), (2, 10)), ((1, 12), (2, 12))})
-    assert differences(topology, DiscoveredNetwork(ports, both)) == []
-    network = DiscoveredNetwork(ports, frozenset({((1, 10), (2, 10))}))
+    assert differences(topology, Discovered(ports, both)) == []
+    network = Discovered(ports, frozenset({((1, 10), (2, 10))}))
     assert differences(topology, network) == [
         "link s1-s2.2: nothing came through from port to port"
     ]

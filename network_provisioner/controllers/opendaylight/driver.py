@@ -61,7 +61,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import DiscoveredNetwork, End
+from network_provisioner.topology.discovery import Discovered, End
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class OpenDaylightController(SwitchedController):
             unused=unused,
         )
 
-    def discover(self) -> DiscoveredNetwork:
+    def discover(self) -> Discovered:
         """The switches' ports, and how they are joined: see
         :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
@@ -260,7 +260,7 @@ class OpenDaylightSwitches(SwitchBackend):
         (METEREXISTS), and to delete one deletes its rules: a rate could not be changed."""
         return False
 
-    def discover(self, seconds: float) -> DiscoveredNetwork:
+    def discover(self, seconds: float) -> Discovered:
         """See Discovers."""
         return requests.discover(self._rest, self._steps, self.connected(), seconds)
 

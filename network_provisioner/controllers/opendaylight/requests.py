@@ -35,7 +35,7 @@ from network_provisioner.controllers.rules import (
     is_our_number,
     item_text,
 )
-from network_provisioner.topology.discovery import DiscoveredNetwork, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port
 
 LOG = logging.getLogger(__name__)
 Origin = tuple[str, str]
@@ -380,7 +380,7 @@ class OpenDaylightWriter:
 
 def discover(
     rest: Restconf, steps: OpenDaylightWriter, dpids: Iterable[int], seconds: float = DISCOVER_S
-) -> DiscoveredNetwork:
+) -> Discovered:
     """Look around for ``seconds``. Raises ControllerError."""
     dpids = set(dpids)
     cookie = _PUNT_COOKIE | secrets.randbits(48)
@@ -395,7 +395,7 @@ def discover(
     finally:
         forget = [steps.delete_by_cookie(dpid, cookie, 2**64 - 1) for dpid in dpids]
         run_wave(forget, steps.barrier)
-    return DiscoveredNetwork(ports_of(rest, dpids), frozenset(links))
+    return Discovered(ports_of(rest, dpids), frozenset(links))
 
 
 def _punt(cookie: int) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import DiscoveredNetwork, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class OpenFlowController(SwitchedController):
         """The port that is listened on, for a ``listen`` with port 0."""
         return self._switches.port
 
-    def discover(self) -> DiscoveredNetwork:
+    def discover(self) -> Discovered:
         """The switches' ports, and how they are joined: see
         :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
         self._require_running()
@@ -277,7 +277,7 @@ class OpenFlowSwitches(Connections):
         answers = self._ask(dpids, wire.ports_request()) if dpids else {}
         return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in answers.items()}
 
-    def discover(self) -> DiscoveredNetwork:
+    def discover(self) -> Discovered:
         """Send a frame out of every port, and see where it comes in. Raises ControllerError.
 
         The rule that sends such frames here is on the switches for these seconds only, and ends
@@ -322,7 +322,7 @@ class OpenFlowSwitches(Connections):
                 self._listeners.remove(heard)
             end = wire.delete_by_cookie(cookie, _EVERY_BIT)
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
-        return DiscoveredNetwork(ports, frozenset(links))
+        return Discovered(ports, frozenset(links))
 
     # -- links that fail -----------------------------------------------------------------------
 

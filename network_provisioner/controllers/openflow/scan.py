@@ -28,7 +28,7 @@ from network_provisioner.controllers.openflow import arp, lldp, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowSwitches
 from network_provisioner.controllers.segments import Segment, probe_frames
-from network_provisioner.topology.discovery import DiscoveredNetwork, End
+from network_provisioner.topology.discovery import Discovered, End
 
 _IPV4, _UDP = 0x0800, 17
 _COOKIE = 0xAD1D << 48  # of a search, as that for links
@@ -98,16 +98,14 @@ class Scan(OpenFlowSwitches):
                 seen, since = there, time.monotonic()
         return seen
 
-    def find_hosts(
-        self, discovered: DiscoveredNetwork, addresses: Collection[str]
-    ) -> dict[str, HostPort]:
+    def find_hosts(self, discovered: Discovered, addresses: Collection[str]) -> dict[str, HostPort]:
         """At which ports that lead to no other switch these IPv4 addresses answer; left out where
         none does, or several. Raises ControllerError."""
         answers = self.find_ports(discovered, addresses)
         return {address: next(iter(at)) for address, at in answers.items() if len(at) == 1}
 
     def find_ports(
-        self, discovered: DiscoveredNetwork, addresses: Collection[str]
+        self, discovered: Discovered, addresses: Collection[str]
     ) -> dict[str, set[HostPort]]:
         """All those ports, also of addresses that answer at several. Raises ControllerError."""
         sender = bytes([0x02]) + os.urandom(5)  # locally administered, of one host
@@ -135,7 +133,7 @@ class Scan(OpenFlowSwitches):
 
     def find_delays(
         self,
-        discovered: DiscoveredNetwork,
+        discovered: Discovered,
         hosts: Mapping[str, HostPort],
         routers: Collection[str] = (),
     ) -> tuple[dict[Ends, float], list[Passage]]:
@@ -199,7 +197,7 @@ class Scan(OpenFlowSwitches):
         return {ends: found_s[ends] for ends in discovered.links & found_s.keys()}, passages
 
     def _gates(
-        self, discovered: DiscoveredNetwork, hosts: Mapping[str, HostPort], routers: Collection[str]
+        self, discovered: Discovered, hosts: Mapping[str, HostPort], routers: Collection[str]
     ) -> dict[End, str]:
         """The MAC addresses of routers at switches' ports."""
         taken = {host.mac for host in hosts.values()}
@@ -251,7 +249,7 @@ class Scan(OpenFlowSwitches):
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
 
 
-def edge_ports(discovered: DiscoveredNetwork) -> list[End]:
+def edge_ports(discovered: Discovered) -> list[End]:
     """The ports that are up and lead to no other switch."""
     joined = {end for ends in discovered.links for end in ends}
     return [
@@ -274,7 +272,7 @@ def delays(times: Mapping[Ends, float]) -> dict[Ends, float]:
     return {ends: max(0.0, sum(both) / len(both)) for ends, both in each.items()}
 
 
-def joins(discovered: DiscoveredNetwork, hosts: Mapping[str, HostPort]) -> bool:
+def joins(discovered: Discovered, hosts: Mapping[str, HostPort]) -> bool:
     """Whether links lead from each of the hosts to all others."""
     groups: list[set[int]] = [{dpid} for dpid in discovered.ports]
     for (a, _), (b, _) in discovered.links:
