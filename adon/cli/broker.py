@@ -20,7 +20,7 @@ from adon.cli.parsing import (
 )
 from network_provisioner.access import Role, hash_of, new_token
 
-_TOKEN = Noun("token", "Create tokens, which say who may do what.")
+_TOKEN = Noun("token", "Create tokens, which identify callers and their roles.")
 _CONFIG = config("adon.yml with network, controller and addresses")
 
 

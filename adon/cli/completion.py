@@ -47,7 +47,7 @@ _KINDS = {
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon completion``."""
     shell = option("shell", "bash, zsh or tcsh", "SHELL", choices=_SHELLS, nargs="?")
-    of = option("--names", "print the broker's names, one a line", "KIND", choices=sorted(_NAMES))
+    of = option("--names", "print the broker's names, one per line", "KIND", choices=sorted(_NAMES))
     add_handler(nouns, "completion", _run, one_of(shell, of, required=True))
 
 

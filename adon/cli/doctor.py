@@ -1,6 +1,6 @@
 """Check what this machine has and lacks, and say how to get it.
 
-'MISSING' is required. 'without' is optional, and the line says what happens instead.
+'MISSING' marks what is required. 'without' marks what is optional, and says what happens instead.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--fix", action="store_true",
-        help="first make missing folders of state and archive, and close both to other users",
+        help="first make missing folders of state and archive, and let no other users read them",
     )  # fmt: skip
     add_output(parser)
 

@@ -62,7 +62,7 @@ OPTIONS = (
         "--jobs", "number of processes (default: one per core)", "N", whole(1, 1024),
         default=len(os.sched_getaffinity(0)),
     ),
-    option("--save", "write everything as JSON", "FILE", Path),
+    option("--save", "write all results as JSON", "FILE", Path),
     add_output,
 )  # fmt: skip
 
@@ -70,7 +70,7 @@ OPTIONS = (
 def evaluate(args: argparse.Namespace) -> int:
     """Evaluate the mapping policies on traces of real workflows.
 
-    Puts every trace on generated platforms, and executes each policy's mapping in a simulator with
+    Maps every trace to generated platforms, and executes each policy's mapping in a simulator with
     true values, while the policies see estimated ones. Compares makespans with the best known
     mapping, which is made with the true values too, and with a lower bound.
 

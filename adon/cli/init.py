@@ -2,9 +2,9 @@
 
 It looks for sites in Pegasus's catalogs and in the pool, for their data transfer nodes in URLs and
 DNS, and for switches, links, speeds, delays and the nodes' ports by listening to the switches. This
-machine's neighbours that pass packets on from one switch to another become routers. It asks for the
-rest: names, links that others use too, and who may reach the broker. Then it writes all files or
-none, and tests them: a broker grants and releases one transit.
+machine's neighbours that forward packets between switches become routers. It asks for the rest:
+names, links that others use too, and who may reach the broker. Then it writes all files or none,
+and tests them: a broker grants and releases one transit.
 
 In an existing adon.yml it changes only what is new or different.
 """
@@ -50,7 +50,7 @@ Examples:
   adon init --dtn mu=dtn.example.edu --dtn tacc=192.0.2.7 --yes
   adon init --sites sites.yml --reach broker.example.edu:8470
 
-Exit codes: 0 done; 1 you said no, or no transit was granted; 2 nothing was written.
+Exit codes: 0 done; 1 you declined, or no transit was granted; 2 nothing was written.
 """
 _OPTIONS = (
     config("the file to write"),
@@ -65,14 +65,14 @@ _OPTIONS = (
     option("--listen-for", "how long to wait for the switches", "TIME", default="20 s"),
     option("--switch", "name of a switch (default: s1, s2, …); may be repeated", "DPID=NAME",
            action="append", default=[]),
-    option("--shared", "a link that others use too, of which ADON gets half (default: those "
+    option("--shared", "a link that others use too; ADON gets half of it (default: links "
            "of routers); may be repeated", "A-B", action="append", default=[]),
-    option("--reach", "where the broker listens; an address that others reach brings tokens and a "
-           f"certificate (default: as configured, else {_LOOPBACK})", "HOST:PORT"),
+    option("--reach", "where the broker listens; with an address other than loopback, tokens and a "
+           f"certificate are made (default: as configured, else {_LOOPBACK})", "HOST:PORT"),
     option("--exec", "prefix for tc, if the switches' ports are on another host (default: as "
            "configured)", "COMMAND", dest="execute"),
     DRY_RUN,
-    flag("--yes", "do not ask: take options and defaults"),
+    flag("--yes", "do not ask; use options and defaults"),
 )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ OPTIONS = (
     ),
     one_of(
         flag("--execute", "on an execute machine: add site and metrics to its slot ads"),
-        flag("--expander", "let condor_master enlarge and shrink the pool"),
+        flag("--expander", "let condor_master run the expander, which grows and shrinks the pool"),
     ),
     option("--site", "site of this machine, by its name in the topology", "NAME"),
     flag("--irods", "with --execute: let HTCondor move irods:// URLs, too"),
@@ -53,8 +53,8 @@ OPTIONS = (
     ),
     hooks_token("the hooks, which run as the job's owner"),
     option(
-        "--watch-token-file", "file with the watcher's token, an engineer's, since it acts for all "
-        "users (default: --token-file)", "FILE",
+        "--watch-token-file", "file with the watcher's token, of role engineer, since it acts for "
+        "all users (default: --token-file)", "FILE",
     ),
     option("--project", "project of transfers whose job names none", "PROJECT"),
     option(

@@ -71,7 +71,7 @@ OPTIONS = (
     ),
     config("adon.yml: archive, network and broker (default: the catalogs alone)", None),
     option(
-        "--timeout", "seconds to map a workflow, before a built-in rule does (default: 30)", "S",
+        "--timeout", "seconds to map a workflow; then a built-in rule maps it (default: 30)", "S",
         _seconds,
     ),
     option(

@@ -1,7 +1,7 @@
 """``adon``: application-driven overlay networks for Pegasus and HTCondor workflows.
 
-Noun-verb commands. Exit codes: 0 done, 1 ran and did not succeed, 2 could not run as asked (one
-line on standard error says what was found and what was expected).
+Noun-verb commands. Exit codes: 0 done, 1 ran and did not succeed, 2 could not run (one line on
+standard error says what was found and what was expected).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCond
 _EPILOG = """\
 'adon help COMMAND' explains a command, with examples. Start with 'adon doctor'.
 
-Exit codes: 0 done; 1 ran and did not succeed; 2 could not run as asked: one line on standard
-error says what was found and what was expected.
+Exit codes: 0 done; 1 ran and did not succeed; 2 could not run: one line on standard error says what
+was found and what was expected.
 """
 _ADVICE = {
     "unauthorized": "--token-file or ADON_TOKEN_FILE names a file with your token",

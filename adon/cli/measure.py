@@ -169,7 +169,7 @@ def _list(args: argparse.Namespace) -> int:
     watch,
 )
 def _schedule(args: argparse.Namespace) -> int:
-    """Show recent and coming runs.
+    """Show recent and upcoming runs.
 
     Also shows the share of time in which measurements use each host and link. Times are UTC.
 
@@ -202,7 +202,7 @@ def _schedule(args: argparse.Namespace) -> int:
 def _agents(args: argparse.Namespace) -> int:
     """List the agents.
 
-    Shows which are present, when others were seen last, and the errors of their clocks.
+    Shows which are connected, when the others last were, and their clock errors.
 
     Examples:
       adon measure agents
@@ -230,7 +230,7 @@ def _agents(args: argparse.Namespace) -> int:
     add_output,
 )
 def _run(args: argparse.Namespace) -> int:
-    """Measure now: run a task once more, or a measurement without a task.
+    """Measure now: run a task at once, or a measurement that is no task.
 
     The broker schedules it where it disturbs no other measurement, and the command waits for the
     result.

@@ -39,11 +39,11 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
     "run",
     option("dirs", "submit directory or .dag file", "DIR", Path, nargs="*"),
     flag("--mine", "all your workflows"),
-    flag("--all-users", "workflows of all users, as far as they are readable"),
+    flag("--all-users", "workflows of all users, as far as you may read them"),
     *SOURCE,
     option(
-        "--since", "with --mine and --all-users: ignore workflows that ended before this time, or "
-        "longer ago", "TIME", default="30 d",
+        "--since", "with --mine and --all-users: ignore workflows that ended earlier; a time, or "
+        "how long ago", "TIME", default="30 d",
     ),
     option(
         "--notify", "send notices about workflows that finish, fail or are stuck, as configured in "
@@ -54,7 +54,7 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
         "--give-up-after", "stop waiting for workflows whose logs have not grown for this long, "
         "such as 2 d (default: never)", "TIME",
     ),
-    flag("--keep", "continue when all have ended"),
+    flag("--keep", "keep running when all have ended"),
     flag("--json", "print one JSON object per change, one per line"),
     logging_options,
 )  # fmt: skip
@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
     nothing twice.
 
     --mine and --all-users find workflows in the hooks' registry, in Pegasus's database and in
-    HTCondor's queue, including those that start later. If a workflow's files make no sense, ADON
+    HTCondor's queue, including those that start later. If a workflow's files are inconsistent, ADON
     asks pegasus-status; if DAGMan has been silent for long, it asks HTCondor.
 
     Examples:

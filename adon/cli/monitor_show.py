@@ -48,7 +48,7 @@ _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 # Where measurements go, or are.
 SOURCE = (one_of(ARCHIVE, broker_option("the broker's archive instead")), TOKEN_FILE)
 _WORKFLOW = option("workflow", "UUID, name, or submit directory", "WORKFLOW")
-_NOW = flag("--now", "let the process that follows it read its files first")
+_NOW = flag("--now", "first let the process that follows the workflow read its files")
 _UNWATCHED = "no measurements of watched metrics"
 _ANOMALIES = tuple(
     map(Column, ("kind", "metric", "subject", "since", "until", "before", "after", "change", "why"))
@@ -83,7 +83,7 @@ _DISKS = (
     watch,
 )
 def _list(args: argparse.Namespace) -> int:
-    """List workflows, the latest change first.
+    """List workflows, latest change first.
 
     Sub-workflows are not listed; their jobs count with the root workflow.
 
@@ -120,7 +120,7 @@ def _list(args: argparse.Namespace) -> int:
     "status",
     _WORKFLOW,
     _NOW,
-    option("--history", "show its last N changes, too", "N", whole(0, 10_000), default=0),
+    option("--history", "also show its last N changes", "N", whole(0, 10_000), default=0),
     *SOURCE,
     add_output,
     watch,
@@ -156,7 +156,7 @@ def _status(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     """Analyse a workflow: run times, waits, transfers, retries and failures.
 
-    Includes its sub-workflows, and works while it runs, too. Failed jobs are shown with the end of
+    Includes its sub-workflows, and also works while it runs. Failed jobs are shown with the end of
     their standard error.
 
     WORKFLOW is an id, the beginning of one, a submit directory, or a unique name.

@@ -230,7 +230,7 @@ def logging_options(parser: CommandParser) -> None:
     )
     parser.add_argument(
         "--log-file", type=Path, metavar="FILE",
-        help="log file, limited to twice 10 MB (default: standard error, or the journal)",
+        help="log file, rotated at 10 MB into FILE.1 (default: standard error, or the journal)",
     )  # fmt: skip
 
 
@@ -246,7 +246,7 @@ def limit(most: int, default: int | None = None) -> Option:
     return option("--limit", "show at most N", "N", whole(1, most), default=default)
 
 
-def add_plot(parser: CommandParser, what: str = "draw it in this HTML file") -> None:
+def add_plot(parser: CommandParser, what: str = "write a drawing to this HTML file") -> None:
     """``--plot FILE.html``."""
     parser.add_argument("--plot", type=page_file, metavar="FILE", help=what)
 
@@ -281,7 +281,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 def catalog(kind: str) -> Option:
     """``--sites``, ``--replicas`` or ``--transformations``."""
-    place = f"as pegasus-plan finds it, else {kind}s.yml beside the workflow"
+    place = f"as pegasus-plan finds it, else {kind}s.yml next to the workflow"
     return option(f"--{kind}s", f"{kind} catalog (default: {place})", "FILE", Path)
 
 
@@ -301,11 +301,11 @@ def _collector(text: str) -> str:
 REPLICAS = catalog("replica")
 CONF = option(
     "--conf", "Pegasus's properties, as pegasus-plan's --conf (also read: ~/.pegasusrc, and "
-    "pegasus.properties here and beside the workflow)", "FILE", Path,
+    "pegasus.properties here and next to the workflow)", "FILE", Path,
 )  # fmt: skip
 EXECUTION_SITES = option(
     "--execution-sites", "where jobs may run, as pegasus-plan's --sites (default: the site "
-    "'compute' where there is one, else every site but local)", "SITE,...", names,
+    "'compute' if there is one, else every site but local)", "SITE,...", names,
 )  # fmt: skip
 _INPUTS = (
     catalog("site"),
@@ -323,16 +323,16 @@ _INPUTS = (
     ),
     option(
         "--data-configuration", "whether a site's jobs share their files, as Pegasus's property "
-        "(default: of properties or site catalog, else condorio; sharedfs where no pegasus-plan is "
-        "on PATH)", choices=("sharedfs", "nonsharedfs", "condorio"),
+        "(default: that of properties or site catalog, else condorio, or sharedfs without a "
+        "pegasus-plan on PATH)", choices=("sharedfs", "nonsharedfs", "condorio"),
     ),
     option(
         "--staging-site", "where jobs' files are staged, as pegasus-plan's --staging-site "
         "(default: where each job runs)", "SITE|SITE=SITE,...",
     ),
     option(
-        "--order", "which waiting job starts first: by the priorities of ADON, or by those of "
-        "Pegasus", default="rank", choices=("rank", "pegasus"),
+        "--order", "which waiting job starts first: by ADON's priorities (rank), or by "
+        "Pegasus's", default="rank", choices=("rank", "pegasus"),
     ),
     # Whom to ask besides the catalogs.
     option(
@@ -349,7 +349,7 @@ _INPUTS = (
         "adon.yml says)", "FILE", Path,
     ),
     broker_option("ask the broker for the network and what is reserved on it"),
-    option("--seed", "same files, archive and seed: same mapping", "N", int, default=0),
+    option("--seed", "the same files, archive and seed give the same mapping", "N", int, default=0),
 )  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def _start(args: argparse.Namespace) -> int:
 
 @NOUN.verb("modify", option("name", "name of the policy", "NAME"), _add_terms)
 def _modify(args: argparse.Namespace) -> int:
-    """Change a policy that has not ended. What no option names stays unchanged.
+    """Change a policy that has not ended. Only the given values change.
 
     Examples:
       adon policy modify cms-first --strategy computed
@@ -160,7 +160,7 @@ def _stop(args: argparse.Namespace) -> int:
 
 @NOUN.verb("delete", _NAME, add_broker, add_output)
 def _delete(args: argparse.Namespace) -> int:
-    """End a policy now and delete it. Accounts of its transfers stay."""
+    """End a policy now and delete it. The accounts of its transfers stay."""
     return _print_one(args, client(args).delete_policy(args.name))
 
 

@@ -1,4 +1,4 @@
-"""Lease slots, and run and explain what makes the pool larger and smaller.
+"""Lease slots, and run and explain the expander, which grows and shrinks the pool.
 
 A lease has a name and an end; a second lease of the same name replaces the first. Section
 'expansion' of adon.yml configures how the pool grows.
@@ -206,7 +206,7 @@ def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
 @NOUN.verb(
     "waiting",
     option("--dag", "only this workflow, by its DAGMan's cluster id", "CLUSTER", whole(0, _MOST)),
-    option("--patience", "ignore jobs that have been idle for less", "TIME", default="20 s"),
+    option("--patience", "ignore jobs that became idle more recently", "TIME", default="20 s"),
     add_output,
     watch,
 )

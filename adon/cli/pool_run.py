@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Start machines before jobs need them, and remove idle ones.
 
     Until SIGTERM, it reads queues, running DAGs and leases, decides, and acts. SIGHUP makes it
-    reread adon.yml. Only one process at a time works on a directory. If it is killed, the next one
+    reread adon.yml. Only one process at a time uses a directory. If it is killed, the next one
     takes over.
 
     Examples:

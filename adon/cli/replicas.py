@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 OPTIONS = (
     option("sources", "irods://…, https://…, file://… or a path", "SOURCE", nargs="+"),
     option("--site", "site of all files (default: by URL; local for paths)", "NAME"),
-    option("--sites", "site catalog: URLs of its file servers name the site", "FILE", Path),
-    config("adon.yml: its hosts too, and measurements (default: none)", None),
-    option("--rank-for", "order replicas by their arrival at this site", "SITE"),
+    option("--sites", "site catalog; file servers' URLs name a file's site", "FILE", Path),
+    config("adon.yml, with further hosts and measurements (default: none)", None),
+    option("--rank-for", "order replicas by how soon they arrive at this site", "SITE"),
     flag("--checksum", "read files in directories and compute their sha256"),
     option("-o/--output", "a new file to write (default: standard output)", "FILE", Path),
 )

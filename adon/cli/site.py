@@ -184,14 +184,15 @@ def _edge(args: argparse.Namespace) -> int:
     """Decide where a whole workflow gets its resources: local or remote, and over which layer.
 
     Edge optimisation: subtracts what running applications hold, and takes the site and layer with
-    the least T_t among those with enough left. If there is none, the workflow waits in the queue,
-    and the answer names the missing resource, its holders, and those that could give way.
+    the lowest T_t among those with enough free resources. If there is none, the workflow waits in
+    the queue, and the answer names the missing resource, its holders, and those of them that could
+    give way.
 
     Examples:
       adon site edge workflow.yml --local mu --remote tacc,iplant
       adon site edge workflow.yml --config adon.yml --holdings running.yml --save running.yml
 
-    Exit codes: 0 the workflow has its resources; 1 it waits; 2 could not run as asked.
+    Exit codes: 0 the workflow has its resources; 1 it waits; 2 could not run.
     """
     from adon.planning.holdings import Holdings, Waiting, read_holdings, save_holdings
     from adon.planning.placement import sources

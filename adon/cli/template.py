@@ -70,11 +70,11 @@ def _show(args: argparse.Namespace) -> int:
 def _save(args: argparse.Namespace) -> int:
     """Save a template from a successful transfer, a file, or an older version.
 
-    This creates a new version; running transits keep theirs. Values above the site's limits for
-    self-service are lowered, and the answer says so, or refused.
+    This creates a new version; running transits keep theirs. Values above 'template_policy' of
+    adon.yml are lowered, which the answer says, or refused.
 
     Examples:
-      adon template save neuro --transit cli:my-transfer     its rates, tuning and goodput
+      adon template save neuro --transit my-transfer         its rates, tuning and goodput
       adon template save neuro --file neuro.yml              keys as in adon.yml
       adon template save neuro --revision 2                   restore version 2
     """
@@ -149,16 +149,16 @@ def _match(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "try",
     option("name", "name of a template, new or not", "NAME"),
-    option("--file", "other figures for it, in YAML or JSON", "FILE", Path),
+    option("--file", "other values for it, in YAML or JSON", "FILE", Path),
     option("--limit", "how many transfers (default: 10)", "N", whole(1, 100), default=10),
-    option("--of", "only those that had this template", "NAME"),
+    option("--of", "only transfers that had this template", "NAME"),
     add_broker,
     add_output,
 )
 def _try(args: argparse.Namespace) -> int:
     """Show what a template would have chosen for your last transfers.
 
-    The broker judges their paths anew, with what was free and measured when they were compared. It
+    The broker scores their paths again, with the free bandwidth and measurements of that time. It
     saves and reserves nothing.
 
     Examples:
@@ -202,7 +202,7 @@ def _reset(args: argparse.Namespace) -> int:
 
 @NOUN.verb("delete", _NAME, add_broker, add_output)
 def _delete(args: argparse.Namespace) -> int:
-    """Delete what was saved under a name. A built-in or configured template applies again.
+    """Delete the saved versions of a template. A built-in or configured one applies again.
 
     Example:
       adon template delete neuro

@@ -60,14 +60,14 @@ _DRAIN = """Take a link or switch out of service for maintenance, without an int
 
 One minute before the start, transits move to other paths; those that find no room wait for it, or
 go on as best effort. Advance reservations move at once; the answer names those that cannot move.
-Best effort takes other links where there are any. While a drain lasts, failures of the link or
-switch are not reported. Without ELEMENT, the drains are listed.
+Best effort takes other links if there are any. While a drain lasts, failures of the link or switch
+are not reported. Without ELEMENT, the drains are listed.
 """
 _DRAIN_MORE = """
 Examples:
   adon topology drain s1-s2 --start 2026-12-01T22:00Z --end 2026-12-02T02:00Z --note 'new optics'
   adon topology drain s2                           now, until --undo
-  adon topology drain                              which drains there are, and what is still there
+  adon topology drain                              list the drains, and what still uses them
   adon topology drain s2 --undo                    back into service
 """
 _CHECK = """Check whether the broker would accept a network, and print its messages.
@@ -92,7 +92,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         help="time to show: '+2 h', ISO 8601 such as 2026-11-21T14:00Z, or Unix seconds "
         "(default: now)",
     )  # fmt: skip
-    show.add_argument("--end", metavar="TIME", help="show who holds what from --at until this time")
+    show.add_argument("--end", metavar="TIME", help="show all reservations from --at to this time")
     show.add_argument(
         "--discovered", action="store_true",
         help="let the controller discover links (takes seconds), and show differences from "
@@ -103,7 +103,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         help="show the paths of best effort and transits, between all sites or from and to SITE, "
         "with the reasons",
     )  # fmt: skip
-    add_plot(show, "draw it in this HTML file")
+    add_plot(show)
     add_broker(show)
     add_output(show)
     watch(show)

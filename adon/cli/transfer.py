@@ -172,23 +172,23 @@ def rounds(times: int) -> list[str]:
         "--size", "size of one transfer, such as '1 GB'; without it, times are compared", "SIZE"
     ),
     TEMPLATE,
-    option("--plot", "draw it in this SVG file", "FILE", Path),
+    option("--plot", "write a drawing to this SVG file", "FILE", Path),
     add_broker,
     add_output,
 )
 def _compare(args: argparse.Namespace) -> int:
-    """Run a transfer many times, with a path of its own and without, and compare.
+    """Run a transfer many times, with a path of its own and without one, and compare.
 
     Each round runs the command once without a path and once with one, in random order. p is the
-    probability that random grouping yields means this far apart (permutation test); below 0.05 the
-    difference is more than chance. A run whose command fails, or that gets no path or loses it, is
+    probability that random grouping yields means this far apart (permutation test); below 0.05, the
+    difference is hardly chance. A run whose command fails, or that gets no path or loses it, is
     reported and left out.
 
     Example:
       adon transfer compare mu tacc --size '1 GB' --plot plot.svg \\
           --command 'globus-url-copy gsiftp://dtn.mu/data/genome gsiftp://dtn.tacc/scratch/genome'
 
-    Exit codes: 0 compared; 1 no transfer of one kind succeeded; 2 could not run as asked.
+    Exit codes: 0 compared; 1 no transfer of one kind succeeded; 2 could not run.
     """
     import shlex
 

@@ -73,11 +73,11 @@ _BLOCKING = (
     START,
     option("--end", "end (default: when it is released)", "TIME"),
     option(
-        "--priority", "priority, higher goes first (default and maximum: the template's)", "N",
+        "--priority", "priority, higher is served first (default and maximum: the template's)", "N",
         whole(0, 1000),
     ),
     TEMPLATE,
-    option("--application", "application, to find a template by", "NAME", default=""),
+    option("--application", "application, which selects the template", "NAME", default=""),
     option("--user", "owner of the transfer (default: the name of the token)", "USER", default=""),
     *(
         option(f"--{name}", f"{name} of the transfer", name.upper(), default="")
@@ -94,7 +94,7 @@ def _request(args: argparse.Namespace) -> int:
     """Request a path with bandwidth between two sites, now or in advance.
 
     The broker answers at once, with the reason: installed (the path is yours until you release it
-    or its lease ends), held (it will be, from its start on), queued (no room now), best_effort or
+    or its lease ends), held (it is yours from its start on), queued (no room now), best_effort or
     failed.
 
     Times are ISO 8601 (UTC by default), Unix seconds, or '+10 min' from now. Ports are destination

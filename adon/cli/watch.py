@@ -16,7 +16,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Release what hooks could not: follow running workflows until they have ended.
+    """Follow running workflows until they end, and release paths that hooks could not release.
 
     The hooks start a watcher if none runs, and it ends with the last workflow. This command runs
     one in the foreground, as a service. It waits while another watcher runs. The configuration's
@@ -26,7 +26,7 @@ def _run(args: argparse.Namespace) -> int:
       adon watch
       adon watch --hooks /etc/adon/hooks.json
 
-    Exit codes: 0 stopped by SIGTERM or Ctrl-C; 2 the configuration is bad or names no folder.
+    Exit codes: 0 stopped by SIGTERM or Ctrl-C; 2 the configuration is invalid or names no folder.
     """
     from monitors.watcher import program, registry, watcher
     from monitors.watcher.registered import RegisteredWorkflows

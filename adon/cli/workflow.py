@@ -1,4 +1,4 @@
-"""Make a workflow provision or reserve what it will need."""
+"""Provision or reserve what a workflow will need."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PLANNED = (
         "FILE", Path,
     ),
     option(
-        "--min-width", "number of jobs that makes a level wide", "N", whole(2, 10**9), default=8
+        "--min-width", "number of jobs from which a level is wide", "N", whole(2, 10**9), default=8
     ),
     EXECUTION_SITES,
     option("--between", "site that keeps files between jobs", "SITE", default="local"),
@@ -75,11 +75,11 @@ _PLANNED = (
     add_output,
 )  # fmt: skip
 def _provision(args: argparse.Namespace) -> int:
-    """Make a workflow enlarge pool and network before its wide levels, and release them after.
+    """Make a workflow enlarge pool and network before its wide levels, and release them afterwards.
 
     Adds a job adon::provision before consecutive wide levels and a job adon::release after them;
-    the rest of the file stays as it is. Both always succeed: without slots or paths, the workflow
-    runs as it would have. Jobs without a site are assumed to run at --execution-sites.
+    the rest of the file stays as it is. Both always succeed: if they get no slots or paths, the
+    workflow runs as without them. Jobs without a site are assumed to run at --execution-sites.
 
     Examples:
       adon workflow provision montage.yml --config adon.yml --dry-run     what it would do
@@ -216,9 +216,9 @@ def _reserve(args: argparse.Namespace) -> int:
     """Reserve the paths that a planned workflow will need, before it runs.
 
     Simulates the planned DAG with estimated run times, workers and rates, and reserves a path for
-    each transfer that gains from one, at its expected start. The reservation begins when the hook
-    of its job asks. With "ahead": true in the hooks' configuration, the watcher does this itself,
-    and corrects it while the workflow runs.
+    each transfer that gains from one, at its expected start. The reservation begins when the
+    transfer's hook requests the path. With "ahead": true in the hooks' configuration, the watcher
+    does this itself, and corrects it while the workflow runs.
 
     --csv and --columns print the demand only.
 

@@ -1,7 +1,7 @@
-"""Run an example from end to end: placed, moved, measured, reported.
+"""Run an example workflow from end to end, and write a report about it.
 
-Sets up what is missing (HTCondor, GridFTP, what the example's jobs call; as root Open vSwitch) in
-your cache directory and nowhere else. Run it twice: the second run knows what the first measured.
+Installs missing programs (HTCondor, GridFTP, those of the example's jobs; as root Open vSwitch) in
+your cache directory only. Run it twice: the second run knows what the first measured.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Examples, in a source checkout:
   python -m examples.demo --samples 5 --chromosomes 3   a wider workflow
   python -m examples.demo --simulate                    no real network, also as root
 
-Exit codes: 0 the workflow succeeded; 1 it ran and failed; 2 it could not be run, or not to its end;
-130 after Ctrl-C, 143 after TERM. Ctrl-C and TERM still write the report, as far as the run came.
+Exit codes: 0 the workflow succeeded; 1 it ran and failed; 2 it could not run, or not to its end;
+130 after Ctrl-C, 143 after TERM. Ctrl-C and TERM still write a report about what ran.
 """
 
 
@@ -39,7 +39,7 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     parser.add_argument(
         "--example", metavar="NAME", default=chosen.name,
-        help=f"{', '.join(scenario.names())} (now %(default)s: {chosen.title})",
+        help=f"{', '.join(scenario.names())} (shown: %(default)s, {chosen.title})",
     )  # fmt: skip
     for name, count in chosen.options.items():
         parser.add_argument(
@@ -48,7 +48,7 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
         )  # fmt: skip
     parser.add_argument(
         "--seed", type=whole(0, 2**31 - 1), default=1, metavar="N",
-        help="of the data and the mapping (default: %(default)s)",
+        help="seed of the data and the mapping (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--state", type=Path, default=Path(".adon"), metavar="DIR",
