@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
+INTEGRITY = "pegasus.integrity.checking"
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
 _FETCHING = {"nonsharedfs": "nonsharedfs", "condorio": "condorio", "condor": "condorio"}
@@ -121,7 +122,8 @@ class Inputs:
 
     def staged(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """By job, the candidates at which its files are staged at another site, and that site: with
-        ``condorio`` the submit host's, with ``nonsharedfs`` what ``--staging-site`` says."""
+        ``condorio`` the submit host's, with ``nonsharedfs`` what ``--staging-site`` says. Raises
+        InputError where that is another, as Pegasus does."""
 
         @cache
         def row(
@@ -131,14 +133,21 @@ class Inputs:
             places = [(site, self._staging_site(site, how)) for site, how in both]
             return tuple([(site, at) for site, at in places if at != site])
 
-        return {job: row(self.candidates[job], how) for job, how in self.configurations.items()}
+        jobs = self.workflow.jobs
+        return {
+            job: row(self.candidates[job], how) if jobs[job].kind == "job" else ()
+            for job, how in self.configurations.items()
+        }
 
     def _staging_site(self, site: str, configuration: str) -> str:
-        if configuration == "condorio":
-            return SUBMIT_SITE
-        if configuration == SHARED:
-            return site
-        return self.staging.get(site, self.staging.get("*", site))
+        usual = SUBMIT_SITE if configuration == "condorio" else site
+        staging = self.staging.get(site, self.staging.get("*", usual))
+        if staging != usual and configuration != "nonsharedfs":
+            raise InputError(
+                f"staging site of {site}: found {staging!r}, expected {usual!r} with the data "
+                f"configuration {configuration}"
+            )
+        return staging
 
 
 def configurations_of(
@@ -230,13 +239,34 @@ def read_inputs(
         sources.configuration(),
         default_configuration,
     )
-    return replace(
+    inputs = replace(
         inputs,
         configurations=configurations,
         staging=staging_sites(sources.staging_site or "", everywhere),
         notes=tuple(notes),
         for_all_jobs=priority_profiles(sources.properties),
     )
+    into = _scratch_schemes(inputs)
+    checked = sources.properties.get(INTEGRITY, "full") != "none"
+    held = inputs.replicas.entries
+    places = {lfn: places_of(replica, into, checked) for lfn, replica in held.items()}
+    return replace(inputs, places=places)
+
+
+def _scratch_schemes(inputs: Inputs) -> set[str]:
+    """The schemes of the URLs to which inputs of the workflow are staged."""
+    elsewhere = dict(pair for row in set(inputs.staged().values()) for pair in row)
+    able = {site for candidates in set(inputs.candidates.values()) for site in candidates}
+    staging = {elsewhere.get(site, site) for site in able}
+    remote = {
+        scheme_of(server.url)
+        for site in staging - {SUBMIT_SITE}
+        for directory in inputs.sites[site].directories
+        if directory.kind == "sharedScratch"
+        for server in directory.servers
+        if server.operation != "get"
+    }
+    return remote | {"file" for site in staging if site == SUBMIT_SITE}
 
 
 def staging_sites(option: str, sites: Iterable[str]) -> dict[str, str]:
@@ -317,14 +347,6 @@ def check_inputs(
                 sizes[file.lfn] = measured(size, replica.places)
                 held[file.lfn] = replica
     raw_bytes, estimated = estimated_sizes(sizes)
-    into = {
-        scheme_of(server.url)
-        for site in {site for able in candidates.values() for site in able}
-        for directory in sites[site].directories
-        if directory.kind == "sharedScratch"
-        for server in directory.servers
-        if server.operation != "get"
-    }
     return Inputs(
         _without(workflow, absent),
         sites,
@@ -332,7 +354,7 @@ def check_inputs(
         transformations,
         candidates,
         raw_bytes,
-        {lfn: places_of(replica, into) for lfn, replica in held.items()},
+        {lfn: tuple(dict.fromkeys(site for site, _ in r.places)) for lfn, r in held.items()},
         estimated=estimated,
     )
 

@@ -37,10 +37,11 @@ class Problem:
     ``compute_s[j, s]`` S_c/Γ_c on one worker; ``queue_s[s]`` T_q, ``queue_s[j, s]``
     where kinds of jobs wait otherwise; ``workers[s]`` N;
     ``seconds_per_byte[a, b]`` of a transfer from place a to b, ``occupied_per_byte[a, b]`` how long
-    it keeps others off the path, ``setup_s[a, b]`` what it takes besides its bytes, ``file_s[a,
-    b]`` what each further file of it does (None: nothing); ``allowed[j]``
-    site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
-    the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
+    it keeps others off the path, ``setup_s[a, b]`` what it takes besides its bytes, ``first_s[a,
+    b]`` what that is where a job moves its own files, ``file_s[a, b]`` what each further file of it
+    takes (None: nothing); ``allowed[j]`` site indices; ``holders[f]`` places that hold an input of
+    the workflow; ``output`` the place of the results, -1 where they stay; ``returns[f]`` whether
+    the file is wanted there.
 
     A file moves once to each site that needs it. ``staged[j]`` pairs sites with the places at which
     the job's files are staged instead: it brings them all when it has a worker, and takes what it
@@ -85,6 +86,7 @@ class Problem:
     staged: tuple[tuple[tuple[int, int], ...], ...] = ()
     overhead_s: float = 0.0
     file_s: Array | None = None
+    first_s: Array | None = None
     own_priority: tuple[int | None, ...] = ()
     by_level: bool = False
     planned: tuple[tuple[float, int, int], ...] = ()
@@ -116,7 +118,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     jobs = [flow.jobs[job] for job in flow.order]
     input_bytes = np.array([amount_of(_total(map(size.__getitem__, job.inputs))) for job in jobs])
     compute = _compute_estimates(jobs, inputs, world, sites)
-    per_byte, occupied, setup, further = _path_matrices(places, world)
+    per_byte, occupied, setup, further, first = _path_matrices(places, world)
     all_files = flow.files.values()
     placed = _Indices(place)
     return Problem(
@@ -150,6 +152,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,
         file_s=further,
+        first_s=first,
         planned=_planned(sites, world),
         space=_space(sites, world),
         cleans=inputs.cleanup in CLEANS,
@@ -340,15 +343,15 @@ def _queue_seconds(jobs: Iterable[Job], sites: list[str], world: World) -> Array
     return np.minimum(waits, NEVER_S)
 
 
-def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array, Array]:
-    """Seconds per byte of a transfer, what of them it occupies the path, set-up seconds, and those
-    of each further file.
+def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array, Array, Array]:
+    """Seconds per byte of a transfer, what of them it occupies the path, set-up seconds, those of
+    each further file, and those of a transfer without a stage job.
 
     A measured Γ_a is what one transfer got; where the link is known to carry more, the rest is
     there for others at the same time. An assumed Γ_a is all there is.
     """
     known: dict[int, tuple[float, ...]] = {}  # by identity: many paths are alike
-    matrices = np.zeros((4, len(places), len(places)))
+    matrices = np.zeros((5, len(places), len(places)))
     for a, src in enumerate(places):
         for b, dst in enumerate(places):
             if a != b:
@@ -356,8 +359,8 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
                 if id(path) not in known:
                     known[id(path)] = _of_path(path)
                 matrices[:, a, b] = known[id(path)]
-    per_byte, occupied, setup, further = matrices
-    return per_byte, occupied, setup, further
+    per_byte, occupied, setup, further, first = matrices
+    return per_byte, occupied, setup, further, first
 
 
 def _of_path(path: PathEstimate) -> tuple[float, ...]:
@@ -365,4 +368,4 @@ def _of_path(path: PathEstimate) -> tuple[float, ...]:
     per_byte = occupied = min(float(seconds), NEVER_S)
     if path.room_bps is not None:
         occupied = min(per_byte, transfer_time(1, min(path.room_bps, path.gamma_t.value)))
-    return per_byte, occupied, path.start_s, path.further.value
+    return per_byte, occupied, path.start_s, path.further.value, path.first.value

@@ -255,6 +255,7 @@ def _sides(
     inputs: Inputs, local: list[str] | None, remote: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Both ends; every site once. Raises InputError for unknown ones."""
+    from site_selector.catalogs.entries import legs_of
     from site_selector.inputs import known_site
 
     for site in [*(local or ()), *(remote or ())]:
@@ -268,7 +269,11 @@ def _sides(
     rest = [s for s in inputs.sites if s in able and s not in (remote or ())]
     if local is None:
         held = {
-            site: sum(n for f, n in inputs.raw_bytes.items() if site in inputs.places[f])
+            site: sum(
+                n
+                for file, n in inputs.raw_bytes.items()
+                if any(legs_of(place, "")[0][0] == site for place in inputs.places[file])
+            )
             for site in rest
         }
         local = [max(rest, key=lambda s: held[s])] if rest else []

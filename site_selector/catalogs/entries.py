@@ -92,25 +92,31 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """Where a file lies. ``size_bytes`` is None if the catalog gives none."""
+    """Where a file lies. ``size_bytes`` is None if the catalog gives none, ``checksum`` whether it
+    gives one."""
 
     lfn: str
     places: tuple[tuple[str, str], ...]  # (site, physical file name)
     size_bytes: int | None
     path: Path
+    checksum: bool = False
 
 
 _THROUGH = f" through {SUBMIT_SITE}"
 
 
-def places_of(replica: Replica, into: Collection[str]) -> tuple[str, ...]:
+def places_of(replica: Replica, into: Collection[str], checked: bool) -> tuple[str, ...]:
     """The places of a file that jobs need where files are written by one of the URL schemes
-    ``into`` (none: unknown): sites, and ``S through local`` for a site S that sends nothing to
-    those, so that every file passes through the submit host."""
+    ``into`` (none: unknown): sites, and ``S through local`` for a site S that does not send files
+    to all of these, so that they pass through the submit host. ``checked``: Pegasus checks the
+    integrity of files, for which pegasus-transfer fetches what has no checksum from a GridFTP
+    server."""
     places = []
     for site, url in replica.places:
         scheme = scheme_of(url) if "://" in url else "file"
-        direct = any(moves_directly(scheme, to) for to in into or ("file",))
+        direct = all(moves_directly(scheme, to) for to in into)
+        if scheme == "gsiftp" in into and checked and not replica.checksum:
+            direct = False
         places.append(site if direct or site == SUBMIT_SITE else f"{site}{_THROUGH}")
     return tuple(dict.fromkeys(places))
 
@@ -154,7 +160,8 @@ def merged(first: Replica, other: Replica) -> Replica:
     """Two entries of one file: the places of both, the size that the first of them knows."""
     size = other.size_bytes if first.size_bytes is None else first.size_bytes
     places = tuple(dict.fromkeys((*first.places, *other.places)))
-    return replace(first, places=places, size_bytes=size)
+    checksum = first.checksum or other.checksum
+    return replace(first, places=places, size_bytes=size, checksum=checksum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +300,7 @@ def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
             raise document.error(
                 path, f"replica {lfn!r}: found no pfns, expected one in a workflow"
             )
-        replica = Replica(lfn, tuple(places), size_of(entry), path)
+        replica = Replica(lfn, tuple(places), size_of(entry), path, bool(entry.get("checksum")))
         is_pattern = entry.get("regex") in ("true", "True", "TRUE")
         if is_pattern and len(places) > 1:
             raise document.error(

@@ -101,14 +101,11 @@ def estimate_world(
     world = World(
         now,
         sites,
-        with_legs(
-            with_place_of_all(
-                path_estimates(
-                    inputs.sites, places, measured, network, now, inputs.workflow.name, between
-                ),
-                output_site,
+        with_place_of_all(
+            path_estimates(
+                inputs.sites, places, measured, network, now, inputs.workflow.name, between
             ),
-            held,
+            output_site,
         ),
         compute_estimates(inputs, measured, live.pool or {}, now),
         ratios,
@@ -119,7 +116,8 @@ def estimate_world(
         waits,
     )
     totals = {site: workers_now(here).value for site, here in (live.pool or {}).items()}
-    return with_plans(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
+    world = with_plans(world, live.plans, live.pool, totals, reserved=bool(live.in_use_bps))
+    return replace(world, paths=with_legs(world.paths, held))
 
 
 def _waits(

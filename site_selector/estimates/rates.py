@@ -196,7 +196,12 @@ def _in_turn(legs: Sequence[PathEstimate]) -> PathEstimate:
     return replace(
         slowest,
         gamma_a=replace(
-            slowest.gamma_a, value=1 / seconds_per_bit, note=f"through {SUBMIT_SITE}: {note}"
+            slowest.gamma_a,
+            value=1 / seconds_per_bit,
+            spread=slowest.gamma_a.spread / slowest.gamma_a.value / seconds_per_bit
+            if slowest.gamma_a.value > 0
+            else 0.0,
+            note=f"through {SUBMIT_SITE}: {note}",
         ),
         first=replace(slowest.first, value=sum(leg.first.value for leg in legs)),
         further=replace(slowest.further, value=sum(leg.further.value for leg in legs)),

@@ -18,7 +18,7 @@ A deterministic list-scheduling simulation. Its rules:
 - Where a job's files are staged at another place (Pegasus's ``condorio``, and ``nonsharedfs`` with
   a staging site), that place stands for the job's site in all of this. With its worker the job
   first brings all that it reads from there, as one transfer, and at last takes all that it wrote
-  there.
+  there. Neither waits for a stage job.
 - A job that fetches its files has its own inputs moved, each file by itself and as soon as it is
   written, also where others have had it moved to the same site; only what lies where it was made
   or held does not move. Of one site jobs may share their files, at another fetch them.
@@ -49,6 +49,7 @@ are in :mod:`site_selector.mapping.kernels.simulate`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -136,8 +137,8 @@ def upward_rank(problem: Problem) -> Array:
     """
     n_jobs, sites = len(problem.jobs), problem.n_sites
     between = np.arange(sites)
-    for site, at in problem.staged[0] if problem.staged else ():
-        between[site] = at  # of all jobs, as a rule
+    for site, at in Counter(problem.staged).most_common(1)[0][0] if problem.staged else ():
+        between[site] = at
     mean_byte = float(problem.seconds_per_byte[np.ix_(between, between)].sum()) / (sites * sites)
     shape, numbers = kernel_arguments(problem)
     rank, steps = np.zeros(n_jobs), n_jobs + len(problem.files)
@@ -162,7 +163,7 @@ class Estimator:
         self._shape = shape_of(problem)
         self._order = order_of(self._shape, self.priority, problem.seconds_per_byte)
         self._state = state_for(self._shape, self._order, len(problem.planned))
-        self._numbers = numbers_of(problem)
+        self._numbers = numbers_of(problem, True)
         self.room = room_of(self._shape, problem)
 
     def with_numbers(self, problem: Problem) -> Estimator:
@@ -175,7 +176,7 @@ class Estimator:
         if shape.slot_file is not mine.slot_file:
             raise ValueError("found a problem of another structure, expected a copy of this one")
         made = copy(self)
-        made.problem, made.evaluations, made._numbers = problem, 0, numbers_of(problem)
+        made.problem, made.evaluations, made._numbers = problem, 0, numbers_of(problem, True)
         made.room = room_of(shape, problem)
         return made
 

@@ -49,13 +49,15 @@ def narrowed_problem(problem: Problem, sites: IntArray) -> tuple[Problem, IntArr
         return problem, np.arange(len(problem.places))
     others = {problem.output} if problem.output >= 0 else set()
     chosen = set(sites.tolist())
-    others.update(at for row in set(problem.staged) for site, at in row if site in chosen)
+    staging = {at for row in set(problem.staged) for site, at in row if site in chosen}
+    others.update(staging)
+    wanted = np.array(sorted(chosen | staging))
     holders: dict[tuple[int, ...], tuple[int, ...]] = {}
     for held in set(problem.holders):
         if held:
-            nearest = problem.seconds_per_byte[np.ix_(np.array(held), sites)].argmin(axis=0)
+            nearest = problem.seconds_per_byte[np.ix_(np.array(held), wanted)].argmin(axis=0)
             used = {held[file] for file in nearest}
-            holders[held] = tuple(place for place in held if place in used or place in chosen)
+            holders[held] = tuple(place for place in held if place in used or place in wanted)
             others.update(holders[held])
     places = [*sites.tolist(), *sorted(others - chosen)]
     number = {place: at for at, place in enumerate(places)}
@@ -86,6 +88,7 @@ def narrowed_problem(problem: Problem, sites: IntArray) -> tuple[Problem, IntArr
         occupied_per_byte=problem.occupied_per_byte[square],
         setup_s=problem.setup_s[square],
         file_s=None if problem.file_s is None else problem.file_s[square],
+        first_s=None if problem.first_s is None else problem.first_s[square],
         output=-1 if problem.output < 0 else number[problem.output],
         compute=tuple(tuple(row[site] for site in sites) for row in problem.compute),
         planned=tuple(

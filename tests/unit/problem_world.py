@@ -147,7 +147,8 @@ def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> P
         file_s=rng.choice([0.0, 0.5]),
     )
     if staging == "staged":
-        problem = replace(problem, staged=staged_at(problem.allowed, rng.randrange(places)))
+        staged = staged_at(problem.allowed, rng.randrange(places))
+        problem = replace(problem, staged=staged, first_s=problem.setup_s / 2)
     return problem
 
 
@@ -200,7 +201,8 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
             for flow in [flow for flow in flows if flow[0] <= 1e-6]:
                 flows.remove(flow)
                 further = float(np.asarray(p.file_s)[flow[1]]) * (len(flow[2]) - 1)
-                at = now + float(p.setup_s[flow[1]]) + further
+                setup_s = p.first_s if isinstance(flow[3], str) else p.setup_s
+                at = now + (0.0 if setup_s is None else float(setup_s[flow[1]])) + further
                 landing.append((at, flow[2], flow[1][1], flow[3]))
             for landed in [item for item in landing if item[0] <= now + 1e-9]:
                 landing.remove(landed)

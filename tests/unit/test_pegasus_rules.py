@@ -261,6 +261,7 @@ def test_the_data_configuration_of_a_job_at_each_site(
     ("scratch", "stored", "place"),
     [
         ("gsiftp://grove/space", "gsiftp://far/in", "far"),
+        ("gsiftp://grove/space", "ftp://far/in", "far"),
         ("gsiftp://grove/space", "irods://far/zone/in", "far through local"),
         ("scp://grove/space", "scp://far/in", "far through local"),  # no tool has two servers talk
         ("https://grove/space", "https://far/in", "far through local"),
@@ -275,7 +276,9 @@ def test_what_no_tool_moves_from_server_to_server_passes_through_the_submit_host
     server = {"url": scratch, "operation": "all"}
     directory = {"type": "sharedScratch", "path": "/space", "fileServers": [server]}
     grove = {**GROVE, "directories": [directory] if scratch else []}
-    held = {**IN, "metadata": {"size": 10_000_000}, "pfns": [{"site": "far", "pfn": stored}]}
+    sums = {"checksum": {"sha256": "0" * 64}}
+    pfns = [{"site": "far", "pfn": stored}]
+    held = {**IN, **sums, "metadata": {"size": 10_000_000}, "pfns": pfns}
     rates = {"adon.bandwidth.local": "80 Mb/s", "adon.bandwidth.grove": "80 Mb/s"}
     far = {"name": "far", "profiles": {"pegasus": rates}}
     local = {"name": "local", "profiles": {"pegasus": {"adon.bandwidth.grove": "40 Mb/s"}}}
@@ -292,6 +295,36 @@ def test_what_no_tool_moves_from_server_to_server_passes_through_the_submit_host
     assert transfer.end_s == pytest.approx(3.0 if place != "far" else 1.0)
     (plan,) = [plan_of("x", problem, [0], Estimator(problem)([0]), 0.0)]
     assert sorted(plan.flows) == (["far>grove"] if place == "far" else ["far>local", "local>grove"])
+
+
+def test_what_grid_ftp_moves_without_a_checksum_passes_through_the_submit_host(load: Load) -> None:
+    server = {"url": "gsiftp://grove/space", "operation": "all"}
+    directory = {"type": "sharedScratch", "path": "/space", "fileServers": [server]}
+    held = {**IN, "pfns": [{"site": "far", "pfn": "gsiftp://far/in"}]}
+    known = {
+        "sites_yml": sites({**GROVE, "directories": [directory]}, {"name": "far"}),
+        "replicas_yml": replicas(held),
+        "execution_sites": ["grove"],
+    }
+    inputs = load(files={"pegasus.properties": SHARED}, **known)
+    assert inputs.places == {"in": ("far through local",)}
+    unchecked = f"{SHARED}\npegasus.integrity.checking = none"
+    assert load(files={"pegasus.properties": unchecked}, **known).places == {"in": ("far",)}
+    # condorio: all files are staged at the submit host itself.
+    assert load(files={"pegasus.properties": ""}, **known).places == {"in": ("far",)}
+
+
+def test_staging_sites_are_those_that_pegasus_takes(load: Load) -> None:
+    catalog = sites(GROVE, {"name": "store"})
+    nonshared = {"files": {"pegasus.properties": f"{KEY} = nonsharedfs"}, "sites_yml": catalog}
+    assert load(**nonshared).staged() == {"J1": ()}
+    staged = {"J1": (("grove", "store"),)}
+    assert load(**nonshared, staging_site="store").staged() == staged
+    assert load(**nonshared, staging_site="grove=store,other=local").staged() == staged
+    with pytest.raises(InputError, match="staging site 'shop' is not in the site catalog"):
+        load(**nonshared, staging_site="shop")
+    with pytest.raises(InputError, match="found 'store', expected 'local' with the data"):
+        load(sites_yml=catalog, files={"pegasus.properties": ""}, staging_site="store")
 
 
 def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:

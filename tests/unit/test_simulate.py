@@ -233,10 +233,12 @@ def test_a_job_brings_and_takes_back_what_is_staged_elsewhere_with_its_worker() 
     problem = problem_of(
         jobs, sizes, {"raw": [1]}, [[5.0], [5.0]], BETWEEN, wanted=["b"], output=1
     )  # fmt: skip
+    problem = replace(problem, setup_s=np.full((2, 2), 3.0), first_s=np.zeros((2, 2)))
     schedule = Estimator(replace(problem, staged=staged_at(problem.allowed, 1)))([0, 0])
     assert list(zip(schedule.start_s, schedule.end_s, strict=True)) == [(0, 11), (11, 19)]
     assert [(t.src, t.dst) for t in schedule.transfers] == [(1, 0), (0, 1), (1, 0), (0, 1)]
-    assert Estimator(problem)([0, 0]).makespan_s == 15  # where both share the site's files
+    # Where both share the site's files: two stage jobs.
+    assert Estimator(problem)([0, 0]).makespan_s == 15 + 2 * 3
 
 
 @settings(max_examples=150)

@@ -22,7 +22,7 @@ SHARES, FETCHES = 1, 2
 
 _NUMBERS = (
     "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
-    "file_s", "planned", "staged",
+    "first_s", "file_s", "planned", "staged",
 )  # fmt: skip
 _TIMES = {
     "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
@@ -139,6 +139,7 @@ class Numbers(NamedTuple):
     per_byte: Floats
     occupied: Floats
     setup: Floats
+    first: Floats
     further: Floats
     change_s: Floats
     change_site: Ints
@@ -257,26 +258,33 @@ def _make_shape(problem: Problem) -> Shape:
 def shared_places(problem: Problem) -> IntArray:
     """(jobs, sites): the place where a job's files are there for all."""
     shared = np.tile(np.arange(problem.n_sites), (len(problem.jobs), 1))
-    for job, row in enumerate(problem.staged):
-        for site, place in row:
-            shared[job, site] = place
+    if problem.staged:
+        number = {row: n for n, row in enumerate(dict.fromkeys(problem.staged))}
+        rows = np.tile(np.arange(problem.n_sites), (len(number), 1))
+        for row, n in number.items():
+            for site, place in row:
+                rows[n, site] = place
+        shared = rows[[number[row] for row in problem.staged]]
     return shared
 
 
 def busy_seconds(problem: Problem) -> Array:
     """(jobs, sites): how long a job has a worker, if nobody else uses the paths meanwhile."""
-    if not any(problem.staged):
+    if not problem.staged:
         return problem.compute_s
     shared, sites = shared_places(problem), np.arange(problem.n_sites)
     away, size = shared != sites, np.array(problem.size)
     busy = problem.compute_s.copy()
     for rows, path in ((problem.reads, (shared, sites)), (problem.writes, (sites, shared))):
-        count = np.array([len(row) for row in rows])[:, None]
-        n_bytes = np.array([size[list(row)].sum() for row in rows])[:, None]
-        taken = n_bytes * problem.seconds_per_byte[path] + problem.setup_s[path]
-        if problem.file_s is not None:
-            taken = taken + (count - 1) * problem.file_s[path]
-        busy += np.where(away & (count > 0), taken, 0.0)
+        count = np.fromiter(map(len, rows), np.int64, len(rows))
+        n_bytes = np.bincount(
+            np.repeat(np.arange(len(rows)), count), size[ranges(rows)[1]], len(rows)
+        )
+        taken = n_bytes[:, None] * problem.seconds_per_byte[path]
+        for more_s, times in ((problem.first_s, count > 0), (problem.file_s, count - 1)):
+            if more_s is not None:
+                taken += times[:, None] * more_s[path]
+        busy += np.where(away & (count > 0)[:, None], taken, 0.0)
     return busy
 
 
@@ -368,11 +376,13 @@ def _counted(owners: IntArray, length: int) -> IntArray:
     return _starts(np.bincount(owners, minlength=length))
 
 
-def numbers_of(problem: Problem) -> Numbers:
-    """The problem's numbers as arrays."""
+def numbers_of(problem: Problem, simulated: bool = False) -> Numbers:
+    """The problem's numbers as arrays; without ``busy``, which takes long, where they are
+    ``simulated`` only."""
+    nothing = np.zeros(problem.setup_s.size)
     return Numbers(
         _floats(problem.compute_s.ravel()),
-        _floats(busy_seconds(problem).ravel()),
+        _floats(nothing if simulated else busy_seconds(problem).ravel()),
         _floats(problem.queue_s.ravel()),
         problem.n_sites if problem.queue_s.ndim > 1 else 0,
         _whole(integers(problem.workers)),
@@ -380,9 +390,8 @@ def numbers_of(problem: Problem) -> Numbers:
         _floats(problem.seconds_per_byte.ravel()),
         _floats(problem.occupied_per_byte.ravel()),
         _floats(problem.setup_s.ravel()),
-        _floats(
-            np.zeros(problem.setup_s.size) if problem.file_s is None else problem.file_s.ravel()
-        ),
+        _floats(nothing if problem.first_s is None else problem.first_s.ravel()),
+        _floats(nothing if problem.file_s is None else problem.file_s.ravel()),
         _floats(np.array([at_s for at_s, _, _ in problem.planned])),
         _whole(integers([site for _, site, _ in problem.planned])),
         _whole(integers([by for _, _, by in problem.planned])),

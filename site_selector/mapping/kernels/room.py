@@ -5,7 +5,7 @@ which it is first written or read to the one in which it is last used; what the 
 stays a level longer, until it has been moved. Pegasus's clean-up ``inplace`` goes by levels as
 well. Without it a file stays to the end. An input of the workflow that lies at the site takes none,
 and neither do the files that a job brings or fetches for itself: HTCondor finds it a slot with
-enough disk. Files that are staged elsewhere take space there.
+enough disk. Files that are staged elsewhere take space there if that is one of the sites.
 """
 
 from __future__ import annotations

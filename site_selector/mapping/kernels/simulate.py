@@ -219,7 +219,7 @@ def load(
         while number >= 0 and state.path[number] != path:
             number = state.previous_transfer[number]
     another = number < 0
-    number = add(numbers, state, number, file, path, note)
+    number = add(numbers, numbers.setup, state, number, file, path, note)
     if another and stage != OWN:
         state.previous_transfer[number] = state.loaded[stage]
         state.loaded[stage] = number
@@ -227,7 +227,9 @@ def load(
 
 
 @kernel
-def add(numbers: Numbers, state: State, number: int, file: int, path: int, note: bool) -> int:
+def add(
+    numbers: Numbers, setup: Floats, state: State, number: int, file: int, path: int, note: bool
+) -> int:
     """A transfer, a new one where there is none (-1), takes a file along; its number."""
     if number < 0:
         number = state.counts[SENT]
@@ -235,7 +237,7 @@ def add(numbers: Numbers, state: State, number: int, file: int, path: int, note:
         state.path[number] = path
         state.use[number] = -1
         state.due[number] = 0.0
-        state.later[number] = numbers.setup[path]
+        state.later[number] = setup[path]
     else:
         state.later[number] += numbers.further[path]
     seconds = numbers.size[file] * numbers.per_byte[path]
@@ -514,7 +516,8 @@ def bring(
     if state.place[job] != state.site[job]:
         path = state.place[job] * shape.n_places + state.site[job]
         for slot in range(shape.slots_at[which], shape.slots_at[which + 1]):
-            number = add(numbers, state, number, shape.slot_file[slot], path, note)
+            file = shape.slot_file[slot]
+            number = add(numbers, numbers.first, state, number, file, path, note)
     return send_own(numbers, state, job, number, now, note)
 
 
@@ -528,7 +531,7 @@ def take_back(
     if state.place[job] != state.site[job]:
         path = state.site[job] * shape.n_places + state.place[job]
         for k in range(shape.writes_at[which], shape.writes_at[which + 1]):
-            number = add(numbers, state, number, shape.writes[k], path, note)
+            number = add(numbers, numbers.first, state, number, shape.writes[k], path, note)
     return send_own(numbers, state, job, number, now, note)
 
 
