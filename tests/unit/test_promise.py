@@ -106,6 +106,13 @@ def test_a_broken_promise_is_told_within_ten_seconds_and_that_it_is_kept_again(d
     assert Transit.from_dict(day.rig.broker.get("a").as_dict()).usage.kept == kept
 
 
+def test_a_rate_that_was_raised_is_owed_from_then_on(day: Day) -> None:
+    day.seconds(12, 25)
+    day.rig.broker.change("a", min_bps=40 * MB, max_bps=40 * MB)
+    day.seconds(1, 25)
+    assert day.kept.state == KEPT
+
+
 def test_one_of_many_is_missed_no_later(day: Day) -> None:
     day.rig.broker.ask(
         [
