@@ -234,6 +234,26 @@ def test_the_free_space_of_a_site_is_the_least_of_its_hosts_now() -> None:
         assert measured_space(archive, lambda: 1e9 + 10)("tacc") == (4e9, 10.0)
 
 
+def test_what_was_looked_up_is_looked_up_again_soon_also_after_the_clock_went_back() -> None:
+    topology, now = topology_from_dict(star("mu", "tacc")), [110.0]
+    path = topology.path(["mu", "s1", "tacc"])
+    with Archive(":memory:") as archive:
+        space, measured = (
+            measured_space(archive, lambda: now[0]),
+            measured_paths(archive, topology, lambda: now[0]),
+        )
+        for at, free in ((110.0, 5.0), (5110.0, 1.0), (50.0, 2.0)):
+            now[0] = at
+            archive.record_many(
+                [
+                    Measurement(f"f{at}", "free_space", "tacc", free, "byte", at, "agent"),
+                    Measurement(f"r{at}", "rtt", "mu>tacc", free, "s", at, "agent"),
+                ]
+            )
+            assert space("tacc") == (free, 0.0)
+            assert measured(path, "ada") == {"delay": Metric(free, "measured", 0.0)}
+
+
 def test_what_is_measured_of_a_path_comes_with_its_anomaly() -> None:
     topology = topology_from_dict(star("mu", "tacc"))
     path, start, now = topology.path(["mu", "s1", "tacc"]), 1e9, [1e9]
