@@ -303,8 +303,20 @@ def test_an_expander_looks_and_estimates_as_the_section_says(
     }
     config = parse_config(data, "adon.yml")
     with pool_run._opened(config, Path("adon.yml"), print) as (given, every_s):
-        (run_times,) = (value for value in given if isinstance(value, RunTimes))  # type: ignore[attr-defined]
+        (run_times,) = (value for value in given if isinstance(value, RunTimes))
         assert (run_times.of_job({}), every_s) == (420.0, 9.0)
+
+
+def test_machines_of_this_machine_are_as_the_section_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = "condor_plugins.pool.cloud.startd.StartdCloud"
+    monkeypatch.setattr(made, lambda settings: settings)
+    given = {"site": "mu", "idle": "7 min", "config": {"A": "1"}, "environment": {"B": "2"}}
+    config = section(flavours={"a": {"cores": 1}}, directory="/w", release="/r", **given)
+    settings: Any = cloud_of(config, Path("adon.yml"))
+    assert settings == StartdSettings(
+        Path("/w"), "cm:9618", [Flavour("a", 1, 1024, 0.0, 20.0, 10.0)], Path("/r"), None, "mu",
+        420.0, {"A": "1"}, {"B": "2"},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from network_world import TEMPLATES, star
 
 from adon.config.adon_yml import parse_config
 from adon.config.sections import Config
+from adon.service.monitoring import archive_part
 from adon.service.wiring import (
     Learning,
     limits_of,
@@ -28,6 +31,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.archive.estimate_sources import UserArchive
 from monitors.archive.knowledge import gamma_a
 from monitors.archive.outbox import Outbox
+from monitors.archive.retention.horizons import Retention, retention_from_dict
 from monitors.archive.transfers import transfer_facts
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
@@ -68,6 +72,16 @@ def test_drivers_by_name(tmp_path: Path) -> None:
     assert isinstance(made, OpenDaylightController)
     name = "network_provisioner.controllers.simulated:SimulatedController"
     assert isinstance(controller(tmp_path, driver=name), SimulatedController)
+
+
+def test_a_driver_is_told_what_the_section_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "network_provisioner.controllers.openflow.driver.OpenFlowController"
+    monkeypatch.setattr(made, lambda *_, **given: given)
+    section = {"exec": ["env"], "bandwidth": "none", "watch": False}
+    told: Any = controller(tmp_path, driver="openflow", **section)
+    assert (told["bandwidth"], told["watch"]) == ("none", False)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +173,30 @@ def test_a_store_is_let_go_where_the_rest_cannot_be_made(tmp_path: Path) -> None
                 patch.setattr("network_provisioner.broker.Broker.__init__", _refuse)
                 with pytest.raises(InputError, match="no such broker"):
                     make_broker(given, Outbox(archive))
+
+
+def test_the_broker_asks_the_archive_for_all_that_it_decides_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("network_provisioner.broker.Broker", lambda *_, **given: given)
+    with Archive(tmp_path / "a.sqlite") as archive:
+        made: Any = make_broker(config(tmp_path), Outbox(archive))
+        given, books = made
+        books.store.close()
+        asked = ("best_effort_of", "disk_rate_of", "figures_of", "space_of")
+        assert all(callable(given.get(name)) for name in asked)
+
+
+def test_measurements_are_kept_as_long_as_the_section_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitors.archive.retaining.RetentionService", lambda *given: given)
+    kept = {"default": {"raw": "50 h"}}
+    with Archive(":memory:") as archive:
+        around: Any = SimpleNamespace(
+            archive=archive, clock=time.time, settings=SimpleNamespace(retention=kept), store=None,
+            broker=SimpleNamespace(other_problems=[]), rules=None, outbox=None,
+        )  # fmt: skip
+        services: Any = archive_part(around).services
+    assert services[1][1] == retention_from_dict(kept) != Retention()
 
 
 def _refuse(*_: object, **__: object) -> None:
