@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_rig import demo_network
+from made_transit import made_transit
 from promise_rig import MB, Day
 
 from network_provisioner.base.controller import LinkCounter, SwitchStatus
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS, UNKNOWN, Sample, judge, where
-from network_provisioner.state.sockets import Sender
+from network_provisioner.state.sockets import ReportedSockets, Sender, SocketPeriod
 
 PATH = ("mu", "s1", "s2", "tacc")
 ROUTED = ("mu", "s1", "r1", "s2", "tacc")
@@ -75,6 +77,14 @@ def test_what_became_of_a_promise(seen: Sample, state: str, words: str, link: st
 def test_where_a_promise_is_broken(link: str, words: str) -> None:
     path = ("mu", "sw-1", *(("r-1",) if "r-1" in link else ()), "sw-2", "tacc")
     assert where(link, path) == words
+
+
+def test_of_what_a_sender_did_the_seconds_that_are_judged_count() -> None:
+    sockets = ReportedSockets(demo_network())
+    ends = ("10.10.0.1", 40001), ("10.10.0.2", 5001)
+    sockets.take_in("mu", "mu", [SocketPeriod(*ends, 4.0, 4 * MB, 1.0, 0.0, 0.0, True)], 104.0)
+    sender = sockets.sender(made_transit("a", "mu", "tacc", "installed"), 102.0, 104.0)
+    assert sender is not None and (sender.acked_bps, sender.busy) == (8e6, 1.0)
 
 
 @pytest.fixture
