@@ -406,6 +406,7 @@ class ArchiveSuite:
             assert said == {"status": 6, "rtt": 4}
             assert retain(archive, everything, NOW).removed == 10
             assert due(archive, everything, NOW) == {}
+            assert [m.id for m in archive.query("status")] == ["6", "7", "8"]
 
     def test_a_moment_that_is_none_has_no_estimate(self, world: Callable[[], World]) -> None:
         with world() as opened:

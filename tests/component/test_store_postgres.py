@@ -138,6 +138,31 @@ def test_a_lease_that_is_not_renewed_ends_and_may_be_taken_up_again(
     assert store.elect("http://here") == before and store.leads()
 
 
+def test_a_lease_that_was_renewed_is_not_taken_over(
+    opened: Callable[[], PostgresStore], url: str
+) -> None:
+    store = opened()
+    expire(url)
+    assert store.elect().is_us
+    with closing(PostgresStore(url)) as other:
+        assert not other.elect().is_us
+
+
+def test_a_lease_counts_from_when_it_was_asked_for(
+    opened: Callable[[], PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = opened(), [1000.0]
+    rows = store._electing.rows
+
+    def late(*question: Any) -> Any:
+        now[0] += postgres_store.LEASE_S
+        return rows(*question)
+
+    monkeypatch.setattr(postgres_store, "since_boot", lambda: now[0])
+    monkeypatch.setattr(store._electing, "rows", late)
+    assert store.elect().is_us and not store.leads()
+
+
 @pytest.mark.parametrize("by_s", [5.0, -5.0])
 def test_whose_clock_is_wrong_does_not_lead(
     url: str, by_s: float, monkeypatch: pytest.MonkeyPatch

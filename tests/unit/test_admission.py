@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.selection.outcomes import Grant, Never, Wait
+from network_provisioner.selection.push import reroutes
 from network_provisioner.selection.split import divisible
 from network_provisioner.state.ledger import Reservation
 from network_provisioner.state.waitlist import Claim
@@ -56,6 +57,21 @@ def test_what_is_likely_is_what_the_roomiest_path_leaves() -> None:
     admission.ask("y", "B", "D", 28)
     assert admission.selector.likely_bps(transit, NOW) == 5  # never below what it would be promised
     assert admission.selector.likely_bps(admission.transit("t", "A", "C", 1, max_bps=3), NOW) == 3
+
+
+def test_a_path_with_room_for_some_leaves_the_next_one_as_it_was() -> None:
+    """Both of two transits go to one path; the first that is tried has room for one of them."""
+    links = {"A-p": 200, "p-x": 60, "x-q": 60, "p-w": 60, "w-u": 30, "u-q": 30, "w-v": 60,
+             "v-q": 60, "q-C": 200}  # fmt: skip
+    admission = Desk(network(links, {"w-v": 0.010}))
+    admission.hold("m", X, 30)
+    admission.hold("n", X, 30)
+    admission.together = [{"m", "n"}]
+    members = admission.movable("m", admission.transit("new", "A", "C", 1, priority=9))
+    moves = reroutes(admission.ledger, members, ("p", "x"), NOW)
+    assert [(move.id, "".join(move.ways[0].path.nodes)) for move in moves] == [
+        ("m", "ApwvqC"), ("n", "ApwvqC")
+    ]  # fmt: skip
 
 
 def test_a_wait_names_links_holders_and_the_earliest_start() -> None:

@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from network_provisioner.controllers.rules import (
     MAX_HARD_TIMEOUT_S,
+    Changes,
     FlowRule,
+    SelectGroup,
     diff,
     hard_timeout,
+    is_our_number,
+    our_numbers,
 )
 
 NOW = 1_700_000_000.0
@@ -63,3 +67,15 @@ def test_what_is_not_wanted_is_deleted_last() -> None:
         ((RULE,), ()),
         ((), (other,)),
     ]
+
+
+def test_what_rules_refer_to_comes_before_them_and_goes_after_them() -> None:
+    group = SelectGroup(1, 5, ())
+    changes = Changes((RULE,), (replace(RULE, group=4),), (group,), (), (replace(group, number=4),))
+    told = [what for wave in changes.waves() for what, _ in wave]
+    assert told == ["add_entry", "add", "delete", "delete_entry"]
+
+
+def test_no_two_groups_have_one_number() -> None:
+    numbers = our_numbers(map(str, range(2000)))  # of 65,536: some hashes are the same
+    assert len(set(numbers.values())) == 2000 and all(map(is_our_number, numbers.values()))

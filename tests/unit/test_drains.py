@@ -60,6 +60,13 @@ def test_a_drain_of_now_is_obeyed_at_once_and_health_stays_ok(rig: Rig) -> None:
     assert rig.broker.health()["links_failed"][0]["link"] == "s1-s2"
 
 
+def test_a_link_that_failed_is_not_offered_while_another_is_drained(rig: Rig) -> None:
+    rig.controller.fail("s1", "s2")
+    rig.let_pass(1)
+    drain(rig, "s2-tacc", at=HOUR)
+    assert rig.ask("a", "mu", "tacc", min_bps=10e6).grant.path == L3
+
+
 def test_a_drained_switch_may_be_switched_off(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", min_bps=50e6)
     drain(rig, "r1")

@@ -155,6 +155,21 @@ def test_gamma_t_binds_where_buffers_are_small() -> None:
     assert path.rate_bps == pytest.approx(65536 * 8 / 0.053)
 
 
+def test_the_loss_that_is_written_down_counts() -> None:
+    hints: dict[str, dict[str, object]] = {
+        "mu": {"adon.rtt.tacc": "100 ms", "adon.loss.tacc": "0.0001"}, "tacc": {},
+    }  # fmt: skip
+    path = estimate_world(world_inputs(hints), now=NOW).paths["mu", "tacc"]
+    assert path.loss == 1e-4
+    assert path.gamma_t.value == pytest.approx(4 * 1460 * 8 / 0.1 * 1.5**0.5 / 0.01)
+
+
+def test_sites_that_differ_in_their_buffers_alone_have_paths_of_their_own() -> None:
+    hints: dict[str, dict[str, object]] = {"mu": {}, "tacc": {}, "iplant": {"adon.buffer": 65536}}
+    paths = estimate_world(world_inputs(hints), now=NOW).paths
+    assert paths["mu", "iplant"].buffer_bytes == 65536 < paths["mu", "tacc"].buffer_bytes
+
+
 def test_measured_loss_and_round_trips_come_before_what_was_written_down() -> None:
     hints: dict[str, dict[str, object]] = {
         "mu": {"adon.rtt.tacc": "10 ms", "adon.bandwidth.tacc": "10 Gb/s"}, "tacc": {},

@@ -13,7 +13,7 @@ from condor_plugins.pool.expander import observation
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.cycle import Expander
 from condor_plugins.pool.fitness import DEATHS
-from condor_plugins.pool.queue import SCHEDD, offline_ad
+from condor_plugins.pool.queue import MATCHED, SCHEDD, offline_ad
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Limits, MachineState
 from monitors.archive.archive import Archive
@@ -201,6 +201,15 @@ def test_offline_machines_of_another_pool_stay_in_the_collector(
     assert {pool: gone.eval(ad) for pool, ad in ads.items()} == {"p": True, "q": False}
     assert dead.eval(classad2.ClassAd({"AdonWorker": "w2"})) is False
     assert ads["p"]["Name"] != ads["q"]["Name"]
+
+
+def test_a_match_of_another_pools_offline_machine_is_not_ours(
+    world: World, archive: Archive
+) -> None:
+    for pool, at in (("p", 7), ("q", 9)):
+        world.ads[pool] = offline_ad(CHEAP, {}, "", pool=pool)
+        world.ads[pool][MATCHED] = at
+    assert expander(world, archive).run_cycle().matched == {"cheap": 7}
 
 
 def test_somebody_elses_worker_is_the_pools_own(world: World, archive: Archive) -> None:

@@ -15,13 +15,16 @@ import pytest
 from network_world import star
 from waiting import until
 
+from adon.cli import pool_run
 from adon.config.adon_yml import parse_config
 from adon.config.expansion import LOCK, adon_is_at_work, cloud_of, limits_of
 from condor_plugins.pool.cloud.command import CommandCloud
 from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
 from condor_plugins.pool.cloud.startd import Process, StartdCloud
 from condor_plugins.pool.cloud.workerconfig import StartdSettings, worker_config
+from condor_plugins.pool.expander import cycle
 from condor_plugins.pool.leases import Lease, leases_of, measurement_of
+from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Limits, MachineState
 from monitors.base.measurement import Measurement
 from monitors.recording import own
@@ -287,6 +290,35 @@ def test_the_section_names_flavours_and_limits() -> None:
     assert limits_of(config.expansion) == Limits(cores=64, machines=16, worth=2.0)
 
 
+def test_an_expander_looks_and_estimates_as_the_section_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle, "Expander", lambda *given: given)
+    expansion = {"driver": "command", "command": ["false"], "jobs_take": "7 min", "every": "9 s"}
+    data = {
+        "topology": star("local", "mu"),
+        "broker": {"archive": str(tmp_path / "archive.sqlite")},
+        "pool": {"collector": "cm:9618"},
+        "expansion": {**expansion, "directory": str(tmp_path / "workers")},
+    }
+    config = parse_config(data, "adon.yml")
+    with pool_run._opened(config, Path("adon.yml"), print) as (given, every_s):
+        (run_times,) = (value for value in given if isinstance(value, RunTimes))
+        assert (run_times.of_job({}), every_s) == (420.0, 9.0)
+
+
+def test_machines_of_this_machine_are_as_the_section_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = "condor_plugins.pool.cloud.startd.StartdCloud"
+    monkeypatch.setattr(made, lambda settings: settings)
+    given = {"site": "mu", "idle": "7 min", "config": {"A": "1"}, "environment": {"B": "2"}}
+    config = section(flavours={"a": {"cores": 1}}, directory="/w", release="/r", **given)
+    settings: Any = cloud_of(config, Path("adon.yml"))
+    assert settings == StartdSettings(
+        Path("/w"), "cm:9618", [Flavour("a", 1, 1024, 0.0, 20.0, 10.0)], Path("/r"), None, "mu",
+        420.0, {"A": "1"}, {"B": "2"},
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -323,6 +355,19 @@ def test_an_openstack_needs_its_client_and_a_tool_for_tokens(
     monkeypatch.setitem(sys.modules, "condor_plugins.pool.cloud.openstack", None)
     with pytest.raises(MissingError, match=r"pip install 'adon-wms\[openstack\]'"):
         cloud_of(config, Path("adon.yml"))
+
+
+def test_machines_of_an_openstack_live_as_long_as_the_section_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "condor_token_fetch").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = "condor_plugins.pool.cloud.openstack.OpenStackCloud"
+    monkeypatch.setattr(made, lambda settings, _: settings)
+    openstack = {**OPENSTACK, "life": "2 h"}
+    config = section(driver="openstack", openstack=openstack, flavours={"a": {"price": 1}})
+    settings: Any = cloud_of(config, Path("adon.yml"))
+    assert settings.life_s == 7200.0
 
 
 def test_who_is_at_work_holds_the_lock(tmp_path: Path) -> None:

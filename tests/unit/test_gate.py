@@ -58,3 +58,10 @@ def test_no_page_of_another_site_is_answered_with_or_without_body(
         assert web.post("/v1/transits/t/release", headers=own).json()["state"] == "released"
     with TestClient(application(rig, keyring(rig)), HERE) as web:  # a token says who asks
         assert web.get("/v1/health", headers=said | bearer("engineer")).status_code == 200
+
+
+def test_without_other_brokers_nobody_is_believed_a_name(rig: Rig) -> None:
+    with TestClient(application(rig, keyring(rig)), HERE) as web:
+        for secret in ({}, {"x-adon-leader-secret": ""}):
+            answer = web.get("/v1/health", headers={"x-adon-client": "engineer-1"} | secret)
+            assert error(answer)[:2] == (401, "unauthorized")

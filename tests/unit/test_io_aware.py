@@ -155,6 +155,16 @@ def test_pauses_between_files_are_no_disk(world: World) -> None:
     assert (transit.request.max_bps, transit.io, transit.grant.changes) == (150e6, None, [])
 
 
+def test_one_slow_period_is_a_hiccup(world: World) -> None:
+    world.disk_bps = 30e6
+    world.ask("a", "mu", "tacc", template="mosaic")
+    world.run(4.5)  # of which two seconds are judged
+    world.disk_bps = 500e6
+    world.run(20)
+    transit = world.broker.get("a")
+    assert (transit.request.max_bps, transit.grant.changes) == (150e6, [])
+
+
 def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(45)

@@ -186,6 +186,13 @@ def test_each_submission_is_an_attempt_of_its_own(reports: list[Told]) -> None:
         assert job.current.cluster == submissions[-1]
 
 
+def test_the_end_of_a_post_script_that_is_told_again_is_no_news() -> None:
+    jobs = Jobs()
+    kinds = EventKind.SUBMITTED, EventKind.RUNNING, EventKind.ENDED, EventKind.POST_ENDED
+    events = [happened(kind, T0 + n, "align", 0, 10) for n, kind in enumerate(kinds)]
+    assert [jobs.take(event) for event in (*events, events[-1])] == ["align"] * 4 + [None]
+
+
 @given(lives(NAMES[0]))
 def test_a_job_runs_as_long_as_one_of_its_processes_does(reports: list[Told]) -> None:
     jobs = Jobs()

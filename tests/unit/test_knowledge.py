@@ -269,6 +269,16 @@ def test_a_path_is_told_by_what_was_measured_of_it_and_not_by_its_layer() -> Non
     assert knowledge.path_state(archive, "rtt", "mu", "tacc", NOW) is None
 
 
+@pytest.mark.parametrize(("there_s", "back_s", "rtt_s"), [(20.0, 200.0, 3.0), (200.0, 20.0, 2.0)])
+def test_of_what_was_measured_of_a_path_the_newest_counts(
+    there_s: float, back_s: float, rtt_s: float
+) -> None:
+    archive = archive_of(
+        ("rtt", "mu>tacc via s1-s2", 3.0, there_s), ("rtt", "tacc>mu via s2-s1", 2.0, back_s)
+    )
+    assert knowledge.path_metrics(archive, L2, False, NOW)["delay"].value == rtt_s
+
+
 def test_probes_between_two_sites_are_of_the_way_that_best_effort_takes() -> None:
     archive = archive_of(
         *(("rtt", "mu/a>tacc/b", 0.05, 1e5 + n) for n in range(20)),

@@ -10,6 +10,10 @@ import pytest
 from monitor_files import START, aborted, append, event, executing, submitted, terminated
 
 from condor_plugins.pool.dags import OVERDUE_S, FollowedDag, FollowedDags
+from condor_plugins.pool.expander.demand import Demands
+from condor_plugins.pool.expander.observation import View
+from condor_plugins.pool.expander.supply import PoolSupply
+from condor_plugins.pool.queue import Matching
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.sites import Ad
 from monitors.workflows.planned.forecast import LAG_S, forecast
@@ -181,6 +185,22 @@ def test_the_log_is_newer_than_the_queue(world: World) -> None:
     assert set(dag.state.queued) == {"b1"}
     # One that is long gone from the queue does not wait, whatever the log says.
     assert world.observe(200).state.never == {"b1"}
+
+
+@pytest.mark.parametrize(("refusal", "queued"), [("", 1), ("submitter limit exceeded", 0)])
+def test_a_job_of_a_dag_that_no_machine_would_help_asks_for_none(
+    world: World, refusal: str, queued: int
+) -> None:
+    world.log(submitted(11, START, "a"))
+    refused = {"LastRejMatchReason": refusal, "LastRejMatchTime": 2} if refusal else {}
+    job = world.ad(11, IDLE, DAGNodeName="a", **refused)
+    supplied = PoolSupply((), {}, {}, frozenset(), {})
+    dags = [world.observe(5, job)]
+    view = View(
+        START + 5, [world.dagman, job], dags, [], Matching({}), supplied, [], {}, {}, {}, {}, {}
+    )
+    demands = Demands(lambda ad: classad2.ClassAd(dict(ad)), lambda _: RUN_S)
+    assert demands.at(view, []).counts["queued"] == queued
 
 
 def test_what_dagman_could_have_submitted_long_ago_is_not_counted_on(world: World) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_rig import demo_network
+from made_transit import made_transit
 from promise_rig import MB, Day
 
 from network_provisioner.base.controller import LinkCounter, SwitchStatus
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS, UNKNOWN, Sample, judge, where
-from network_provisioner.state.sockets import Sender
+from network_provisioner.state.sockets import ReportedSockets, Sender, SocketPeriod
 
 PATH = ("mu", "s1", "s2", "tacc")
 ROUTED = ("mu", "s1", "r1", "s2", "tacc")
@@ -77,6 +79,14 @@ def test_where_a_promise_is_broken(link: str, words: str) -> None:
     assert where(link, path) == words
 
 
+def test_of_what_a_sender_did_the_seconds_that_are_judged_count() -> None:
+    sockets = ReportedSockets(demo_network())
+    ends = ("10.10.0.1", 40001), ("10.10.0.2", 5001)
+    sockets.take_in("mu", "mu", [SocketPeriod(*ends, 4.0, 4 * MB, 1.0, 0.0, 0.0, True)], 104.0)
+    sender = sockets.sender(made_transit("a", "mu", "tacc", "installed"), 102.0, 104.0)
+    assert sender is not None and (sender.acked_bps, sender.busy) == (8e6, 1.0)
+
+
 @pytest.fixture
 def day(tmp_path: Path) -> Day:
     return Day(tmp_path / "s")
@@ -104,6 +114,13 @@ def test_a_broken_promise_is_told_within_ten_seconds_and_that_it_is_kept_again(d
     kept = day.kept
     assert kept.state == KEPT and kept.broken_s > 20 and kept.kept_s > 15
     assert Transit.from_dict(day.rig.broker.get("a").as_dict()).usage.kept == kept
+
+
+def test_a_rate_that_was_raised_is_owed_from_then_on(day: Day) -> None:
+    day.seconds(12, 25)
+    day.rig.broker.change("a", min_bps=40 * MB, max_bps=40 * MB)
+    day.seconds(1, 25)
+    assert day.kept.state == KEPT
 
 
 def test_one_of_many_is_missed_no_later(day: Day) -> None:

@@ -70,6 +70,18 @@ def test_both_agents_are_told_before_the_switches(rig: RelayRig) -> None:
     assert rig.agents.assigned_sessions("ra")[0] == before + 1  # nothing new
 
 
+def test_no_log_has_the_secret_of_a_relayed_transit(
+    rig: RelayRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    ask(rig, flows=WEB)
+    secret = sessions_of(rig, "ra")["a"].secret
+    rig.pass_polled(1)
+    rig.broker.release("a")
+    rig.pass_polled(1)
+    assert len(secret) == 32 and caplog.messages and secret not in caplog.text
+
+
 def test_templates_that_do_not_ask_for_it_are_left_alone(rig: RelayRig) -> None:
     assert ask(rig, template="plain").relay is None
     assert rig.controller.circuits["a"].redirect is None and sessions_of(rig, "ra") == {}

@@ -18,6 +18,8 @@ def test_the_busiest_host_of_a_site_counts() -> None:
     disks.take_in("mu/b", "mu", [second(100.0, 0.1)], "pressure", 100.0)
     disks.take_in("tacc", "tacc", [second(100.0, 0.9)], "delay", 100.0)
     assert disks.io_wait("mu", 100.0) == pytest.approx(0.3)
+    disks.take_in("mu/c", "mu", [second(100.0, 0.6)], "delay", 100.0)
+    assert disks.io_wait("mu", 100.0) == 0.6
     assert disks.io_wait("tacc", 100.0) == 0.9
     assert disks.io_wait("iplant", 100.0) is None
 

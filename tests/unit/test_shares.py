@@ -116,3 +116,22 @@ def test_where_many_are_live_all_is_shared_anew_by_the_sweep(
     assert granted() == {"b": 60, "c": 60}
     rig.let_pass(1)
     assert granted() == {"b": 90, "c": 90}
+
+
+def test_what_is_served_out_of_a_queue_is_taken_from_it_on_that_link_alone() -> None:
+    kept = Shares(NETWORK, CAPACITY)
+    queues = [
+        (
+            Queue("p/1", hop, 100 * MBPS, 200 * MBPS),
+            Queue("p/2", hop, 30 * MBPS, 60 * MBPS, prio=1, parent="p/1"),
+        )
+        for hop in (("s1", "s2"), ("s2", "tacc"))
+    ]
+    kept.limit([queue for both in queues for queue in both])
+    transit = made_transit(
+        "a", "mu", "tacc", TransitState.INSTALLED, path=["mu", "s1", "s2", "tacc"], queue="p/1",
+        requested_bps=MBPS, granted_bps=MBPS, max_bps=300 * MBPS, lease_until=1e9,
+    )  # fmt: skip
+    kept.put(transit)
+    kept.settle(0.0, everything=True)
+    assert transit.grant.granted_bps == 70 * MBPS

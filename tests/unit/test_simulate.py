@@ -23,6 +23,7 @@ from problem_world import (
 from network_provisioner.base.errors import InputError
 from site_selector.evaluation.worlds import urgency_of
 from site_selector.mapping.estimator import Estimator, Transfer
+from site_selector.mapping.kernels.data import busy_seconds
 from site_selector.problem import Problem
 
 MB = 1e6
@@ -239,6 +240,17 @@ def test_a_job_brings_and_takes_back_what_is_staged_elsewhere_with_its_worker() 
     assert [(t.src, t.dst) for t in schedule.transfers] == [(1, 0), (0, 1), (1, 0), (0, 1)]
     # Where both share the site's files: two stage jobs.
     assert Estimator(problem)([0, 0]).makespan_s == 15 + 2 * 3
+
+
+def test_a_job_alone_is_busy_for_as_long_as_it_has_its_worker() -> None:
+    sizes = {"x": 4 * MB, "y": 2 * MB, "a": 1 * MB, "b": 1 * MB}
+    problem = problem_of(
+        [(["x", "y"], ["a", "b"])], sizes, {"x": [1], "y": [1]}, [[5.0]], BETWEEN, file_s=0.5
+    )
+    staged = replace(problem, staged=staged_at(problem.allowed, 1))
+    schedule = Estimator(staged)([0])
+    (busy_s,) = busy_seconds(staged)[:, 0]
+    assert busy_s == schedule.end_s[0] - schedule.start_s[0] > 5.0 + 8.0
 
 
 @settings(max_examples=150)

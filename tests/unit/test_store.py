@@ -22,7 +22,7 @@ from network_provisioner.base.model import TransitState
 from network_provisioner.base.wal import use_wal
 from network_provisioner.stores.opening import copy_state
 from network_provisioner.stores.sqlite import SqliteStore, faults
-from network_provisioner.stores.store import Store, StoreError
+from network_provisioner.stores.store import Leader, Store, StoreError
 
 _ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -50,6 +50,10 @@ class TestSqlite(StoreSuite):
                 yield opened
 
         return new
+
+
+def test_the_text_of_a_leader_has_no_secret() -> None:
+    assert "5ec2e7" not in f"{Leader('http://here', 1, '5ec2e7')}"
 
 
 def test_a_row_that_was_put_survives_kill_9(file: Path) -> None:

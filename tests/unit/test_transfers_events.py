@@ -23,6 +23,7 @@ from condor_plugins.jobs.request_builder import (
     shadow_number,
 )
 from condor_plugins.transfers.run_state import ADS, run_event, run_events
+from monitors.jobs.executions import ENDS
 from monitors.workflows.logs.events import EventParser, Kind, TransferStep
 from network_provisioner.client.hookconfig import HookConfig
 
@@ -66,6 +67,14 @@ def test_any_text_can_be_read_as_an_ad(text: str) -> None:
     ad = jobad.parse(text.splitlines())
     assert no_transfer(ad) or missing_site_reason(ad, "local") or ad
     assert jobad.number(ad, "x") is None or ad
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_whatever_ends_a_run_is_read(kind: Kind) -> None:
+    ad = {"TriggerEventTypeNumber": int(kind), "GlobalJobId": GLOBAL_ID, "NumShadowStarts": 1,
+          "EventTime": "2026-11-21T17:52:22.190"}  # fmt: skip
+    event = run_event(ad)
+    assert event is not None and (event.kind, event.starts) == (kind, 1)
 
 
 def test_a_reason_stays_on_its_line() -> None:

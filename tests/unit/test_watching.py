@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_model import BrokerModel
@@ -19,12 +20,14 @@ from adon.cli.main import main
 from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher import program, registry, watcher
 from monitors.watcher.events import Watched
+from monitors.watcher.pending import PendingActions
 from monitors.watcher.registered import RegisteredWorkflows
 from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.watch import FileWatch, StatWatch
 from monitors.workflows.planned import job_files
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import TransitState
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.prepost import watched_jobs
 
@@ -205,6 +208,23 @@ def test_it_runs_until_nothing_is_left(world: World) -> None:
 def test_it_runs_until_it_is_stopped(world: World) -> None:
     world.watcher.run(world.stop, idle_s=60.0)
     assert world.stop.is_set()
+
+
+def test_what_is_added_again_is_tried_for_no_longer() -> None:
+    class Refused:
+        key, owner, config, kept_s = "release a", "wf", CONFIG, 10.0
+
+        def do(self, _: BrokerClient) -> None:
+            raise BrokerError("not now", "conflict")
+
+    now = [0.0]
+    client: Any = None
+    pending = PendingActions(lambda _: client, lambda: now[0])
+    for now[0] in (0.0, 6.0, 12.0):
+        assert len(pending) == (now[0] > 0)
+        pending.add(Refused())
+        pending.work()
+    assert len(pending) == 0
 
 
 def test_what_comes_when_the_lock_is_given_up_is_still_seen(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from network_world import TEMPLATES, star
 
 from adon.config.adon_yml import parse_config
 from adon.config.sections import Config
+from adon.service.monitoring import archive_part
 from adon.service.wiring import (
     Learning,
     limits_of,
@@ -28,6 +31,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.archive.estimate_sources import UserArchive
 from monitors.archive.knowledge import gamma_a
 from monitors.archive.outbox import Outbox
+from monitors.archive.retention.horizons import Retention, retention_from_dict
 from monitors.archive.transfers import transfer_facts
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
@@ -68,6 +72,16 @@ def test_drivers_by_name(tmp_path: Path) -> None:
     assert isinstance(made, OpenDaylightController)
     name = "network_provisioner.controllers.simulated:SimulatedController"
     assert isinstance(controller(tmp_path, driver=name), SimulatedController)
+
+
+def test_a_driver_is_told_what_the_section_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "network_provisioner.controllers.openflow.driver.OpenFlowController"
+    monkeypatch.setattr(made, lambda *_, **given: given)
+    section = {"exec": ["env"], "bandwidth": "none", "watch": False}
+    told: Any = controller(tmp_path, driver="openflow", **section)
+    assert (told["bandwidth"], told["watch"]) == ("none", False)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +175,30 @@ def test_a_store_is_let_go_where_the_rest_cannot_be_made(tmp_path: Path) -> None
                     make_broker(given, Outbox(archive))
 
 
+def test_the_broker_asks_the_archive_for_all_that_it_decides_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("network_provisioner.broker.Broker", lambda *_, **given: given)
+    with Archive(tmp_path / "a.sqlite") as archive:
+        made: Any = make_broker(config(tmp_path), Outbox(archive))
+        given, books = made
+        books.store.close()
+        asked = ("best_effort_of", "disk_rate_of", "figures_of", "space_of")
+        assert all(callable(given.get(name)) for name in asked)
+
+
+def test_measurements_are_kept_as_long_as_the_section_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitors.archive.retaining.RetentionService", lambda *given: given)
+    kept = {"default": {"raw": "50 h"}}
+    with Archive(":memory:") as archive:
+        around: Any = SimpleNamespace(
+            archive=archive, clock=time.time, settings=SimpleNamespace(retention=kept), store=None,
+            broker=SimpleNamespace(other_problems=[]), rules=None, outbox=None,
+        )  # fmt: skip
+        services: Any = archive_part(around).services
+    assert services[1][1] == retention_from_dict(kept) != Retention()
+
+
 def _refuse(*_: object, **__: object) -> None:
     raise InputError("no such broker")
 
@@ -232,6 +270,26 @@ def test_the_free_space_of_a_site_is_the_least_of_its_hosts_now() -> None:
             for n, free in enumerate(free_by_age)
         )
         assert measured_space(archive, lambda: 1e9 + 10)("tacc") == (4e9, 10.0)
+
+
+def test_what_was_looked_up_is_looked_up_again_soon_also_after_the_clock_went_back() -> None:
+    topology, now = topology_from_dict(star("mu", "tacc")), [110.0]
+    path = topology.path(["mu", "s1", "tacc"])
+    with Archive(":memory:") as archive:
+        space, measured = (
+            measured_space(archive, lambda: now[0]),
+            measured_paths(archive, topology, lambda: now[0]),
+        )
+        for at, free in ((110.0, 5.0), (5110.0, 1.0), (50.0, 2.0)):
+            now[0] = at
+            archive.record_many(
+                [
+                    Measurement(f"f{at}", "free_space", "tacc", free, "byte", at, "agent"),
+                    Measurement(f"r{at}", "rtt", "mu>tacc", free, "s", at, "agent"),
+                ]
+            )
+            assert space("tacc") == (free, 0.0)
+            assert measured(path, "ada") == {"delay": Metric(free, "measured", 0.0)}
 
 
 def test_what_is_measured_of_a_path_comes_with_its_anomaly() -> None:
