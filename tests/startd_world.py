@@ -35,6 +35,8 @@ ONE_MACHINE = {
     "STARTD_ENFORCE_DISK_LIMITS": "False",
     "DISCARD_SESSION_KEYRING_ON_STARTUP": "False",
 }
+# One that drains tells that it has ended its last job no sooner.
+TALKATIVE = ONE_MACHINE | {"UPDATE_INTERVAL": "1"}
 
 
 def write_config(folder: Path, pool: Pool, **more: Any) -> Path:
