@@ -23,6 +23,7 @@ from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import News
 
 PORT = 5001
+_PATIENCE_S = 300.0
 
 
 class Promised:
@@ -92,8 +93,8 @@ class Promised:
     def until(self, what: str, check: Callable[[], bool]) -> None:
         """Second by second, until something is true."""
 
-        def reached() -> bool:
+        deadline = time.monotonic() + _PATIENCE_S
+        self.observe()
+        while not check():
+            assert time.monotonic() < deadline, f"waited {_PATIENCE_S:g} s for {what}"
             self.observe()
-            return check()
-
-        self.rig.wait_for(what, reached)

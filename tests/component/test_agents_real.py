@@ -177,9 +177,8 @@ else:
             key = self.pair("tcp", LONG_S)
             return self.begun(key, lambda: self.carried() > before + 1e6, "mu", "tacc")
 
-        def straying(self) -> str:
-            """Have mu run a command whose processes stray; the id, once they are there."""
-            key = self.alone("command", LONG_S, command="stray")
+        def strays(self, key: str) -> str:
+            """The id of mu's command whose processes stray, once they are there."""
             return self.begun(key, lambda: len(running("986", "987")) == 2, "mu")
 
         def carried(self) -> int:
@@ -341,7 +340,8 @@ else:
         agents: Agents,
     ) -> None:
         agents.start()
-        stray, key = agents.straying(), agents.flowing()
+        stray, key = agents.alone("command", LONG_S, command="stray"), agents.flowing()
+        agents.strays(stray)
         os.kill(agents.daemons["mu"].pid, signal.SIGKILL)
         assert "iperf3" in agents.error("tacc", key)  # in words of its own
         until(lambda: not running("986", "987") and not iperf3s())

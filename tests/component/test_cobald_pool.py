@@ -8,7 +8,7 @@ from pathlib import Path
 import cobald_site
 import pytest
 import yaml
-from startd_world import at_work, happened, none_left, submit_fan, write_config
+from startd_world import TALKATIVE, at_work, happened, none_left, submit_fan, write_config
 from waiting import until
 
 from examples.testbed.pool import Pool
@@ -22,18 +22,18 @@ ADON = """\
     collector: {collector}
     cores: 2
     memory_mb: 512
-    boot: 6
-    jobs_take: 5
+    boot: 3
+    jobs_take: 3
     mark: AdonWorker
     interval: 1
 """
 
 
 def test_drones_come_for_a_dag_and_go_after_it(pool: Pool, tmp_path: Path) -> None:
-    for name, seconds in (("a", 4), ("b", 8), ("z", 1)):
+    for name, seconds in (("a", 2), ("b", 5), ("z", 1)):
         lines = f"executable = /bin/sleep\narguments = {seconds}\nlog = dag.log\n"
         (tmp_path / f"{name}.sub").write_text(f"{lines}request_memory = 64\nqueue 1\n")
-    config = write_config(tmp_path, pool)
+    config = write_config(tmp_path, pool, config=TALKATIVE)
     site = yaml.safe_dump([{"__type__": "cobald_site.ProcessSite", "config": str(config)}])
     pipeline = ADON.format(folder=tmp_path, collector=pool.collector)
     site = "".join(f"  {line}\n" for line in site.splitlines())

@@ -44,13 +44,17 @@ LONG_S = 300.0  # nothing here takes nearly as long
 # A hook waits so long for a broker that does not answer, and for a path: the shadow lets it live
 # for 120 s.
 PATIENT = {"timeout_s": 60.0, "patience_s": 80.0}
-# The hook, for which no server is too slow to say how large a file is: it may take ten seconds.
+# The hook, for which no server is too slow to say how large a file is: it may take ten seconds, but
+# for the one that never says it.
 SIZES_HOOK = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from condor_plugins.transfers import shadow_prepare
 from condor_plugins.urls import sizes
-sizes.facts.__defaults__ = (10.0,)
+facts = sizes.facts
+def patient(ad, urls, config):
+    return facts(ad, urls, config, 1.0 if any(u.endswith("/hangs") for u in urls) else 10.0)
+sizes.facts = patient
 sys.exit(shadow_prepare.main(sys.argv[1:]))
 """
 # A transfer plug-in of the job's own.

@@ -19,6 +19,14 @@ __all__ = ["world"]
 pytestmark = pytest.mark.component
 
 ROWS = "SELECT details FROM measurement WHERE metric = 'disk_io'"
+# An agent that reports what its disks do each few seconds.
+OFTEN = """
+import sys
+from adon.cli.main import main
+from monitors.measurements.agent import host_reports
+host_reports.PERIOD_S = 3.0
+sys.exit(main())
+"""
 WRITER = """
 import os, sys
 from pathlib import Path
@@ -46,7 +54,7 @@ def test_what_a_process_writes_is_archived(
                 pytest.skip(f"{tmp_path} is on no disk")
             drain = threading.Thread(target=writer.stdout.read, daemon=True)
             drain.start()
-            world.start("mu")
+            world.start("mu", ("-c", OFTEN))
 
             def written_rows() -> list[Any]:
                 records = [json.loads(details) for (details,) in world.rows(ROWS)]

@@ -123,8 +123,8 @@ def until_free(pool: Pool) -> None:
 
 def submit(pool: Pool, folder: Path, lines: Mapping[str, str], count: int = 1) -> str:
     usual = {
-        "executable": "/bin/sleep", "arguments": "1", "transfer_executable": "false",
-        "should_transfer_files": "YES", "request_memory": "10", "request_disk": "1MB",
+        "executable": "/bin/true", "transfer_executable": "false", "should_transfer_files": "YES",
+        "request_memory": "10", "request_disk": "1MB",
         "log": "j.log",
     }  # fmt: skip
     text = "".join(f"{key} = {value}\n" for key, value in {**usual, **lines}.items())

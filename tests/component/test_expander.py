@@ -13,7 +13,16 @@ from typing import Any
 import killed_expander
 import pytest
 import wrong_clock
-from startd_world import adon, at_work, happened, none_left, recorded, submit_fan, write_config
+from startd_world import (
+    TALKATIVE,
+    adon,
+    at_work,
+    happened,
+    none_left,
+    recorded,
+    submit_fan,
+    write_config,
+)
 from waiting import until
 
 from examples.testbed.pool import Pool
@@ -37,9 +46,12 @@ def submit(pool: Pool, folder: Path, count: int, seconds: int, name: str = "j") 
 
 
 def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> None:
-    for name, seconds in (("a", 4), ("b", 8), ("z", 1)):
+    for name, seconds in (("a", 2), ("b", 5), ("z", 1)):
         (tmp_path / f"{name}.sub").write_text(SUBMIT.format(seconds, "dag", 1))
-    config = configured(pool, tmp_path)
+    small = FLAVOUR | {"boot": "3 s", "boot_spread": "5 s"}
+    config = configured(
+        pool, tmp_path, flavours={"small": small}, jobs_take="3 s", config=TALKATIVE
+    )
     with at_work(pool, adon(config, "run"), tmp_path) as daemon:
         submit_fan(pool, tmp_path, 6)
         log = tmp_path / "dag.log"
@@ -141,6 +153,14 @@ def test_a_head_node_whose_clock_is_wrong_gives_up_no_machine(
     assert 0 <= boot.value < 300  # HTCondor tells whole seconds
 
 
+# Half a minute passes before another machine is started in place of one that was of no use.
+IMPATIENT = """
+import sys
+from adon.cli.main import main
+from condor_plugins.pool.cloud import protocol
+protocol._LEAST_S = 1.0
+sys.exit(main(sys.argv[1:]))
+"""
 # The first machine that runs a job has no such file as jobs need, all others have.
 LACKING = """#!/bin/sh
 me=$(sed -n 's/^AdonWorker = "\\(.*\\)"/\\1/p' "$_CONDOR_MACHINE_AD")
@@ -160,8 +180,10 @@ def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
     )
     # There is room for one machine. Beside another one jobs might be done there before enough of
     # them were seen to die.
-    config, log = configured(pool, tmp_path, cores=2), tmp_path / "j.log"
-    with at_work(pool, adon(config, "run"), tmp_path):
+    config = configured(pool, tmp_path, cores=2, config=TALKATIVE)
+    words = [sys.executable, "-I", "-c", IMPATIENT, *adon(config, "run")[4:]]
+    log = tmp_path / "j.log"
+    with at_work(pool, words, tmp_path):
         pool.run(["condor_submit", "-terse", "j.sub"], cwd=tmp_path)
         until(lambda: happened(log, "005") == 6, "all jobs to end")
         bad = (tmp_path / "bad").read_text().strip()

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,8 @@ class World:
         }  # fmt: skip
         (self.folder / f"{name}.yml").write_text(yaml.safe_dump(config))
 
-    def start(self, name: str) -> None:
-        argv = ["-m", "adon", "agent", "run", "--config", f"{name}.yml"]
+    def start(self, name: str, program: Sequence[str] = ("-m", "adon")) -> None:
+        argv = [*program, "agent", "run", "--config", f"{name}.yml"]
         if name == "broker":
             argv = ["-m", "adon.service.serve", "--config", "adon.yml", "--tied-to"]
             argv.append(str(os.getpid()))

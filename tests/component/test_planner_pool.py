@@ -76,11 +76,11 @@ def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
 
 def starts(case: Case, pool: Pool, handed_over: bool) -> list[str]:
     """The order in which three jobs start on two slots, of which the third takes longest."""
-    naps = {"A1": 2, "A2": 2, "C": 4}
+    naps = {"A1": 1, "A2": 1, "C": 3}
     program = case.root / "bin/nap"
     # The first two end when both have begun, so that none of them waits for the third.
     program.write_text(
-        f'#!/bin/sh\n[ "$1" = 2 ] || exec sleep "$1"\ntouch {case.root}/began.$$\nsleep "$1"\n'
+        f'#!/bin/sh\n[ "$1" = 1 ] || exec sleep "$1"\ntouch {case.root}/began.$$\nsleep "$1"\n'
         f'until [ "$(ls {case.root} | grep -c "^began")" -ge 2 ]; do sleep 0.1; done\n'
     )
     program.chmod(0o755)
@@ -97,7 +97,8 @@ def starts(case: Case, pool: Pool, handed_over: bool) -> list[str]:
     mapping = map_workflow(inputs, estimate_world(inputs, now=0.0))
     planned = plan(
         inputs, case.sources, mapping.sites, case.root / "submit", "store", None,
-        Options(user="u", python=sys.executable), mapping.priorities if handed_over else None,
+        Options(user="u", python=sys.executable, cleanup=False),
+        mapping.priorities if handed_over else None,
     )  # fmt: skip
     end = dagman.wait(planned.dag, dagman.submit_dag(planned.dag, pool.run), _ENOUGH_S)
     assert end.state == "success"

@@ -20,7 +20,7 @@ from adon.machine.packages import ensure
 from condor_plugins import dagman
 from condor_plugins.pool.sitepool import SitePool, pool_from_json, workers
 from examples.testbed.pool import Pool
-from examples.testbed.poolconfig import SiteSpec
+from examples.testbed.poolconfig import DOMAIN, SiteSpec
 from examples.testbed.procs import alive, marked
 from network_provisioner.base.errors import AdonError, MissingError
 from site_selector.estimates.estimating import DAGMAN_S, estimate_world
@@ -30,6 +30,7 @@ from site_selector.problem import build_problem
 pytestmark = pytest.mark.component
 
 ROOT = Path(__file__).resolve().parents[2]
+BEST_PRIORITY = 500.0  # of who has used nothing: the least there is, times its factor
 SITES = {"mu": SiteSpec(2), "tacc": SiteSpec(3)}
 CATALOG = """\
 pegasus: 5.0.4
@@ -198,6 +199,10 @@ def test_a_job_waits_for_those_alone_that_its_user_has_to_let_go_first(
     def state(cluster: str) -> list[str]:
         return pool.run(["condor_q", cluster, "-af", "JobStatus"]).split()
 
+    def priority(user: str) -> float:
+        rows = pool.run(["condor_userprio", "-allusers", "-af", "Name", "Priority"]).splitlines()
+        return float(dict(map(str.split, rows)).get(f"{user}@{DOMAIN}", 0.0))
+
     site = SiteSpec(2, settings="CLAIM_WORKLIFE = 0\n")  # nobody keeps a slot beyond a job
     with Pool(tmp_path / "pool", condor, {"mu": site}) as pool:
         bobs = submit(pool, tmp_path, 600, 6, more="accounting_group_user = bob\n")
@@ -206,6 +211,8 @@ def test_a_job_waits_for_those_alone_that_its_user_has_to_let_go_first(
         # Who asks has used little: no job of bob's goes before, and half of the slots would be had.
         assert (mu.ahead, mu.before) == (4, 0)
         assert mu.share == pytest.approx(0.5, rel=0.1)
+        # Until the negotiator has counted what bob has used, both are as good.
+        until(lambda: priority("bob") > BEST_PRIORITY, "bob to be worse than who comes")
         mine = submit(pool, tmp_path, 600, 1)
         pool.run(["condor_rm", f"{bobs}.0"])
         until(lambda: state(mine) == ["2"], "the slot of bob's job")

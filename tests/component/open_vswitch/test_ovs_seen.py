@@ -107,7 +107,7 @@ def test_downloads_between_the_same_two_hosts_are_told_apart(
         url = f"http://{address}:{PORT}{tmp_path}"
         workflows = [
             Workflow(site, name, url, size, watch=str(watch))
-            for name, size in (("neuroblastoma", 60_000_000), ("soykb", 6_000_000))
+            for name, size in (("neuroblastoma", 24_000_000), ("soykb", 6_000_000))
         ]
         try:
             download(*workflows)
