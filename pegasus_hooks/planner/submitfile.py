@@ -105,6 +105,8 @@ def submit_text(job: ExecutableJob, facts: SubmitFacts) -> str:
         "submit_event_user_notes": f"pool:{job.site}",
         "universe": _universe(job),
         "wf_submit_dir": str(facts.submit_dir),
+        # Where pegasus-transfer logs in to a zone, which no two jobs can do in one folder.
+        **({"initialdir": _own_folder(job, facts)} if local and job.transfers else {}),
         **_program(job, facts, local),
     }
     lines |= _resources(job)
@@ -195,9 +197,12 @@ def _environment(job: ExecutableJob, facts: SubmitFacts, local: bool) -> str:
         "PEGASUS_SITE": job.site,
     }
     if local and job.transfers:
-        folder = facts.submit_dir / job.folder
-        values["PEGASUS_MULTIPART_DIR"] = f"{folder / job.name}{MULTIPART_ENDING}"
+        values["PEGASUS_MULTIPART_DIR"] = _own_folder(job, facts)
     return quoted_words([f"{k}={v}" for k, v in values.items()], f"job {job.name}: environment")
+
+
+def _own_folder(job: ExecutableJob, facts: SubmitFacts) -> str:
+    return f"{facts.submit_dir / job.folder / job.name}{MULTIPART_ENDING}"
 
 
 def _resources(job: ExecutableJob) -> dict[str, str]:

@@ -49,6 +49,7 @@ from site_selector.inputs import Inputs
 
 _WRITTEN = ("catalog", "topology")
 _METRICS = (("compute_rate", "rate"), ("runtime", "runtime"))
+_LONG_S = 1.0  # of a transfer at the rate that is written down
 _MOST_APART = 0.9  # of what a transfer took, for handshakes measured elsewhere
 _LEAST_RATIOS = 3  # below it their spread is unknown
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
@@ -133,8 +134,8 @@ def path_estimates(
             paths_known[a, b] = replace(path, gamma_t=least), written
     ratio = ratio_of(
         (path.gamma_a.value, written)
-        for path, written in paths_known.values()
-        if path.gamma_a.source == "archive"
+        for (a, b), (path, written) in paths_known.items()
+        if path.gamma_a.source == "archive" and _is_long(measured, f"{a}>{b}", written, now)
     )
     alike: dict[int, PathEstimate] = {}
     paths = {}
@@ -144,6 +145,13 @@ def path_estimates(
             alike[id(path)] = replace(path, gamma_a=gamma_a)
         paths[pair] = alike[id(path)]
     return _with_setup(paths, measured, now, between)
+
+
+def _is_long(measured: MeasurementSource, pair: str, written: EstimatedValue, now: float) -> bool:
+    """Whether what was measured tells how true a written rate is: transfers so short that it hardly
+    mattered tell of handshakes."""
+    moved = measured.estimate("transfer_bytes", pair, now)
+    return moved is None or moved.value * BITS_PER_BYTE >= _LONG_S * written.value
 
 
 def _disk(

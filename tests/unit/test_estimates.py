@@ -466,6 +466,18 @@ def test_what_nobody_measured_is_not_believed_better_than_what_was() -> None:
     assert plain.paths["mu", "far"].gamma_a == EstimatedValue(800e6, "catalog")
 
 
+@pytest.mark.parametrize(("n_bytes", "rate"), [(25e6, 200e6), (24e6, 800e6)])
+def test_a_transfer_that_would_have_taken_less_than_a_second_tells_nothing_of_other_paths(
+    n_bytes: float, rate: float
+) -> None:
+    measured = {
+        ("throughput", "mu>tacc"): estimate_of(50e6),
+        ("transfer_bytes", "mu>tacc"): estimate_of(n_bytes),
+    }
+    world = estimate_world(world_inputs(flattered()), Measurements(measured), now=NOW)
+    assert world.paths["mu", "far"].gamma_a.value == pytest.approx(rate)
+
+
 def test_what_a_workflow_takes_beside_its_jobs_is_reckoned_with() -> None:
     known = Measurements({("dag_overhead", "local"): estimate_of(9.0)})
     inputs = world_inputs({"mu": {}, "tacc": {}})

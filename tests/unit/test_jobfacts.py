@@ -392,6 +392,36 @@ def test_what_a_transfer_job_took_beside_moving_is_the_paths_set_up(planned: Sub
     assert setup.details["files"] == 2
 
 
+THROUGH_LOCAL = """- transfer_attempts:
+  - src_url: "irods://iplant.example/raw"
+    src_label: "i_plant"
+    dst_url: "file:///tmp/raw"
+    dst_label: "local"
+    success: True
+    start: {start}
+    duration: 3.0
+    lfn: "raw"
+    bytes: 1000000
+  - src_url: "file:///tmp/raw"
+    src_label: "local"
+    dst_url: "gsiftp://mu.example/raw"
+    dst_label: "mu"
+    success: True
+    start: {start}
+    duration: 2.5
+    lfn: "raw"
+    bytes: 1000000
+"""
+
+
+def test_what_passes_through_the_submit_host_takes_both_ways_in_turn(planned: Submitted) -> None:
+    staged(planned, THROUGH_LOCAL.format(start=int(START) + 2), "4000000")
+    facts = took(FollowedWorkflow(planned.path), "transfer_setup")
+    assert {(fact.subject, fact.value) for fact in facts} == {
+        ("i-plant>local", 9.0 - 5.5), ("local>mu", 9.0 - 5.5),
+    }  # fmt: skip
+
+
 def test_what_a_job_moved_by_the_tools_own_records(planned: Submitted) -> None:
     staged(planned, MOVED.format(start=int(START) + 2), "4000000")
     (moved,) = took(FollowedWorkflow(planned.path), "job_transfer")

@@ -207,7 +207,7 @@ def setup_facts(attempt: Attempt, ready: float, moved: Sequence[Measurement]) ->
         return []
     if not seconds or None in seconds or any(fact.source == "log" for fact in moved):
         return []  # the log's seconds have waiting in them
-    beside_s = max(0.0, attempt.end - ready - max(map(float, seconds)))
+    beside_s = max(0.0, attempt.end - ready - _longest_s(moved))
     return [
         replace(
             fact,
@@ -220,6 +220,27 @@ def setup_facts(attempt: Attempt, ready: float, moved: Sequence[Measurement]) ->
         )
         for fact in moved
     ]
+
+
+def _longest_s(moved: Sequence[Measurement]) -> float:
+    """How long the transfers of a job took: pairs of sites at the same time, but one after the
+    other what goes on from where it came to, as through the submit host."""
+    by_source: dict[str, list[tuple[str, float]]] = {}
+    for fact in moved:
+        src, _, dst = fact.subject.partition(">")
+        by_source.setdefault(src, []).append((dst, float(fact.details["seconds"])))
+
+    def from_here(site: str, passed: frozenset[str]) -> float:
+        return max(
+            (
+                seconds + from_here(to, passed | {site})
+                for to, seconds in by_source.get(site, ())
+                if to not in passed
+            ),
+            default=0.0,
+        )
+
+    return max(from_here(site, frozenset()) for site in by_source)
 
 
 def _fact(
