@@ -34,7 +34,7 @@ class Session:
     peer: str
     peer_address: str
     port: int
-    secret: str
+    secret: str = field(repr=False)
     flows: tuple[Flow, ...] = ()
     streams: int = 1
     congestion: str = "bbr"

@@ -278,11 +278,12 @@ class Promises:
         return frozenset(suspects)
 
     def _report(self, watched: _Watched, transit: Transit, check: PromiseCheck, now: float) -> None:
-        """That a promise is broken, once, and that it is not any more."""
+        """That a promise is broken, once, and that it is not any more; a look that nothing is known
+        of ends no alarm."""
         if check.state == BROKEN and watched.news is None:
             words = f"gets less than it was promised: {check.why}"
             watched.news = news = News(f"transit {transit.id!r}", words, now, again="is served")
-        elif watched.news is not None and not watched.broken:
+        elif watched.news is not None and not watched.broken and check.state != UNKNOWN:
             news, watched.news = replace(watched.news, at=now), None
         else:
             return

@@ -116,6 +116,19 @@ def test_a_broken_promise_is_told_within_ten_seconds_and_that_it_is_kept_again(d
     assert Transit.from_dict(day.rig.broker.get("a").as_dict()).usage.kept == kept
 
 
+def test_silence_ends_no_alarm(day: Day) -> None:
+    while not day.news:
+        day.second(12, 9, waiting=True)
+    day.controller.silent = True
+    for _ in range(3):
+        day.second(0, 0, waiting=True)
+    assert (day.kept.state, len(day.news)) == (UNKNOWN, 1)
+    day.controller.silent = False
+    for _ in range(20):
+        day.second(12, 9, waiting=True)
+    assert (day.kept.state, len(day.news)) == (BROKEN, 1)
+
+
 def test_a_rate_that_was_raised_is_owed_from_then_on(day: Day) -> None:
     day.seconds(12, 25)
     day.rig.broker.change("a", min_bps=40 * MB, max_bps=40 * MB)
