@@ -63,7 +63,8 @@ Count = tuple[float, Sequence[tuple[str, int]]]
 class _Watched:
     """A transit whose promise is watched, on one path ``since`` a Unix second. ``granted_bps``: at
     each of the ``counts``, and what counts is the least. ``broken``: looks in a row at which it
-    was, ``counted_then`` at the first of them; ``news``: that it is, None while it is not.
+    was, ``counted_then`` at the first of them; ``news``: that it is, and on which path, None while
+    it is not.
     ``check``: the last."""
 
     granted_bps: deque[float] = field(default_factory=deque)
@@ -74,6 +75,7 @@ class _Watched:
     broken: int = 0
     counted_then: Count = (0.0, ())
     news: News | None = None
+    news_path: tuple[str, ...] = ()
     check: PromiseCheck = field(default_factory=lambda: PromiseCheck(UNKNOWN))
 
 
@@ -278,12 +280,17 @@ class Promises:
         return frozenset(suspects)
 
     def _report(self, watched: _Watched, transit: Transit, check: PromiseCheck, now: float) -> None:
-        """That a promise is broken, once, and that it is not any more; a look that nothing is known
-        of ends no alarm."""
+        """That a promise is broken, once, and that it is not any more. On the same path a look that
+        nothing is known of ends no alarm."""
         if check.state == BROKEN and watched.news is None:
             words = f"gets less than it was promised: {check.why}"
+            watched.news_path = watched.path
             watched.news = news = News(f"transit {transit.id!r}", words, now, again="is served")
-        elif watched.news is not None and not watched.broken and check.state != UNKNOWN:
+        elif (
+            watched.news is not None
+            and not watched.broken
+            and (check.state != UNKNOWN or watched.path != watched.news_path)
+        ):
             news, watched.news = replace(watched.news, at=now), None
         else:
             return
