@@ -32,7 +32,7 @@ def move(
     """Results as HTCondor wants them. After one that failed no other is begun. ``streams`` of one
     file where the job's ad says nothing; ``more``: settings beside the account's."""
     call = _Call(upload, limits, streams, more)
-    results = [call.transfer(*file) for file in files[:1]]  # whoever may not log in tries once
+    results = [call.transfer(*file) for file in files[:1]]  # a refused login is tried once
     with ThreadPoolExecutor(MOST) as pool:
         results += pool.map(lambda file: call.transfer(*file), files[1:])
     call.close()

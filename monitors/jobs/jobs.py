@@ -239,7 +239,7 @@ class Jobs:
 
     ``job`` gives the planned job of a name, ``workflow`` is the UUID. ``names`` are the jobs' by
     HTCondor's numbers as DAGMan tells them, of those whose submission was not read. ``runs`` are
-    DAGMan's; whoever feeds the events of jobs adds each run before those of its jobs. ``dag`` is
+    DAGMan's; each run is added before the events of its jobs. ``dag`` is
     DAGMan's newest event, None before the first, ``dag_read`` when that was read. ``began`` is when
     the DAGMan started whose jobs count (Unix seconds, 0 where nobody says): one that goes on where
     another was killed counts the jobs of that, too. ``reading`` is noted with each event; whoever
