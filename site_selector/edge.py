@@ -316,7 +316,7 @@ def edge_of(
 def _moves(problem: Problem, site: int) -> dict[tuple[str, str], float]:
     """Bytes from place to place where all jobs run at ``site``."""
     out: dict[tuple[str, str], float] = {}
-    shared = [dict(row).get(site, site) for row in problem.staged] or [site] * len(problem.jobs)
+    shared = [problem.shared_at(job, site) for job in range(len(problem.jobs))]
 
     def add(src: str, dst: str, size: float) -> None:
         for leg in legs_of(src, dst) if size > 0 else ():

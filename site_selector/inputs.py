@@ -258,7 +258,7 @@ def _scratch_schemes(inputs: Inputs) -> set[str]:
     elsewhere = dict(pair for row in set(inputs.staged().values()) for pair in row)
     able = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     staging = {elsewhere.get(site, site) for site in able}
-    remote = {
+    schemes = {
         scheme_of(server.url)
         for site in staging - {SUBMIT_SITE}
         for directory in inputs.sites[site].directories
@@ -266,7 +266,7 @@ def _scratch_schemes(inputs: Inputs) -> set[str]:
         for server in directory.servers
         if server.operation != "get"
     }
-    return remote | {"file" for site in staging if site == SUBMIT_SITE}
+    return schemes | {"file"} if SUBMIT_SITE in staging else schemes
 
 
 def staging_sites(option: str, sites: Iterable[str]) -> dict[str, str]:

@@ -94,6 +94,10 @@ class Problem:
     cleans: bool = True
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
+    def shared_at(self, job: int, site: int) -> int:
+        """The place where the files of a job that runs at a site are there for all."""
+        return dict(self.staged[job]).get(site, site) if self.staged else site
+
 
 @uncollected()
 def build_problem(inputs: Inputs, world: World, output_site: str | None = None) -> Problem:

@@ -255,7 +255,7 @@ def _sides(
     inputs: Inputs, local: list[str] | None, remote: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Both ends; every site once. Raises InputError for unknown ones."""
-    from site_selector.catalogs.entries import legs_of
+    from site_selector.catalogs.entries import site_of_place
     from site_selector.inputs import known_site
 
     for site in [*(local or ()), *(remote or ())]:
@@ -272,7 +272,7 @@ def _sides(
             site: sum(
                 n
                 for file, n in inputs.raw_bytes.items()
-                if any(legs_of(place, "")[0][0] == site for place in inputs.places[file])
+                if site in map(site_of_place, inputs.places[file])
             )
             for site in rest
         }

@@ -38,10 +38,13 @@ def scheme_of(url: str) -> str:
     return url.partition("://")[0].lower()
 
 
-def moves_directly(source: str, destination: str) -> bool:
+def moves_directly(source: str, destination: str, summed: bool = False) -> bool:
     """Whether ``pegasus-transfer`` moves a file between two schemes in one step, without fetching
-    it to where it runs and sending it on."""
+    it to where it runs and sending it on. ``summed``: it is asked for a checksum, for which it
+    fetches what two GridFTP servers would move."""
     ends = source, destination
+    if summed and ends == ("gsiftp", "gsiftp"):
+        return False
     return not LOCAL_SCHEMES.isdisjoint(ends) or ends in _DIRECT
 
 

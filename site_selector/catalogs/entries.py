@@ -109,21 +109,23 @@ def places_of(replica: Replica, into: Collection[str], checked: bool) -> tuple[s
     """The places of a file that jobs need where files are written by one of the URL schemes
     ``into`` (none: unknown): sites, and ``S through local`` for a site S that does not send files
     to all of these, so that they pass through the submit host. ``checked``: Pegasus checks the
-    integrity of files, for which pegasus-transfer fetches what has no checksum from a GridFTP
-    server."""
-    places = []
+    integrity of files, and asks for the checksum of one that has none."""
+    places, summed = [], checked and not replica.checksum
     for site, url in replica.places:
         scheme = scheme_of(url) if "://" in url else "file"
-        direct = all(moves_directly(scheme, to) for to in into)
-        if scheme == "gsiftp" in into and checked and not replica.checksum:
-            direct = False
+        direct = all(moves_directly(scheme, to, summed) for to in into)
         places.append(site if direct or site == SUBMIT_SITE else f"{site}{_THROUGH}")
     return tuple(dict.fromkeys(places))
 
 
+def site_of_place(place: str) -> str:
+    """The site at which a file lies that is at a place (:func:`places_of`)."""
+    return place.removesuffix(_THROUGH)
+
+
 def legs_of(src: str, dst: str) -> tuple[tuple[str, str], ...]:
     """The pairs of sites that bytes cross from a place (:func:`places_of`) to a site, in order."""
-    site = src.removesuffix(_THROUGH)
+    site = site_of_place(src)
     stops = [site, SUBMIT_SITE, dst] if site != src else [site, dst]
     return tuple(pair for pair in pairwise(stops) if pair[0] != pair[1])
 

@@ -27,7 +27,7 @@ from statistics import median
 from monitors.archive.waits import width_name
 from monitors.base.estimates import Estimate
 from network_provisioner.templates.template import RSpec
-from site_selector.catalogs.entries import SUBMIT_SITE, Site, legs_of
+from site_selector.catalogs.entries import SUBMIT_SITE, Site, site_of_place
 from site_selector.estimates.plans import with_plans
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
@@ -174,7 +174,8 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
     how many jobs of each there are at once."""
     places = dict.fromkeys(inputs.sites)
     for place in dict.fromkeys(p for held in inputs.places.values() for p in held):
-        places.update(dict.fromkeys(end for leg in legs_of(place, "") for end in leg if end))
+        site = site_of_place(place)
+        places.update(dict.fromkeys((site,) if site == place else (site, SUBMIT_SITE)))
     places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
     places.update(dict.fromkeys(at for row in set(inputs.staged().values()) for _, at in row))
     jobs = transformations(inputs)

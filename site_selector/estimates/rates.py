@@ -32,7 +32,7 @@ from monitors.base.estimates import weighted
 from network_provisioner.base.units import BITS_PER_BYTE, format_rate
 from network_provisioner.templates.advice import PathFigures, advise
 from network_provisioner.topology.graph import Path, Topology
-from site_selector.catalogs.entries import SUBMIT_SITE, Site, legs_of
+from site_selector.catalogs.entries import SUBMIT_SITE, Site, legs_of, site_of_place
 from site_selector.cost import tuned_throughput
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.world import (
@@ -187,8 +187,7 @@ def with_legs(
     others = set(places) - sites
     for place in others:
         for other in (sites | others) - {place}:
-            site = legs_of(other, "")[0][0]
-            legs = _in_turn([paths[leg] for leg in legs_of(place, site)])
+            legs = _in_turn([paths[leg] for leg in legs_of(place, site_of_place(other))])
             known[place, other] = known[other, place] = legs
     return known
 
@@ -199,17 +198,14 @@ def _in_turn(legs: Sequence[PathEstimate]) -> PathEstimate:
     slowest = min(legs, key=lambda leg: leg.rate_bps)
     if len(legs) == 1:
         return slowest
-    seconds_per_bit = sum(1 / leg.rate_bps if leg.rate_bps > 0 else math.inf for leg in legs)
-    note = ", then ".join(f"{format_rate(leg.rate_bps)}" for leg in legs)
+    rate_bps = 1 / sum(1 / leg.rate_bps if leg.rate_bps > 0 else math.inf for leg in legs)
+    note = ", then ".join(format_rate(leg.rate_bps) for leg in legs)
+    gamma_a = slowest.gamma_a
+    spread = rate_bps * gamma_a.spread / gamma_a.value if gamma_a.value > 0 else 0.0
     return replace(
         slowest,
         gamma_a=replace(
-            slowest.gamma_a,
-            value=1 / seconds_per_bit,
-            spread=slowest.gamma_a.spread / slowest.gamma_a.value / seconds_per_bit
-            if slowest.gamma_a.value > 0
-            else 0.0,
-            note=f"through {SUBMIT_SITE}: {note}",
+            gamma_a, value=rate_bps, spread=spread, note=f"through {SUBMIT_SITE}: {note}"
         ),
         first=replace(slowest.first, value=sum(leg.first.value for leg in legs)),
         further=replace(slowest.further, value=sum(leg.further.value for leg in legs)),

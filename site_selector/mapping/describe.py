@@ -254,16 +254,12 @@ def queue_reasons(problem: Problem, world: World, assignment: Sequence[int]) -> 
 
 def _no_bandwidth(problem: Problem, world: World, job: int, assignment: Sequence[int]) -> str:
     per_byte, site = problem.seconds_per_byte, assignment[job]
-
-    def shared_by(job: int) -> int:
-        """Where the files of a job are there for all."""
-        row = problem.staged[job] if problem.staged else ()
-        return dict(row).get(assignment[job], assignment[job])
-
-    at, moves = shared_by(job), []
+    at, moves = problem.shared_at(job, site), []
     for file in problem.reads[job]:
         maker = problem.producer[file]
-        held = problem.holders[file] if maker < 0 else (shared_by(maker),)
+        held = (
+            problem.holders[file] if maker < 0 else (problem.shared_at(maker, assignment[maker]),)
+        )
         moves.append((file, min(held, key=lambda place: per_byte[place, at]), at))
         moves.append((file, at, site))
     moves += [(file, site, at) for file in problem.writes[job]]

@@ -65,7 +65,6 @@ from site_selector.mapping.kernels.data import (
     Ints,
     State,
     allowed_mask,
-    busy_seconds,
     by_urgency,
     kernel_arguments,
     numbers_of,
@@ -125,8 +124,11 @@ class Schedule:
 def mean_compute(problem: Problem) -> Array:
     """How long each job has a worker (S_c/Γ_c where nothing is staged elsewhere) in seconds, the
     mean over the sites that may run it."""
-    allowed = allowed_mask(shape_of(problem))
-    mean: Array = (busy_seconds(problem) * allowed).sum(axis=1) / allowed.sum(axis=1)
+    shape, numbers = kernel_arguments(problem)
+    allowed = allowed_mask(shape)
+    mean: Array = (np.asarray(numbers.busy).reshape(allowed.shape) * allowed).sum(
+        axis=1
+    ) / allowed.sum(axis=1)
     return mean
 
 

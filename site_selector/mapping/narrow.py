@@ -51,13 +51,13 @@ def narrowed_problem(problem: Problem, sites: IntArray) -> tuple[Problem, IntArr
     chosen = set(sites.tolist())
     staging = {at for row in set(problem.staged) for site, at in row if site in chosen}
     others.update(staging)
-    wanted = np.array(sorted(chosen | staging))
+    destinations = chosen | staging
     holders: dict[tuple[int, ...], tuple[int, ...]] = {}
     for held in set(problem.holders):
         if held:
-            nearest = problem.seconds_per_byte[np.ix_(np.array(held), wanted)].argmin(axis=0)
+            nearest = problem.seconds_per_byte[np.ix_(held, sorted(destinations))].argmin(axis=0)
             used = {held[file] for file in nearest}
-            holders[held] = tuple(place for place in held if place in used or place in wanted)
+            holders[held] = tuple(place for place in held if place in used or place in destinations)
             others.update(holders[held])
     places = [*sites.tolist(), *sorted(others - chosen)]
     number = {place: at for at, place in enumerate(places)}

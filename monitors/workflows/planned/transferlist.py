@@ -90,9 +90,7 @@ class Transfer:
         ``relay``, and sends it on.
         """
         ends = self.schemes
-        direct = moves_directly(*ends)
-        if self.checksum and ends == ("gsiftp", "gsiftp"):
-            direct = False
+        direct = moves_directly(*ends, self.checksum)
         stops = [self.source.site, *(() if direct else (relay,)), self.destination.site]
         if self.verify and ends[1] not in LOCAL_SCHEMES:
             stops.append(relay)

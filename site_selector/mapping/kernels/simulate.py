@@ -397,7 +397,7 @@ def take_events(
         code = pop(state.heap, 0, state.counts[EVENTS], state.when)
         state.counts[EVENTS] -= 1
         if code < n_jobs:
-            if not take_back(shape, order, numbers, state, code, now, note):
+            if not move_own(shape, order, numbers, state, code, False, now, note):
                 finish(shape, order, numbers, state, code, now, note)
         elif code < 2 * n_jobs:
             wait_for_worker(state, code - n_jobs)
@@ -502,42 +502,33 @@ def dispatch(
         state.queued_count[here] -= 1
         state.free[here] -= 1
         state.start[job] = now
-        if not bring(shape, order, numbers, state, job, now, note):
+        if not move_own(shape, order, numbers, state, job, True, now, note):
             run_job(shape, order, numbers, state, job, now)
 
 
 @kernel
-def bring(
-    shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float, note: bool
+def move_own(
+    shape: Shape,
+    order: Order,
+    numbers: Numbers,
+    state: State,
+    job: int,
+    inwards: bool,
+    now: float,
+    note: bool,
 ) -> bool:
-    """Before it computes, a job brings all that it reads from where it is staged; whether it has
-    to."""
-    which, number = order.by_position[job], -1
-    if state.place[job] != state.site[job]:
-        path = state.place[job] * shape.n_places + state.site[job]
-        for slot in range(shape.slots_at[which], shape.slots_at[which + 1]):
-            file = shape.slot_file[slot]
-            number = add(numbers, numbers.first, state, number, file, path, note)
-    return send_own(numbers, state, job, number, now, note)
-
-
-@kernel
-def take_back(
-    shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float, note: bool
-) -> bool:
-    """A job takes all that it wrote to where it is staged, and keeps its worker so long; whether it
-    has to."""
-    which, number = order.by_position[job], -1
-    if state.place[job] != state.site[job]:
-        path = state.site[job] * shape.n_places + state.place[job]
-        for k in range(shape.writes_at[which], shape.writes_at[which + 1]):
-            number = add(numbers, numbers.first, state, number, shape.writes[k], path, note)
-    return send_own(numbers, state, job, number, now, note)
-
-
-@kernel
-def send_own(numbers: Numbers, state: State, job: int, number: int, now: float, note: bool) -> bool:
-    """A transfer goes that a job waits for with its worker, -1 for none; whether there is one."""
+    """Where its files are staged elsewhere, a job with a worker brings all that it reads from there
+    (``inwards``), or takes all that it wrote there, as one transfer; whether there is any."""
+    place, site, which = state.place[job], state.site[job], order.by_position[job]
+    if place == site:
+        return False
+    number = -1
+    if inwards:
+        path, at, files = place * shape.n_places + site, shape.slots_at, shape.slot_file
+    else:
+        path, at, files = site * shape.n_places + place, shape.writes_at, shape.writes
+    for k in range(at[which], at[which + 1]):
+        number = add(numbers, numbers.first, state, number, files[k], path, note)
     if number < 0:
         return False
     state.use[number] = -2 - job
