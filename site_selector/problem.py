@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from network_provisioner.base.units import transfer_time
 from site_selector.catalogs.documents import uncollected
@@ -39,8 +40,9 @@ class Problem:
     ``seconds_per_byte[a, b]`` of a transfer from place a to b, ``occupied_per_byte[a, b]`` how long
     it keeps others off the path, ``setup_s[a, b]`` what it takes besides its bytes, ``first_s[a,
     b]`` what that is where a job moves its own files, ``file_s[a, b]`` what each further file of it
-    takes (None: nothing); ``allowed[j]`` site indices; ``holders[f]`` places that hold an input of
-    the workflow; ``output`` the place of the results, -1 where they stay; ``returns[f]`` whether
+    takes (None: nothing); paths with the same ``bottleneck[a, b]`` share what bounds them (-1 or
+    None: each has its own); ``allowed[j]`` site indices; ``holders[f]`` places that hold an input
+    of the workflow; ``output`` the place of the results, -1 where they stay; ``returns[f]`` whether
     the file is wanted there.
 
     A file moves once to each site that needs it. ``staged[j]`` pairs sites with the places at which
@@ -87,6 +89,7 @@ class Problem:
     overhead_s: float = 0.0
     file_s: Array | None = None
     first_s: Array | None = None
+    bottleneck: NDArray[np.int64] | None = None
     own_priority: tuple[int | None, ...] = ()
     by_level: bool = False
     planned: tuple[tuple[float, int, int], ...] = ()
@@ -157,6 +160,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         overhead_s=world.dag_overhead.value,
         file_s=further,
         first_s=first,
+        bottleneck=_bottlenecks(places, world),
         planned=_planned(sites, world),
         space=_space(sites, world),
         cleans=inputs.cleanup in CLEANS,
@@ -365,6 +369,18 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
                 matrices[:, a, b] = known[id(path)]
     per_byte, occupied, setup, further, first = matrices
     return per_byte, occupied, setup, further, first
+
+
+def _bottlenecks(places: list[str], world: World) -> NDArray[np.int64] | None:
+    """The number of the link that bounds each path, -1 where none is known to be shared."""
+    number: dict[tuple[str, str], int] = {}
+    shared = np.full((len(places), len(places)), -1)
+    for a, src in enumerate(places):
+        for b, dst in enumerate(places):
+            link = world.paths[src, dst].bottleneck if a != b else None
+            if link is not None:
+                shared[a, b] = number.setdefault(link, len(number))
+    return shared if number else None
 
 
 def _of_path(path: PathEstimate) -> tuple[float, ...]:

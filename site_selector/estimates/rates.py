@@ -77,18 +77,28 @@ class Network:
     use: str = ""
     ceiling_bps: float | None = None
 
-    def best_path(self, src: str, dst: str) -> tuple[Path | None, float]:
-        """The path with most room (capacity minus use), and that room in bits per second."""
+    def best_path(self, src: str, dst: str) -> tuple[Path | None, float, tuple[str, str] | None]:
+        """The path with most room (capacity minus use), that room in bits per second, and the link
+        that bounds it where no other path avoids that link: without a topology the submit host's.
+        """
         topology, used = self.topology, self.in_use_bps or {}
         if topology is None or src not in topology.sites or dst not in topology.sites:
-            return None, 0.0
+            ends = ((src, ""), ("", dst))
+            return None, 0.0, next((link for link in ends if SUBMIT_SITE in link), None)
         best: Path | None = None
         most = -1.0
-        for path in topology.candidate_paths(src, dst):
-            room = min(topology.link(*h).capacity_bps - used.get(h, 0.0) for h in path.hops)
-            if room > most:
-                best, most = path, room
-        return best, max(most, 0.0)
+        paths = topology.candidate_paths(src, dst)
+        room = {
+            hop: topology.link(*hop).capacity_bps - used.get(hop, 0.0)
+            for hop in {hop for path in paths for hop in path.hops}
+        }
+        for path in paths:
+            least = min(room[hop] for hop in path.hops)
+            if least > most:
+                best, most = path, least
+        narrow = [hop for hop in best.hops if room[hop] == most] if best is not None else []
+        shared = (hop for hop in narrow if all(hop in path.hops for path in paths))
+        return best, max(most, 0.0), next(shared, None)
 
     def carries(self, pair: str) -> float:
         """What all paths of "src>dst" carry together, bit/s; infinite if unknown."""
@@ -210,7 +220,7 @@ def _in_turn(legs: Sequence[PathEstimate]) -> PathEstimate:
         first=replace(slowest.first, value=sum(leg.first.value for leg in legs)),
         further=replace(slowest.further, value=sum(leg.further.value for leg in legs)),
         rtt_s=sum(leg.rtt_s for leg in legs),
-        room_bps=None,
+        room_bps=slowest.room_bps or slowest.rate_bps,
     )
 
 
@@ -248,7 +258,7 @@ def _path(
     dst: str,
 ) -> tuple[PathEstimate, EstimatedValue]:
     """And what is written down of its Γ_a."""
-    best, free_bps = network.best_path(src, dst)
+    best, free_bps, bottleneck = network.best_path(src, dst)
     hints = [(sites[s].hints, other) for s, other in ((src, dst), (dst, src)) if s in sites]
     bandwidth = next((h.bandwidth_bps[o] for h, o in hints if o in h.bandwidth_bps), None)
     rtt = next((h.rtt_s[o] for h, o in hints if o in h.rtt_s), 0.0)
@@ -281,10 +291,8 @@ def _path(
         "throughput", pair, now
     )
     usable = measured_rate is not None and measured_rate.value > 0
-    # Where probes replace transfers, they say so.
-    remark = getattr(measured_rate, "note", "")
-    gamma_a = (
-        rate_now(measured_rate, written, now, remark)
+    gamma_a = (  # where probes replace transfers, they say so
+        rate_now(measured_rate, written, now, getattr(measured_rate, "note", ""))
         if measured_rate is not None and usable
         else written
     )
@@ -307,7 +315,9 @@ def _path(
     note += f", RTT {rtt * 1e3:.3g} ms" if rtt > 0 else ", RTT unknown"
     note += f", loss {loss:.3g}" if loss else ""
     gamma_t = EstimatedValue(tuned, known, at, note=note)
-    return PathEstimate(gamma_a, gamma_t, most, rtt, streams, buffer, loss, room), written
+    has_own_bound = tuned < gamma_a.value or (best is None and gamma_a.source != "default")
+    figures = (most, rtt, streams, buffer, loss, room, None if has_own_bound else bottleneck)
+    return PathEstimate(gamma_a, gamma_t, *figures), written
 
 
 def _below(written: EstimatedValue, ceiling_bps: float) -> tuple[EstimatedValue, float | None]:
@@ -328,7 +338,7 @@ def _pairs(
     sites have many of them."""
     subjects = _told(measured)
     used = {end for pair in network.in_use_bps or () for end in pair}
-    used.update(network.topology.sites if network.topology is not None else ())
+    used.update(network.topology.sites if network.topology is not None else (), (SUBMIT_SITE,))
     named = {
         other
         for site in sites.values()

@@ -209,6 +209,8 @@ class PathEstimate:
 
     ``link_bps`` is the most that one gets, by the link and the template's ceiling; ``room_bps`` is
     what several get together where one alone gets Γ_a, None where Γ_a is all there is.
+    ``bottleneck`` is the link that bounds Γ_a and that no other path between the two avoids, as
+    (from, to); paths with the same one share it.
     """
 
     gamma_a: EstimatedValue
@@ -219,6 +221,7 @@ class PathEstimate:
     buffer_bytes: int
     loss: float
     room_bps: float | None = None
+    bottleneck: tuple[str, str] | None = None
     setup: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
     first: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
     further: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))

@@ -89,6 +89,7 @@ def narrowed_problem(problem: Problem, sites: IntArray) -> tuple[Problem, IntArr
         setup_s=problem.setup_s[square],
         file_s=None if problem.file_s is None else problem.file_s[square],
         first_s=None if problem.first_s is None else problem.first_s[square],
+        bottleneck=None if problem.bottleneck is None else problem.bottleneck[square],
         output=-1 if problem.output < 0 else number[problem.output],
         compute=tuple(tuple(row[site] for site in sites) for row in problem.compute),
         planned=tuple(

@@ -149,6 +149,9 @@ def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> P
     if staging == "staged":
         staged = staged_at(problem.allowed, rng.randrange(places))
         problem = replace(problem, staged=staged, first_s=problem.setup_s / 2)
+    if rng.random() < 0.5:
+        links = [[rng.randint(-1, 1) for _ in range(places)] for _ in range(places)]
+        problem = replace(problem, bottleneck=np.array(links))
     return problem
 
 
@@ -251,8 +254,12 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
             continue
         rates = []
         for _, path, *_ in flows:
-            full = p.occupied_per_byte[path] * sum(path == other for _, other, *_ in flows)
-            rates.append(1 / max(float(full), float(p.seconds_per_byte[path])))
+            alike = [other for _, other, *_ in flows if line_of(p, other) == line_of(p, path)]
+            taken = sum(
+                min(1.0, float(p.occupied_per_byte[other] / p.seconds_per_byte[other]))
+                for other in alike
+            )
+            rates.append(1 / (max(1.0, taken) * float(p.seconds_per_byte[path])))
         nexts = [flow[0] / rate for flow, rate in zip(flows, rates, strict=True)]
         nexts += [end - now for end in running.values() if end < math.inf]
         nexts += [at - now for at, *_ in landing]
@@ -263,6 +270,12 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
         for flow, rate in zip(flows, rates, strict=True):
             flow[0] -= rate * step
         now += step
+
+
+def line_of(p: Problem, path: tuple[int, int]) -> object:
+    """What bounds a path: itself, or the link that it shares with others."""
+    link = -1 if p.bottleneck is None else int(p.bottleneck[path])
+    return path if link < 0 else link
 
 
 def jobs_that_fetch(p: Problem, site: Sequence[int]) -> list[bool]:

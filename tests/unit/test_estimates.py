@@ -144,6 +144,42 @@ def test_the_best_path_of_a_topology_minus_its_use() -> None:
     assert path.gamma_a.note == "mu-r1-tacc"
 
 
+def test_paths_know_the_link_that_they_share() -> None:
+    """The narrow link that all ways have in common, without a topology the submit host's; not where
+    something else bounds a path."""
+    star = topology_from_dict(
+        {
+            "nodes": [
+                *({"name": name, "kind": "site"} for name in ("mu", "tacc", "local")),
+                {"name": "s1", "kind": "switch", "dpid": 1},
+                {"name": "s2", "kind": "switch", "dpid": 2},
+            ],
+            "links": [
+                {"a": "local", "b": "s1", "capacity": "1 Gb/s"},
+                {"a": "mu", "b": "s1", "capacity": "10 Gb/s"},
+                {"a": "s1", "b": "s2", "capacity": "2 Gb/s"},
+                {"a": "s1", "b": "s2", "capacity": "2 Gb/s"},
+                {"a": "s2", "b": "tacc", "capacity": "10 Gb/s"},
+            ],
+        }
+    )
+    inputs = world_inputs({name: {"adon.buffer": 1 << 30} for name in ("mu", "tacc", "local")})
+    paths = estimate_world(inputs, now=NOW, live=Live(topology=star)).paths
+    assert {paths["local", site].bottleneck for site in ("mu", "tacc")} == {("local", "s1")}
+    assert paths["tacc", "local"].bottleneck == ("s1", "local")
+    paths = estimate_world(inputs, now=NOW).paths
+    assert {paths["local", site].bottleneck for site in ("mu", "tacc")} == {("local", "")}
+    assert paths["mu", "tacc"].bottleneck is None
+    known = Measurements({("transfer_rate", "local>mu"): estimate_of(50e6, at=NOW)})
+    world = estimate_world(inputs, known, now=NOW)
+    assert world.paths["local", "mu"].bottleneck is None
+    problem = build_problem(inputs, estimate_world(inputs, now=NOW), "local")
+    mu, tacc, local = (problem.places.index(place) for place in ("mu", "tacc", "local"))
+    assert problem.bottleneck is not None
+    assert problem.bottleneck[mu, local] == problem.bottleneck[tacc, local] >= 0
+    assert problem.bottleneck[mu, tacc] == -1
+
+
 def test_gamma_t_binds_where_buffers_are_small() -> None:
     hints = {
         "mu": {"adon.bandwidth.tacc": "1 Gb/s", "adon.rtt.tacc": "53 ms", "adon.streams": 1,

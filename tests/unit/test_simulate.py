@@ -112,6 +112,20 @@ def test_transfers_share_a_path_until_it_is_full() -> None:
     assert Estimator(wider)([1, 1, 1]).end_s == pytest.approx([16.0] * 3)
 
 
+def test_paths_share_the_link_that_bounds_them() -> None:
+    rates = [[0.0, 1e-6, 1e-6], [1e-6, 0.0, 1e-6], [1e-6, 1e-6, 0.0]]
+    jobs: list[tuple[list[str], list[str]]] = [(["a"], []), (["b"], [])]
+    sizes = {"a": 4 * MB, "b": 4 * MB}
+    apart = problem_of(jobs, sizes, {"a": [2], "b": [2]}, [[1.0, 1.0]] * 2, rates)
+    assert Estimator(apart)([0, 1]).start_s == [4, 4]
+    one_link = replace(apart, bottleneck=np.array([[-1] * 3, [-1] * 3, [0, 0, -1]]))
+    assert Estimator(one_link)([0, 1]).start_s == [8, 8]
+    assert Estimator(one_link).makespan([0, 0]) == Estimator(apart).makespan([0, 0])
+    # A transfer of the second path takes half of the link: 1.5 times what it carries.
+    slower = replace(one_link, seconds_per_byte=np.array([*rates[:2], [1e-6, 2e-6, 0.0]]))
+    assert Estimator(slower)([0, 1]).start_s == pytest.approx([6, 10])
+
+
 SETUP = [[0.0, 3.0], [3.0, 0.0]]
 
 

@@ -26,14 +26,14 @@ _NUMBERS = (
 )  # fmt: skip
 _TIMES = {
     "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
-    "sent", "arrived", "total",
+    "sent", "arrived", "total", "taken",
 }  # fmt: skip
 IntArray = NDArray[np.int64]
 
 # Fields that say what a problem consists of. As long as they are the same objects, so is the shape.
 _STRUCTURE = (
     "parents", "children", "reads", "writes", "producer", "holders", "returns", "level", "places",
-    "allowed", "fetches", "staged",
+    "allowed", "fetches", "staged", "bottleneck",
 )  # fmt: skip
 
 
@@ -59,7 +59,8 @@ class Shape(NamedTuple):
 
     ``group`` tells which input files of the workflow lie at the same places, -1 for results.
     ``shared`` is the place where a job's files are there for all, ``stages`` whether that is
-    another than the site for any job.
+    another than the site for any job. ``line`` is the first of the paths that share what bounds a
+    path.
     """
 
     n_jobs: int
@@ -85,6 +86,7 @@ class Shape(NamedTuple):
     level: Ints
     allowed: Ints  # job * n_sites + site -> SHARES or FETCHES where the job can run, else 0
     shared: Ints  # job * n_sites + site -> place
+    line: Ints  # from * n_places + to -> path
     held: Ints  # group * n_places + place -> 1 where the files of the group lie
     holders_at: Ints  # by group
     holders: Ints
@@ -156,13 +158,14 @@ class State(NamedTuple):
     By job: the ``place`` where its files are there for all, the inputs still ``missing`` there, and
     ``queue_order``, the least of which is the next of the jobs that wait. By file of a writer and
     place (row * n_places + place): the ``number`` of the transfer that moves it there, -1 where
-    none does. By path (from * n_places + to): ``first`` and ``under_way`` are its heap and how many
-    there are in it, ``next_s`` is when the first of them ends if nothing comes between; ``active``
-    are the paths where any is under way. By stage job: how much it waits for (``coming``), and the
-    last of its transfers (``loaded``), of which each knows the ``previous_transfer``. By transfer:
-    its ``path``, what it takes besides its bytes (``later``), ``due`` on the path's clock, ``left``
-    and ``right`` of the heap, and the last of the uses that wait for it, of which each knows the
-    one before (``before``). By move: its file and its transfer.
+    none does. By line (see ``Shape``): ``first`` and ``under_way`` are its heap and how many there
+    are in it, ``taken`` are the shares of it that each would take alone, ``next_s`` is when the
+    first of them ends if nothing comes between; ``active`` are the lines where any is under way. By
+    stage job: how much it waits for (``coming``), and the last of its transfers (``loaded``), of
+    which each knows the ``previous_transfer``. By transfer: its ``path``, what it takes besides its
+    bytes (``later``), ``due`` on its line's clock, ``left`` and ``right`` of the heap, and the last
+    of the uses that wait for it, of which each knows the one before (``before``). By move: its file
+    and its transfer.
     """
 
     site: Ints
@@ -183,6 +186,7 @@ class State(NamedTuple):
     number: Ints
     first: Ints
     under_way: Ints
+    taken: Floats
     clock: Floats
     set_s: Floats
     next_s: Floats
@@ -250,9 +254,22 @@ def _make_shape(problem: Problem) -> Shape:
         *_fields(*ranges(problem.parents), *ranges(problem.children), slots_at, slot_file),
         *_fields(np.repeat(np.arange(n_jobs), np.diff(slots_at)), *ranges(problem.writes)),
         *_fields(integers(problem.returns), integers(problem.producer), group),
-        *_fields(integers(problem.level), allowed.ravel(), shared.ravel(), held.ravel()),
-        *_fields(*ranges(list(groups))),
+        *_fields(integers(problem.level), allowed.ravel(), shared.ravel(), _lines(problem)),
+        *_fields(held.ravel(), *ranges(list(groups))),
     )
+
+
+def _lines(problem: Problem) -> IntArray:
+    """By path, the first of those that share what bounds it."""
+    n_paths = len(problem.places) ** 2
+    lines = np.arange(n_paths)
+    if problem.bottleneck is not None:
+        link = problem.bottleneck.ravel()
+        first = np.full(link.max(initial=-1) + 1, n_paths)
+        known = np.flatnonzero(link >= 0)
+        np.minimum.at(first, link[known], known)
+        lines[known] = first[link[known]]
+    return lines
 
 
 def shared_places(problem: Problem) -> IntArray:
@@ -405,7 +422,7 @@ def state_for(shape: Shape, order: Order, changes: int = 0) -> State:
     moves = shape.n_slots + len(order.returns_file)
     if shape.stages:  # each job brings and takes back, too
         moves += shape.n_slots + len(shape.writes) + 2 * jobs
-    by_path = ("first", "under_way", "clock", "set_s", "next_s", "active")
+    by_path = ("first", "under_way", "taken", "clock", "set_s", "next_s", "active")
     by_job = (
         "site", "place", "waiting", "missing", "queue_order", "ready", "start", "end", "queued",
     )  # fmt: skip

@@ -356,7 +356,7 @@ def data_ready(
     out = 0.0
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         src = origin(shape, source, growing, shape.slot_file[slot], job, s, ready)[0]
-        growing.line[src] = growing.busy[src * places + place]
+        growing.line[src] = growing.busy[shape.line[src * places + place]]
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         arrival = growing.there[file * places + place]
@@ -382,8 +382,9 @@ def commit(
         if growing.there[file * places + place] >= NEVER:
             src, made = origin(shape, source, growing, file, job, s, ready)
             path = src * places + place
-            begin = max(made, growing.busy[path])
-            growing.busy[path] = begin + numbers.size[file] * numbers.occupied[path]
+            line = shape.line[path]
+            begin = max(made, growing.busy[line])
+            growing.busy[line] = begin + numbers.size[file] * numbers.occupied[path]
             if shape.allowed[job * n + s] != FETCHES:
                 moved = begin + numbers.size[file] * numbers.per_byte[path]
                 growing.there[file * places + place] = moved + numbers.setup[path]

@@ -7,11 +7,12 @@ is there; the last codes are changes of a site's workers (``first_change``). A s
 more workers than were free has fewer than none until jobs end. A transfer that a job waits for with
 its worker has a use of -2 minus the job.
 
-On each path runs a *clock* that advances by a second while a transfer gets what it would get alone
-for a second. With n transfers under way on a path that carries ``room`` of them at full speed it
-goes at min(1, room / n). A transfer that takes s seconds alone is done when the clock has advanced
-by s, whichever of them come and go meanwhile: its due time never changes, only what the clock
-shows. Each transfer knows the uses (see ``Order``) that wait for it.
+On each line (a path, or those that one link bounds) runs a *clock* that advances by a second while
+a transfer gets what it would get alone for a second. Each would alone take a share of what the line
+carries; where those under way would take more than all, the clock slows down accordingly. A
+transfer that takes s seconds alone is done when the clock has advanced by s, whichever of them come
+and go meanwhile: its due time never changes, only what the clock shows. Each transfer knows the
+uses (see ``Order``) that wait for it.
 
 Files go by *stage jobs*, which take what goes the same path along as one transfer. A stage job is
 numbered as the reader whose inputs it brings from other sites; those of inputs of the workflow and
@@ -163,7 +164,7 @@ def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note
             stage = stage_in(shape, order, state, job)
             expect(shape, order, numbers, state, use, stage, src, dst, note)
     for number in range(state.counts[SENT]):
-        send(numbers, state, number, 0.0, note)
+        send(shape, numbers, state, number, 0.0, note)
 
 
 @kernel
@@ -251,49 +252,48 @@ def add(
 
 
 @kernel
-def leave(numbers: Numbers, state: State, stage: int, now: float, note: bool) -> None:
+def leave(shape: Shape, numbers: Numbers, state: State, stage: int, now: float, note: bool) -> None:
     """One of what a stage job waits for is there; with the last of them it goes. A transfer of its
     own, the last one made, goes at once."""
     if stage == OWN:
-        send(numbers, state, state.counts[SENT] - 1, now, note)
+        send(shape, numbers, state, state.counts[SENT] - 1, now, note)
         return
     state.coming[stage] -= 1
     if state.coming[stage] == 0:
         number = state.loaded[stage]
         while number >= 0:
-            send(numbers, state, number, now, note)
+            send(shape, numbers, state, number, now, note)
             number = state.previous_transfer[number]
 
 
 @kernel
-def send(numbers: Numbers, state: State, number: int, now: float, note: bool) -> None:
+def send(shape: Shape, numbers: Numbers, state: State, number: int, now: float, note: bool) -> None:
     """Put a transfer on its path."""
-    path = state.path[number]
+    line = shape.line[state.path[number]]
     if note:
         state.sent[number] = now
-    count = state.under_way[path]
-    if count == 0:
-        state.clock[path] = 0.0
-        state.active[state.counts[ACTIVE]] = path
+    if state.under_way[line] == 0:
+        state.clock[line] = state.taken[line] = 0.0
+        state.active[state.counts[ACTIVE]] = line
         state.counts[ACTIVE] += 1
     else:
-        passed = now - state.set_s[path]
-        state.clock[path] += passed * speed(numbers, path, count)
-    state.set_s[path] = now
-    state.due[number] += state.clock[path]
+        state.clock[line] += (now - state.set_s[line]) / max(1.0, state.taken[line])
+    state.set_s[line] = now
+    state.due[number] += state.clock[line]
     state.left[number] = state.right[number] = -1
-    state.first[path] = meld(state.due, state.left, state.right, state.first[path], number)
-    state.under_way[path] = count + 1
-    left = max(0.0, state.due[state.first[path]] - state.clock[path])
-    state.next_s[path] = now + left / speed(numbers, path, count + 1)
+    state.first[line] = meld(state.due, state.left, state.right, state.first[line], number)
+    state.under_way[line] += 1
+    state.taken[line] += line_share(numbers, state.path[number])
+    left = max(0.0, state.due[state.first[line]] - state.clock[line])
+    state.next_s[line] = now + left * max(1.0, state.taken[line])
 
 
 @kernel
-def speed(numbers: Numbers, path: int, count: int) -> float:
-    """What a transfer gets of what it would get alone, where ``count`` are under way."""
-    if numbers.occupied[path] * count <= numbers.per_byte[path]:
+def line_share(numbers: Numbers, path: int) -> float:
+    """What one transfer alone takes of what its line carries."""
+    if numbers.per_byte[path] <= numbers.occupied[path]:
         return 1.0
-    return numbers.per_byte[path] / (numbers.occupied[path] * count)
+    return numbers.occupied[path] / numbers.per_byte[path]
 
 
 @kernel
@@ -323,16 +323,17 @@ def end_transfers(
     """End what has moved by ``now``. It is there after set-up times."""
     k = 0
     while k < state.counts[ACTIVE]:
-        path = state.active[k]
-        if state.next_s[path] > now:
+        line = state.active[k]
+        if state.next_s[line] > now:
             k += 1
             continue
-        clock = state.due[state.first[path]]
-        while state.first[path] >= 0 and state.due[state.first[path]] <= clock:
-            number = state.first[path]
+        clock = state.due[state.first[line]]
+        while state.first[line] >= 0 and state.due[state.first[line]] <= clock:
+            number = state.first[line]
             left, right = state.left, state.right
-            state.first[path] = meld(state.due, left, right, left[number], right[number])
-            state.under_way[path] -= 1
+            state.first[line] = meld(state.due, left, right, left[number], right[number])
+            state.under_way[line] -= 1
+            state.taken[line] -= line_share(numbers, state.path[number])
             ready = now + state.later[number]
             state.total[LAST] = max(state.total[LAST], ready)
             if note:
@@ -344,10 +345,10 @@ def end_transfers(
                 state.counts[EVENTS] += 1
             else:
                 deliver(shape, order, numbers, state, number, now, note)
-        state.clock[path], state.set_s[path] = clock, now
-        if state.under_way[path] > 0:
-            rest = state.due[state.first[path]] - clock
-            state.next_s[path] = now + rest / speed(numbers, path, state.under_way[path])
+        state.clock[line], state.set_s[line] = clock, now
+        if state.under_way[line] > 0:
+            rest = state.due[state.first[line]] - clock
+            state.next_s[line] = now + rest * max(1.0, state.taken[line])
             k += 1
         else:
             state.counts[ACTIVE] -= 1
@@ -431,7 +432,7 @@ def finish(
         if dst != here:
             stage = stage_inter(shape, order, state, reader)
             expect(shape, order, numbers, state, use, stage, here, dst, note)
-            leave(numbers, state, stage, now, note)
+            leave(shape, numbers, state, stage, now, note)
     if output >= 0 and output != here and order.returns_at[job] < order.returns_at[job + 1]:
         stage = stage_out(shape, order, state, job)
         for k in range(order.returns_at[job], order.returns_at[job + 1]):
@@ -439,9 +440,9 @@ def finish(
             # is cleaned up.
             load(shape, numbers, state, stage, order.returns_file[k], here, output, note)
             if stage == OWN:
-                leave(numbers, state, stage, now, note)
+                leave(shape, numbers, state, stage, now, note)
         if stage != OWN:
-            leave(numbers, state, stage, now, note)
+            leave(shape, numbers, state, stage, now, note)
     for k in range(order.children_at[job], order.children_at[job + 1]):
         child = order.children[k]
         state.waiting[child] -= 1
@@ -532,7 +533,7 @@ def move_own(
     if number < 0:
         return False
     state.use[number] = -2 - job
-    send(numbers, state, number, now, note)
+    send(shape, numbers, state, number, now, note)
     return True
 
 
