@@ -42,6 +42,7 @@ REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
 INTEGRITY = "pegasus.integrity.checking"
+SCRATCH = "sharedScratch"  # the kind of directory to which files are staged
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
 _FETCHING = {"nonsharedfs": "nonsharedfs", "condorio": "condorio", "condor": "condorio"}
@@ -246,8 +247,13 @@ def read_inputs(
         notes=tuple(notes),
         for_all_jobs=priority_profiles(sources.properties),
     )
-    into = _scratch_schemes(inputs)
-    checked = sources.properties.get(INTEGRITY, "full") != "none"
+    return with_places(inputs, sources.properties.get(INTEGRITY))
+
+
+def with_places(inputs: Inputs, integrity: str | None) -> Inputs:
+    """With the places of replicas, by the schemes of their URLs. ``integrity``: the property
+    ``pegasus.integrity.checking``, None where it is not set."""
+    into, checked = _scratch_schemes(inputs), integrity != "none"
     held = inputs.replicas.entries
     places = {lfn: places_of(replica, into, checked) for lfn, replica in held.items()}
     return replace(inputs, places=places)
@@ -262,7 +268,7 @@ def _scratch_schemes(inputs: Inputs) -> set[str]:
         scheme_of(server.url)
         for site in staging - {SUBMIT_SITE}
         for directory in inputs.sites[site].directories
-        if directory.kind == "sharedScratch"
+        if directory.kind == SCRATCH
         for server in directory.servers
         if server.operation != "get"
     }

@@ -141,6 +141,7 @@ def facts(scene: Scene) -> Iterator[Sequence[str]]:
     yield from scene.replica_files
     for site, profiles in scene.sites.items():
         yield "site", site
+        yield "scratch", site, f"file:///{site}/sharedScratch"
         yield from (("siteprofile", site, key, value) for key, value in profiles.items())
     for program, runtimes in scene.programs.items():
         for site, runtime in runtimes.items():

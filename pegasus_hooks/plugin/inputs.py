@@ -7,13 +7,16 @@ a note says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
 from site_selector.catalogs.documents import Document
 from site_selector.catalogs.entries import (
     SUBMIT_SITE,
+    Directory,
     Executable,
+    FileServer,
     Replica,
     ReplicaCatalog,
     Site,
@@ -24,7 +27,14 @@ from site_selector.catalogs.hints import parse_hints, unknown_sites
 from site_selector.catalogs.replicas import Note, measured
 from site_selector.catalogs.sources import CONFIGURATION, known_configuration
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.inputs import CONFIGURATION_PROFILE, Inputs, configurations_of, estimated_sizes
+from site_selector.inputs import (
+    CONFIGURATION_PROFILE,
+    SCRATCH,
+    Inputs,
+    configurations_of,
+    estimated_sizes,
+    with_places,
+)
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
@@ -36,7 +46,7 @@ def inputs_of(request: Request, find: ReplicaLookup, note: Note) -> Inputs:
     """The workflow of a request. ``find`` gives replicas of the inputs of which the request itself
     knows no place. Raises InputError, one line."""
     sites = _sites(request, note)
-    raw_bytes, places, estimated = _raw(request, find, note)
+    raw_bytes, replicas, estimated = _raw(request, find, note)
     programs = {
         _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
     }
@@ -45,14 +55,14 @@ def inputs_of(request: Request, find: ReplicaLookup, note: Note) -> Inputs:
     general = request.data_configuration
     if general is not None:
         general = known_configuration(general, CONFIGURATION)
-    return Inputs(
+    inputs = Inputs(
         workflow,
         sites,
-        ReplicaCatalog(_NOWHERE, {}, ()),
+        ReplicaCatalog(_NOWHERE, replicas, ()),
         programs,
         candidates,
         raw_bytes,
-        places,
+        {},
         configurations_of(workflow, candidates, sites, programs, general),
         estimated,
         by_level=not request.priorities,
@@ -60,6 +70,7 @@ def inputs_of(request: Request, find: ReplicaLookup, note: Note) -> Inputs:
         cleanup=request.cleanup,
         staging=request.staging,
     )
+    return with_places(inputs, request.integrity)
 
 
 def _sites(request: Request, note: Note) -> dict[str, Site]:
@@ -89,7 +100,10 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
             tag: {"pegasus": values, **priority_profiles(values)}
             for tag, values in request.tags.get(name, {}).items()
         }
-        sites[name] = Site(name, None, None, (), kept, parse_hints(good), tags=tags)
+        url = request.scratch.get(name)
+        servers = (FileServer(url, "put"),) if url else ()
+        directories = (Directory(SCRATCH, "", servers),)
+        sites[name] = Site(name, None, None, directories, kept, parse_hints(good), tags=tags)
     return sites
 
 
@@ -174,23 +188,25 @@ def _workflow(request: Request) -> Workflow:
 
 def _raw(
     request: Request, find: ReplicaLookup, note: Note
-) -> tuple[dict[str, int], dict[str, tuple[str, ...]], dict[str, str]]:
-    """Size and places of every input of the workflow, and how sizes were estimated."""
+) -> tuple[dict[str, int], dict[str, Replica], dict[str, str]]:
+    """Size and replica of every input of the workflow, and how sizes were estimated."""
     written = {file for task in request.tasks for file in task.writes}
     read = dict.fromkeys(file for task in request.tasks for file in task.reads)
     raw = [request.files[file] for file in read if file not in written]
-    replicas = find([file.lfn for file in raw if not file.places])
-    nothing = Replica("", (), None, ())
+    known = find([file.lfn for file in raw if not file.places])
     sizes: dict[str, int | None] = {}
-    places: dict[str, tuple[str, ...]] = {}
+    replicas: dict[str, Replica] = {}
+    lost = 0
     for file in raw:
-        replica = replicas.get(file.lfn, nothing)
+        replica = known.get(file.lfn, Replica(file.lfn, (), None, ()))
         where = file.places or replica.places
         size = replica.size_bytes if file.size_bytes is None else file.size_bytes
         sizes[file.lfn] = measured(size, where)
-        places[file.lfn] = tuple(dict.fromkeys(site for site, _ in where)) or (SUBMIT_SITE,)
-    lost = sum(not (file.places or replicas.get(file.lfn, nothing).places) for file in raw)
+        lost += not where
+        checksum = file.checksum or replica.checksum
+        places = where or ((SUBMIT_SITE, file.lfn),)
+        replicas[file.lfn] = replace(replica, places=places, checksum=checksum)
     if lost:
         note(f"no place is known of {lost} of {len(raw)} inputs; taken as at {SUBMIT_SITE}")
     found_sizes, estimated = estimated_sizes(sizes)
-    return found_sizes, places, estimated
+    return found_sizes, replicas, estimated

@@ -37,12 +37,14 @@ class RequestedTransformation:
 
 @dataclass(frozen=True, slots=True)
 class RequestedFile:
-    """A logical file. ``places`` are pairs of site and URL, of an input of the workflow."""
+    """A logical file. ``places`` are pairs of site and URL, of an input of the workflow;
+    ``checksum``: whether one is known."""
 
     lfn: str
     size_bytes: int | None
     wanted: bool
     places: tuple[tuple[str, str], ...]
+    checksum: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class Request:
     priorities, ``tags`` the same for jobs with each tag; ``profiles`` are those that properties
     give all jobs; ``submit_dir`` is where the planner writes, where it says so; ``priorities``: it
     takes those of jobs, too; ``cleanup`` is its option; ``staging`` is the staging site of each
-    site that has one by its options."""
+    site that has one by its options, ``scratch`` the URL by which files are staged to a site,
+    ``integrity`` the property by which Pegasus checks files."""
 
     workflow: str
     config: str | None
@@ -95,6 +98,8 @@ class Request:
     priorities: bool = False
     cleanup: str = CLEANS[0]
     staging: Mapping[str, str] = field(default_factory=dict)
+    scratch: Mapping[str, str] = field(default_factory=dict)
+    integrity: str | None = None
 
 
 def parse_request(text: str | bytes) -> Request:
@@ -137,12 +142,16 @@ def parse_request(text: str | bytes) -> Request:
         top.get("submit_dir", str, None),
         top.get("priorities", bool, False),
         top.get("cleanup", str, CLEANS[0]),
-        {
-            entry.name("name"): staging
-            for entry in top.entries("sites")
-            if (staging := entry.get("staging_site", str, None)) is not None
-        },
+        _by_site(top, "staging_site"),
+        _by_site(top, "scratch"),
+        top.get("integrity", str, None),
     )
+
+
+def _by_site(top: _Entry, key: str) -> dict[str, str]:
+    """What is said of the sites of which it is said."""
+    sites = top.entries("sites")
+    return {e.name("name"): text for e in sites if (text := e.get(key, str, None)) is not None}
 
 
 class _Entry:
@@ -240,7 +249,8 @@ def _file(entry: _Entry) -> RequestedFile:
         if not isinstance(item, list) or len(item) != 2 or not all(_named(x) for x in item):
             raise entry.error("places", item, "pairs of site and URL")
         places.append((item[0], item[1]))
-    return RequestedFile(entry.name("lfn"), size, entry.get("wanted", bool, False), tuple(places))
+    wanted, checksum = (entry.get(key, bool, False) for key in ("wanted", "checksum"))
+    return RequestedFile(entry.name("lfn"), size, wanted, tuple(places), checksum)
 
 
 def _task(

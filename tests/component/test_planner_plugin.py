@@ -436,6 +436,14 @@ def test_names_of_any_kind_come_through(tmp_path: Path) -> None:
     assert set(fake_plan(scene).sites) == set(names)
 
 
+def test_staging_sites_are_asked_about(tmp_path: Path) -> None:
+    scene = chain(1)
+    scene.command = kept(tmp_path / "request.json", tmp_path)
+    fake_plan(scene, extra=[("staging", "tacc", "local")])
+    request = parse_request((tmp_path / "request.json").read_text())
+    assert request.staging == {"tacc": "local"}
+
+
 def test_tags_of_sites_are_asked_about(tmp_path: Path) -> None:
     scene = chain(1)
     scene.command = kept(tmp_path / "request.json", tmp_path)
@@ -458,7 +466,10 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     scene.sites = {"local": {}, "mu": {"adon.workers": "7"}, "tacc": {"runtime": "99"}}
     scene.sites["tacc"]["data.configuration"] = "condorio"
     config = tmp_path / "adon.yml"
-    scene.properties = {"pegasus.selector.site.adon.config": str(config)}
+    scene.properties = {
+        "pegasus.selector.site.adon.config": str(config),
+        "pegasus.integrity.checking": "none",
+    }
     scene.command = kept(tmp_path / "request.json", tmp_path)
     scene.timeout_s = 312.5
     plan(scene)
@@ -466,6 +477,8 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     request = parse_request(json.dumps(raw))
     assert (request.config, request.limit_s) == (str(config), 312.5)
     assert (request.output_sites, request.data_configuration) == (("local",), "sharedfs")
+    assert request.integrity == "none"
+    assert all(request.scratch[s].endswith(f"/{s}/sharedScratch") for s in ("mu", "tacc"))
     assert request.sites["mu"]["adon.workers"] == "7"
     assert request.sites["tacc"] == {"runtime": "99", "data.configuration": "condorio"}
     files = {file.lfn: file for file in request.files}

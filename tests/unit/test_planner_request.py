@@ -325,6 +325,28 @@ def test_a_tag_of_a_site_goes_before_its_other_profiles() -> None:
     assert configuration({"pegasus.tag": "slow"}, sites) == "sharedfs"
 
 
+@pytest.mark.parametrize(
+    ("scratch", "more", "place"),
+    [
+        (None, {}, "tacc"),
+        ("gsiftp://mu/scratch", {"integrity": "none"}, "tacc"),
+        ("gsiftp://mu/scratch", {}, "tacc through local"),  # for its checksum
+        ("scp://mu/scratch", {"integrity": "none"}, "tacc through local"),
+    ],
+)
+def test_inputs_pass_through_the_submit_host_where_no_tool_moves_them_directly(
+    scratch: str | None, more: dict[str, str], place: str
+) -> None:
+    files = [{"lfn": "raw", "size": 1000, "places": [["tacc", "gsiftp://tacc/raw"]]}]
+    sites = [{"name": site, "scratch": scratch} for site in ("mu", "tacc")]
+    job = {"id": "x", "transformation": 0, "reads": [0]}
+    general = {"data_configuration": "sharedfs", "sites": sites, "files": files, **more}
+    assert read(small(jobs=[job], **general))[0].places == {"raw": (place,)}
+    files[0]["checksum"] = True
+    known = "tacc" if scratch is None or scratch.startswith("gsiftp") else place
+    assert read(small(jobs=[job], **general))[0].places == {"raw": (known,)}
+
+
 def test_results_go_to_every_output_site() -> None:
     quick_start = {"adon.queue_wait": "0 s"}
     far = {"adon.bandwidth.far": "1 Mb/s"} | quick_start

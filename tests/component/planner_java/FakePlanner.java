@@ -1,4 +1,5 @@
 import edu.isi.pegasus.planner.catalog.replica.ReplicaCatalogEntry;
+import edu.isi.pegasus.planner.catalog.site.classes.FileServer;
 import edu.isi.pegasus.planner.catalog.site.classes.SiteCatalogEntry;
 import edu.isi.pegasus.planner.catalog.transformation.TransformationCatalogEntry;
 import edu.isi.pegasus.planner.classes.ADag;
@@ -88,6 +89,7 @@ public final class FakePlanner {
             case "cache": bag.options.cache.add(f[1]); break;
             case "directory": bag.options.directories.add(f[1]); break;
             case "site": bag.sites.all.put(f[1], new SiteCatalogEntry(f[1])); break;
+            case "scratch": bag.sites.all.get(f[1]).scratch = new FileServer(f[2]); break;
             case "siteprofile":
                 bag.sites.all.get(f[1]).getProfiles().getProfiles().add(
                         new Profile("pegasus", f[2], f[3]));

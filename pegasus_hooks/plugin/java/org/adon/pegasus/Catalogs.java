@@ -1,6 +1,7 @@
 package org.adon.pegasus;
 
 import edu.isi.pegasus.planner.catalog.replica.ReplicaCatalogEntry;
+import edu.isi.pegasus.planner.catalog.site.classes.FileServer;
 import edu.isi.pegasus.planner.catalog.site.classes.SiteCatalogEntry;
 import edu.isi.pegasus.planner.catalog.site.classes.SiteStore;
 import edu.isi.pegasus.planner.catalog.transformation.Mapper;
@@ -60,9 +61,11 @@ final class Catalogs {
             Mapper mapper) {
         Catalogs catalogs = new Catalogs(work, bag, properties);
         work.dataConfiguration = properties.getProperty("pegasus." + Profiles.CONFIGURATION);
+        work.integrity = properties.getProperty("pegasus.integrity.checking");
         catalogs.attempt("sites", () -> catalogs.sites(sites));
         catalogs.attempt("tags of sites", () -> catalogs.tags(sites));
         catalogs.attempt("staging sites", catalogs::stagingSites);
+        catalogs.attempt("file servers", () -> catalogs.fileServers(sites));
         catalogs.attempt("profiles of transformations", () -> catalogs.programs(mapper));
         catalogs.attempt("priorities", catalogs::priorities);
         catalogs.attempt("output sites", catalogs::output);
@@ -131,6 +134,17 @@ final class Catalogs {
             String staging = bag.getPlannerOptions().getStagingSite(site);
             if (staging != null) {
                 work.staging.put(site, staging);
+            }
+        }
+    }
+
+    private void fileServers(SiteStore store) {
+        for (Iterator<?> it = store.entryIterator(); it.hasNext(); ) {
+            SiteCatalogEntry site = (SiteCatalogEntry) it.next();
+            FileServer server =
+                    site.selectHeadNodeScratchSharedFileServer(FileServer.OPERATION.put);
+            if (server != null) {
+                work.scratch.put(site.getSiteHandle(), server.getURLPrefix());
             }
         }
     }
@@ -222,6 +236,7 @@ final class Catalogs {
             if (size != null && size.matches("[0-9]{1,18}")) {
                 file.learn(Long.parseLong(size));
             }
+            file.checksum = location.getMetadata("checksum.value") != null;
             Set<String> seen = new HashSet<String>();
             for (Object item : location.getPFNList()) {
                 ReplicaCatalogEntry entry = (ReplicaCatalogEntry) item;

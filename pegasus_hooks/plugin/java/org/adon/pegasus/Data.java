@@ -14,6 +14,9 @@ final class Data {
     /** Whether the workflow wants it at the output site. */
     boolean wanted;
 
+    /** Whether its checksum is known. */
+    boolean checksum;
+
     /** Whether a job writes it; others are inputs of the workflow. */
     boolean produced;
 

@@ -18,7 +18,7 @@ final class RequestWriter {
         json.pair("config", config).pair("limit_s", limitSeconds).pair("priorities", true);
         json.pair("data_configuration", work.dataConfiguration);
         json.pair("profiles", work.profiles).pair("submit_dir", work.submitDirectory);
-        json.pair("cleanup", work.cleanup);
+        json.pair("cleanup", work.cleanup).pair("integrity", work.integrity);
         json.pair("output_sites", work.outputSites);
         json.pair("input_directories", work.inputDirectories);
         json.open("replica_files", '[');
@@ -31,6 +31,7 @@ final class RequestWriter {
             json.open('{').pair("name", site.getKey()).pair("profiles", site.getValue());
             writeAll("tags", work.tags.get(site.getKey()), json);
             json.pair("staging_site", work.staging.get(site.getKey()));
+            json.pair("scratch", work.scratch.get(site.getKey()));
             json.close('}');
         }
         json.close(']').open("transformations", '[');
@@ -73,6 +74,9 @@ final class RequestWriter {
         }
         if (file.wanted) {
             json.pair("wanted", true);
+        }
+        if (file.checksum) {
+            json.pair("checksum", true);
         }
         if (!file.places.isEmpty()) {
             json.open("places", '[');

@@ -23,6 +23,12 @@ final class Work {
     /** Site to the one at which {@code --staging-site} has its jobs' files staged. */
     final Map<String, String> staging = new TreeMap<String, String>();
 
+    /** Site to the URL of its scratch space, as the server that writes there knows it. */
+    final Map<String, String> scratch = new TreeMap<String, String>();
+
+    /** The property {@code pegasus.integrity.checking}, or null. */
+    String integrity;
+
     /** Where results go, sorted; empty where they stay. */
     List<String> outputSites = new ArrayList<String>();
 

@@ -13,6 +13,10 @@ public class SiteCatalogEntry {
         return null;
     }
 
+    public FileServer selectHeadNodeScratchSharedFileServer(FileServer.OPERATION operation) {
+        return null;
+    }
+
     public Collection<String> getTags() {
         return null;
     }

@@ -9,6 +9,7 @@ import java.util.Map;
 public class SiteCatalogEntry {
     private final String name;
     private final Profiles profiles = new Profiles();
+    public FileServer scratch;
     public final Map<String, Profiles> tags = new HashMap<String, Profiles>();
 
     public SiteCatalogEntry(String name) {
@@ -21,6 +22,10 @@ public class SiteCatalogEntry {
 
     public Profiles getProfiles() {
         return profiles;
+    }
+
+    public FileServer selectHeadNodeScratchSharedFileServer(FileServer.OPERATION operation) {
+        return operation == FileServer.OPERATION.put ? scratch : null;
     }
 
     public Collection<String> getTags() {

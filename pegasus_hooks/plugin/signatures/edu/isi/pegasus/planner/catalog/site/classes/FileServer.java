@@ -1,0 +1,4 @@
+// What the plug-in uses of Pegasus, to compile against. No behaviour; not in the jar.
+package edu.isi.pegasus.planner.catalog.site.classes;
+
+public class FileServer extends FileServerType {}
