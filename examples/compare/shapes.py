@@ -150,7 +150,7 @@ def write(shape: Shape, where: Mapping[str, Place], out: Path, user: str) -> Pat
     sites = catalogs.site_catalog(
         where,
         dict.fromkeys(where, _BELIEF),
-        lambda one, other: _LAN if frozenset({one, other}) in near else _WAN,
+        lambda src, dst: _LAN if frozenset({src, dst}) in near else _WAN,
     )
     for site in sites.sites.values():
         site.add_profiles(Namespace.CONDOR, key="accounting_group_user", value=user)

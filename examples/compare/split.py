@@ -33,7 +33,7 @@ def split(
     queue = computing = moving = between = 0.0
     at, chain = ended, list(last.values())
     while chain:
-        bar = max(chain, key=lambda one: one.end)
+        bar = max(chain, key=lambda other: other.end)
         between += at - bar.end
         if bar.kind == "transfer":
             moving += bar.end - bar.start

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
+from symtable import Function, SymbolTable, symtable
 
 import networkx as nx
 import pytest
@@ -165,6 +166,21 @@ def test_no_folder_comes_back_to_itself(package: str) -> None:
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_the_root_of_a_package_can_be_taken_in(package: str) -> None:
     assert len(list((ROOT / package).glob("*.py"))) <= MOST_FILES
+
+
+def test_locals_say_what_they_hold() -> None:
+    vague = {"found", "told", "one", "asked"}
+
+    def named(table: SymbolTable) -> set[str]:
+        own = set(table.get_locals()) if isinstance(table, Function) else set[str]()
+        return own.union(*map(named, table.get_children())) & vague
+
+    held = {
+        str(file.relative_to(ROOT)): names
+        for file in modules().values()
+        if (names := named(symtable(file.read_text(encoding="utf-8"), file.name, "exec")))
+    }
+    assert held == {}
 
 
 def test_the_modules_of_the_pages_have_rooms() -> None:
