@@ -24,8 +24,8 @@ A deterministic list-scheduling simulation. Its rules:
   or held does not move. Of one site jobs may share their files, at another fetch them.
 - Transfers from one site to another run at the same time and share that path evenly, as TCP does:
   alone each gets min(Γ_t, Γ_a). Where Γ_a is what single transfers were measured to get and the
-  link carries more, each gets it until the link is full. Different pairs of sites do not disturb
-  each other, nor computing.
+  link carries more, each gets it until the link is full. Paths that one link bounds share it;
+  others do not disturb each other, nor computing.
 - A mapping whose files do not fit on a site's disk (``kernels/room.py``) never ends, but the
   schedule tells when it would if they did.
 - A transfer is there the path's set-up time after its last byte, and what each further file of it
