@@ -26,13 +26,14 @@ from site_selector.catalogs.entries import (
     ReplicaCatalog,
     Site,
     Transformation,
+    pfn_scheme,
     places_of,
     replicas_of,
     transformations_of,
 )
 from site_selector.catalogs.fields import Profiles, priority_profiles
 from site_selector.catalogs.pegasus_sites import all_sites
-from site_selector.catalogs.properties import DATA_CONFIGURATION
+from site_selector.catalogs.properties import DATA_CONFIGURATION, is_true
 from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
@@ -42,6 +43,7 @@ REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
 INTEGRITY = "pegasus.integrity.checking"
+BYPASS = "pegasus.transfer.bypass.input.staging"
 SCRATCH = "sharedScratch"  # the kind of directory to which files are staged
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
@@ -65,7 +67,8 @@ class Inputs:
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
     ``configurations``: Pegasus's data configuration of each job at each of its candidates;
-    ``staging``: the staging site of each site, ``*`` for all others.
+    ``staging``: the staging site of each site, ``*`` for all others. ``bypass``: inputs that all
+    their readers fetch themselves, from where they lie.
     ``estimated``: inputs of unknown size, and how it was estimated. ``notes``: what a user
     should know of the files, one line each. ``by_level``: jobs start in Pegasus's own order, for no
     priority can be handed over. ``for_all_jobs``: the priority that properties give jobs without
@@ -87,6 +90,7 @@ class Inputs:
     cleanup: str = CLEANS[0]
     rspec: RSpec = field(default_factory=RSpec)
     staging: Mapping[str, str] = field(default_factory=dict)
+    bypass: frozenset[str] = frozenset()
 
     def within(self, template: Template) -> Inputs:
         """With what a template allows of compute: its sites for jobs that may run there, and a note
@@ -139,6 +143,11 @@ class Inputs:
             job: row(self.candidates[job], how) if jobs[job].kind == "job" else ()
             for job, how in self.configurations.items()
         }
+
+    def has_own_disk(self, job: str) -> bool:
+        """Whether a job has its files on a disk of its own, at all of its candidates."""
+        known = self.workflow.jobs[job].kind == "job"
+        return known and SHARED not in self.configurations.get(job, (SHARED,))
 
     def _staging_site(self, site: str, configuration: str) -> str:
         usual = SUBMIT_SITE if configuration == "condorio" else site
@@ -247,16 +256,24 @@ def read_inputs(
         notes=tuple(notes),
         for_all_jobs=priority_profiles(sources.properties),
     )
-    return with_places(inputs, sources.properties.get(INTEGRITY))
+    return with_places(inputs, sources.properties)
 
 
-def with_places(inputs: Inputs, integrity: str | None) -> Inputs:
-    """With the places of replicas, by the schemes of their URLs. ``integrity``: the property
-    ``pegasus.integrity.checking``, None where it is not set."""
-    into, checked = _scratch_schemes(inputs), integrity != "none"
-    held = inputs.replicas.entries
-    places = {lfn: places_of(replica, into, checked) for lfn, replica in held.items()}
-    return replace(inputs, places=places)
+def with_places(inputs: Inputs, properties: Mapping[str, str]) -> Inputs:
+    """With the places of replicas, by the schemes of their URLs, and with the files that jobs fetch
+    there themselves, as Pegasus bypasses staging: of these it takes no file without a server."""
+    into, checked = _scratch_schemes(inputs), properties.get(INTEGRITY) != "none"
+    all_files, files = is_true(properties.get(BYPASS, "")), inputs.workflow.files
+    places, bypass = {}, set()
+    for lfn, replica in inputs.replicas.entries.items():
+        places[lfn] = places_of(replica, into, checked)
+        served = dict.fromkeys(site for site, url in replica.places if pfn_scheme(url) != "file")
+        readers = files[lfn].consumers if lfn in files else ()
+        wanted = all_files or (lfn in files and files[lfn].bypass)
+        if wanted and served and all(map(inputs.has_own_disk, readers)):
+            bypass.add(lfn)
+            places[lfn] = tuple(served)
+    return replace(inputs, places=places, bypass=frozenset(bypass))
 
 
 def _scratch_schemes(inputs: Inputs) -> set[str]:

@@ -48,7 +48,8 @@ class Problem:
     A file moves once to each site that needs it. ``staged[j]`` pairs sites with the places at which
     the job's files are staged instead: it brings them all when it has a worker, and takes what it
     wrote back before it gives the worker up. At the sites in ``fetches[j]`` the job moves its own
-    inputs that do not lie there, each time anew. Both are empty where no job does. ``overhead_s``
+    inputs that do not lie there, each time anew; those in ``bypassed[j]``, inputs of the workflow,
+    it brings itself when it has a worker. All three are empty where no job does. ``overhead_s``
     is what the whole takes besides its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
     over. ``planned`` are the workers that other workflows will take and give back, by time: seconds
@@ -86,6 +87,7 @@ class Problem:
     compute: tuple[tuple[ComputeEstimate | None, ...], ...]
     fetches: tuple[tuple[int, ...], ...] = ()
     staged: tuple[tuple[tuple[int, int], ...], ...] = ()
+    bypassed: tuple[tuple[int, ...], ...] = ()
     overhead_s: float = 0.0
     file_s: Array | None = None
     first_s: Array | None = None
@@ -155,6 +157,9 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         -1 if output_site is None else place[output_site],
         compute,
         staged=_staged([staged[job] for job in flow.order], place) if elsewhere else (),
+        bypassed=_rows(files, ([f for f in job.inputs if f in inputs.bypass] for job in jobs))
+        if inputs.bypass
+        else (),
         own_priority=_own_priorities(inputs, jobs),
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,

@@ -70,7 +70,7 @@ def inputs_of(request: Request, find: ReplicaLookup, note: Note) -> Inputs:
         cleanup=request.cleanup,
         staging=request.staging,
     )
-    return with_places(inputs, request.integrity)
+    return with_places(inputs, request.properties)
 
 
 def _sites(request: Request, note: Note) -> dict[str, Site]:

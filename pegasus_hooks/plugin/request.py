@@ -78,7 +78,7 @@ class Request:
     give all jobs; ``submit_dir`` is where the planner writes, where it says so; ``priorities``: it
     takes those of jobs, too; ``cleanup`` is its option; ``staging`` is the staging site of each
     site that has one by its options, ``scratch`` the URL by which files are staged to a site,
-    ``integrity`` the property by which Pegasus checks files."""
+    ``properties`` those of Pegasus that say how."""
 
     workflow: str
     config: str | None
@@ -99,7 +99,7 @@ class Request:
     cleanup: str = CLEANS[0]
     staging: Mapping[str, str] = field(default_factory=dict)
     scratch: Mapping[str, str] = field(default_factory=dict)
-    integrity: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_request(text: str | bytes) -> Request:
@@ -144,7 +144,7 @@ def parse_request(text: str | bytes) -> Request:
         top.get("cleanup", str, CLEANS[0]),
         _by_site(top, "staging_site"),
         _by_site(top, "scratch"),
-        top.get("integrity", str, None),
+        top.table("properties"),
     )
 
 

@@ -112,10 +112,14 @@ def places_of(replica: Replica, into: Collection[str], checked: bool) -> tuple[s
     integrity of files, and asks for the checksum of one that has none."""
     places, summed = [], checked and not replica.checksum
     for site, url in replica.places:
-        scheme = scheme_of(url) if "://" in url else "file"
-        direct = all(moves_directly(scheme, to, summed) for to in into)
+        direct = all(moves_directly(pfn_scheme(url), to, summed) for to in into)
         places.append(site if direct or site == SUBMIT_SITE else f"{site}{_THROUGH}")
     return tuple(dict.fromkeys(places))
+
+
+def pfn_scheme(pfn: str) -> str:
+    """The scheme of a physical file name, which may be a path."""
+    return scheme_of(pfn) if "://" in pfn else "file"
 
 
 def site_of_place(place: str) -> str:

@@ -27,6 +27,12 @@ _LINE = re.compile(r"\r\n|\r|\n")
 _PLACEHOLDER = re.compile(r"(\\?)\$\{([^}]*)\}")
 
 
+def is_true(value: str) -> bool:
+    """Whether Pegasus takes a setting for true: by these words, or as a number other than 0."""
+    word = value.strip().lower()
+    return word in ("true", "yes", "on") or (word.isdecimal() and int(word) != 0)
+
+
 def parse(text: str) -> dict[str, str]:
     """Keys and values of a property file, escapes resolved; ``${...}`` is left as it is.
 

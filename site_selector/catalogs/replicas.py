@@ -30,7 +30,7 @@ from site_selector.catalogs.entries import (
 )
 from site_selector.catalogs.fields import positive_number
 from site_selector.catalogs.javapattern import compiled
-from site_selector.catalogs.properties import expanded
+from site_selector.catalogs.properties import expanded, is_true
 
 _log = logging.getLogger(__name__)
 WHAT = "Pegasus 5 replica catalog"
@@ -39,7 +39,6 @@ Note = Callable[[str], None]
 # Of Pegasus's older text format: words, or quoted words with \" and \\ inside.
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 _SITE_KEYS = ("site", "pool")
-_TRUE = ("true", "1", "yes", "on")
 _CATALOG = "pegasus.catalog.replica"
 BY_PROPERTIES = ("jdbcrc", "directory", "mrc")
 """Types of replica catalogs that are no file of their own."""
@@ -162,7 +161,7 @@ def _in_directory(properties: Mapping[str, str], wanted: Collection[str]) -> dic
     top = Path(own.get("", ""))
     if not own.get("") or not top.is_dir():
         raise InputError(f"{_CATALOG}.directory: found {own.get('')!r}, expected a directory")
-    if own.get(".flat.lfn", "").lower() in _TRUE:
+    if is_true(own.get(".flat.lfn", "")):
         paths = {path.name: path for path in top.rglob("*")}
     else:
         paths = {lfn: top / lfn for lfn in wanted}
@@ -208,7 +207,7 @@ def _read_text(
         size = positive_number(_plain(keys.get("size", "")))
         named, pfn = _plain(fields[0]), _plain(fields[1])
         matches = {named: pfn} if named in wanted else {}
-        if patterns and _plain(keys.get("regex", "")).lower() in _TRUE:
+        if patterns and is_true(_plain(keys.get("regex", ""))):
             try:
                 pattern = compiled(named)
             except re.error as error:

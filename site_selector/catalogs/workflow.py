@@ -73,7 +73,8 @@ class DataFile:
     """A logical file. ``size_bytes`` is None if the workflow declares none.
 
     ``producer`` is None for an input of the workflow. ``stage_out``: the workflow wants it back.
-    ``optional``: every job that reads it does without it as well.
+    ``optional``: every job that reads it does without it as well. ``bypass``: jobs fetch it
+    where it lies.
     """
 
     lfn: str
@@ -82,6 +83,7 @@ class DataFile:
     consumers: tuple[str, ...]
     stage_out: bool
     optional: bool = False
+    bypass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,7 @@ class _Reader:
         self.consumers: dict[str, list[str]] = {}
         self.stage_out: set[str] = set()
         self.needed: set[str] = set()  # by at least one of the jobs that read it
+        self.bypass: set[str] = set()  # by at least one of them from where it lies
         self.edges: dict[str, dict[str, None]] = {}  # child to its parents, in order, without twins
 
     def add_job(self, entry: Any, path: tuple[Key, ...]) -> None:
@@ -281,6 +284,8 @@ class _Reader:
                 self.consumers.setdefault(lfn, []).append(job)
             if _text(use.get("optional")) not in _TRUE:
                 self.needed.add(lfn)
+            if _text(use.get("bypass")) in _TRUE:
+                self.bypass.add(lfn)
             return ""
         if link not in ("output", "checkpoint"):
             expected = "expected input, output or checkpoint"
@@ -372,6 +377,7 @@ class _Reader:
                 tuple(self.consumers.get(lfn, ())),
                 lfn in self.stage_out,
                 lfn not in self.needed,
+                lfn in self.bypass,
             )
             for lfn in {**self.consumers, **self.producer}
         }

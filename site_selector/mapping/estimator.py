@@ -18,7 +18,8 @@ A deterministic list-scheduling simulation. Its rules:
 - Where a job's files are staged at another place (Pegasus's ``condorio``, and ``nonsharedfs`` with
   a staging site), that place stands for the job's site in all of this. With its worker the job
   first brings all that it reads from there, as one transfer, and at last takes all that it wrote
-  there. Neither waits for a stage job.
+  there. Neither waits for a stage job. Inputs of the workflow that bypass staging it brings from
+  where they lie, at any site.
 - A job that fetches its files has its own inputs moved, each file by itself and as soon as it is
   written, also where others have had it moved to the same site; only what lies where it was made
   or held does not move. Of one site jobs may share their files, at another fetch them.

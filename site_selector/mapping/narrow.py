@@ -113,9 +113,10 @@ def _alone(problem: Problem) -> Array:
         for held in set(problem.holders)
         if held
     }
+    own = problem.bypassed or ((),) * len(problem.jobs)  # in busy_seconds
     for job, files in enumerate(problem.reads):
         for file in files:
-            if problem.producer[file] < 0:
+            if problem.producer[file] < 0 and file not in own[job]:
                 cost[job] += size[file] * nearest[problem.holders[file]][shared[job]]
     if problem.output >= 0:
         back = returned_bytes(shape, problem)

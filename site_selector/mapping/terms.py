@@ -87,13 +87,15 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
     )
     shared = shared_places(problem)
     staged = shared != np.arange(n)
-    source = np.where(staged[job], shared[job], _sources(shape, problem, at))
+    own = np.asarray(shape.own)[:, None] > 0
+    source = np.where(staged[job] & ~own, shared[job], _sources(shape, problem, at))
     charged = np.where(source != np.arange(n), size[file][:, None], 0.0)
     share_files = (np.asarray(shape.allowed).reshape(n_jobs, n) != FETCHES) & ~staged
-    together = share_files[job, at[job]]
+    share_reads = share_files[job] & ~own
+    together = share_reads[np.arange(len(job)), at[job]]
     start_s = np.asarray(schedule.start_s)
     moved_files = _moved_before(job, file, at, start_s, n, together)
-    charged[moved_files & share_files[job]] = 0.0
+    charged[moved_files & share_reads] = 0.0
     to_site = _product(charged, seconds_per_byte[source, np.arange(n)])
     s_t_bytes = _sum_rows(charged, job, n_jobs)
     seconds = _sum_rows(to_site, job, n_jobs)

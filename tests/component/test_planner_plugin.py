@@ -477,7 +477,7 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     request = parse_request(json.dumps(raw))
     assert (request.config, request.limit_s) == (str(config), 312.5)
     assert (request.output_sites, request.data_configuration) == (("local",), "sharedfs")
-    assert request.integrity == "none"
+    assert request.properties == {"pegasus.integrity.checking": "none"}
     assert all(request.scratch[site].startswith("file://") for site in ("mu", "tacc"))
     assert request.sites["mu"]["adon.workers"] == "7"
     assert request.sites["tacc"] == {"runtime": "99", "data.configuration": "condorio"}

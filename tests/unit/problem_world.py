@@ -143,12 +143,18 @@ def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> P
         wanted=[name for name in names if rng.random() < 0.4 and "." in name],
         output=rng.choice([-1, places - 1, 0]),
         after=after,
-        staging="per-site" if staging == "staged" else staging,
+        staging="per-site" if staging in ("staged", "bypassed") else staging,
         file_s=rng.choice([0.0, 0.5]),
     )
-    if staging == "staged":
+    if staging in ("staged", "bypassed"):
         staged = staged_at(problem.allowed, rng.randrange(places))
         problem = replace(problem, staged=staged, first_s=problem.setup_s / 2)
+    if staging == "bypassed":
+        raw = {f for f, producer in enumerate(problem.producer) if producer < 0}
+        own = [
+            tuple(f for f in files if f in raw and rng.random() < 0.7) for files in problem.reads
+        ]
+        problem = replace(problem, bypassed=tuple(own))
     if rng.random() < 0.5:
         links = [[rng.randint(-1, 1) for _ in range(places)] for _ in range(places)]
         problem = replace(problem, bottleneck=np.array(links))
@@ -178,11 +184,13 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
     shared = shared_by(p, site)
     stage_jobs = plain_stage_jobs(p, site, urgency)
     taken_back: set[int] = set()
+    own = p.bypassed or ((),) * len(p.jobs)
+    under_way: dict[int, int] = {}  # of each job, its own transfers
 
     def publish(f: int, at: Sequence[int]) -> None:
         for j in p.readers[f]:
             dst = shared[j]
-            if dst in at:
+            if dst in at or f in own[j]:
                 here.add((f, j))
             elif alone[j]:
                 src = min(at, key=lambda h: p.seconds_per_byte[h, dst])
@@ -212,6 +220,9 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
                 _, files, place, whom = landed
                 if isinstance(whom, str):
                     j = int(whom)
+                    under_way[j] -= 1
+                    if under_way[j]:
+                        continue
                     running[j] = now if j in taken_back else now + float(p.compute_s[j, site[j]])
                     continue
                 for f in files:
@@ -223,7 +234,7 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
                 changed = True
                 if shared[j] != site[j] and p.writes[j] and j not in taken_back:
                     taken_back.add(j)
-                    running[j] = math.inf
+                    running[j], under_way[j] = math.inf, 1
                     size = sum(p.size[f] for f in p.writes[j])
                     flows.append([size, (site[j], shared[j]), p.writes[j], str(j)])
                     continue
@@ -246,10 +257,16 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
             busy = sum(site[j] == s for j in running)
             for j in waiting[: p.workers[s] - busy]:
                 running[j] = now + float(p.compute_s[j, s])
-                if shared[j] != s and p.reads[j]:
-                    running[j] = math.inf
-                    size = sum(p.size[f] for f in p.reads[j])
-                    flows.append([size, (shared[j], s), p.reads[j], str(j)])
+                brought: dict[Path, list[int]] = {}
+                for f in p.reads[j]:
+                    near = min(p.holders[f], key=lambda h: p.seconds_per_byte[h, s], default=-1)
+                    src = shared[j] if f not in own[j] else s if s in p.holders[f] else near
+                    if src != s:
+                        brought.setdefault((src, s), []).append(f)
+                if brought:
+                    running[j], under_way[j] = math.inf, len(brought)
+                for path, files in brought.items():
+                    flows.append([sum(p.size[f] for f in files), path, files, str(j)])
         if any(end <= now for end in running.values()) or any(flow[0] <= 1e-6 for flow in flows):
             continue
         rates = []
@@ -315,6 +332,8 @@ def plain_stage_jobs(
         dst = shared[j]
         for f in p.reads[j]:
             at = p.holders[f] if p.producer[f] < 0 else (shared[p.producer[f]],)
+            if p.bypassed and f in p.bypassed[j]:
+                continue
             if dst not in at and (f, dst) not in brought:
                 name = ("in", bundle(j), dst) if p.producer[f] < 0 else ("inter", j)
                 add(name, f, min(at, key=lambda h: p.seconds_per_byte[h, dst]), dst)

@@ -57,7 +57,9 @@ def test_compiled_or_as_they_stand_the_results_are_the_same(
     compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems = [
-        (seed, staging) for seed in range(5) for staging in ("per-site", "per-job", "staged")
+        (seed, staging)
+        for seed in range(5)
+        for staging in ("per-site", "per-job", "staged", "bypassed")
     ]
     fast = [everything(random_problem(*case), case[0]) for case in problems]
     # A process that did nothing yet.

@@ -314,6 +314,41 @@ def test_what_grid_ftp_moves_without_a_checksum_passes_through_the_submit_host(l
     assert load(files={"pegasus.properties": ""}, **known).places == {"in": ("far",)}
 
 
+BYPASS = "pegasus.transfer.bypass.input.staging = True"
+FLAGGED = {**FLOW, "jobs": [{**JOB, "uses": [{"lfn": "in", "type": "input", "bypass": True}]}]}
+
+
+@pytest.mark.parametrize(
+    ("workflow", "settings", "stored", "bypassed"),
+    [
+        (FLOW, BYPASS, "https://far/in", True),
+        (FLOW, f"{BYPASS}\n{KEY} = nonsharedfs", "https://far/in", True),
+        (FLAGGED, "", "https://far/in", True),
+        (FLOW, "", "https://far/in", False),
+        (FLOW, BYPASS.replace("True", "0"), "https://far/in", False),
+        (FLOW, f"{BYPASS}\n{SHARED}", "https://far/in", False),
+        (FLOW, BYPASS, "file:///data/in", False),
+    ],
+)
+def test_jobs_fetch_what_bypasses_staging_from_where_it_lies(
+    load: Load, workflow: object, settings: str, stored: str, bypassed: bool
+) -> None:
+    server = {"url": "scp://grove/space", "operation": "all"}
+    directory = {"type": "sharedScratch", "path": "/space", "fileServers": [server]}
+    inputs = load(
+        workflow,
+        sites_yml=sites({**GROVE, "directories": [directory]}, {"name": "far"}),
+        replicas_yml=replicas({**IN, "pfns": [{"site": "far", "pfn": stored}]}),
+        files={"pegasus.properties": settings},
+        execution_sites=["grove"],
+    )
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0))
+    assert problem.bypassed == (((0,),) if bypassed else ())
+    if bypassed:
+        (transfer,) = [t for t in Estimator(problem)([0]).transfers if t.file == 0]
+        assert (problem.places[transfer.src], problem.places[transfer.dst]) == ("far", "grove")
+
+
 def test_staging_sites_are_those_that_pegasus_takes(load: Load) -> None:
     catalog = sites(GROVE, {"name": "store"})
     nonshared = {"files": {"pegasus.properties": f"{KEY} = nonsharedfs"}, "sites_yml": catalog}

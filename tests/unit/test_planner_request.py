@@ -329,13 +329,17 @@ def test_a_tag_of_a_site_goes_before_its_other_profiles() -> None:
     ("scratch", "more", "place"),
     [
         (None, {}, "tacc"),
-        ("gsiftp://mu/scratch", {"integrity": "none"}, "tacc"),
+        ("gsiftp://mu/scratch", {"properties": {"pegasus.integrity.checking": "none"}}, "tacc"),
         ("gsiftp://mu/scratch", {}, "tacc through local"),  # for its checksum
-        ("scp://mu/scratch", {"integrity": "none"}, "tacc through local"),
+        (
+            "scp://mu/scratch",
+            {"properties": {"pegasus.integrity.checking": "none"}},
+            "tacc through local",
+        ),
     ],
 )
 def test_inputs_pass_through_the_submit_host_where_no_tool_moves_them_directly(
-    scratch: str | None, more: dict[str, str], place: str
+    scratch: str | None, more: dict[str, Any], place: str
 ) -> None:
     files = [{"lfn": "raw", "size": 1000, "places": [["tacc", "gsiftp://tacc/raw"]]}]
     sites = [{"name": site, "scratch": scratch} for site in ("mu", "tacc")]

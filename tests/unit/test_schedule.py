@@ -126,7 +126,7 @@ def test_policies_honour_where_jobs_may_run() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["per-site", "per-job", "staged"]))
+@given(st.integers(0, 10**6), st.sampled_from(["per-site", "per-job", "staged", "bypassed"]))
 def test_every_policy_places_every_job_where_it_may_run(seed: int, staging: str) -> None:
     problem = random_problem(seed, staging)
     rank = upward_rank(problem)

@@ -28,7 +28,7 @@ from site_selector.problem import Problem
 
 MB = 1e6
 BETWEEN = [[0.0, 1e-6], [1e-6, 0.0]]  # 1 MB takes 1 s from site to site
-STAGING = st.sampled_from(["per-site", "per-job", "mixed", "staged"])
+STAGING = st.sampled_from(["per-site", "per-job", "mixed", "staged", "bypassed"])
 CLOSE = 1e-6
 
 
@@ -124,6 +124,27 @@ def test_paths_share_the_link_that_bounds_them() -> None:
     # A transfer of the second path takes half of the link: 1.5 times what it carries.
     slower = replace(one_link, seconds_per_byte=np.array([*rates[:2], [1e-6, 2e-6, 0.0]]))
     assert Estimator(slower)([0, 1]).start_s == pytest.approx([6, 10])
+
+
+def test_a_job_fetches_the_inputs_that_bypass_staging_with_its_worker() -> None:
+    rates = [[0.0, 1e-6, 1e-6], [1e-6, 0.0, 1e-6], [1e-6, 1e-6, 0.0]]
+    jobs: list[tuple[list[str], list[str]]] = [(["a"], []), (["a"], [])]
+    staged = problem_of(jobs, {"a": 4 * MB}, {"a": [2]}, [[1.0, 1.0]] * 2, rates, workers=[2, 1])
+    assert Estimator(staged)([0, 0]).end_s == [5, 5]  # once for both
+    own = replace(staged, bypassed=((0,), (0,)))
+    assert Estimator(own)([0, 0]).end_s == [9, 9]  # twice over one path
+    assert (Estimator(own)([1, 1]).start_s, Estimator(own)([1, 1]).end_s) == ([0, 5], [5, 10])
+    near = replace(own, holders=((0, 2),))
+    assert Estimator(near)([0, 1]).end_s == [1, 5]
+    assert busy_seconds(near).tolist() == [[1, 5], [1, 5]]
+    # Beside what is staged at another place, here results of others, over two paths at once.
+    chain = problem_of(
+        [([], ["b"]), (["a", "b"], [])], {"a": 4 * MB, "b": 2 * MB}, {"a": [2]},
+        [[1.0, 1.0]] * 2, rates,
+    )  # fmt: skip
+    through = replace(chain, staged=staged_at(chain.allowed, 1), bypassed=((), (1,)))
+    first, second = Estimator(through)([0, 0]).end_s
+    assert (first, second) == (3, 8)
 
 
 SETUP = [[0.0, 3.0], [3.0, 0.0]]
@@ -289,13 +310,18 @@ def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
     )
     assert schedule.work_s == pytest.approx(computing + moving)
     with_worker = sum(schedule.end_s) - sum(schedule.start_s)
-    assert with_worker == pytest.approx(computing) or (problem.staged and with_worker > computing)
+    assert with_worker == pytest.approx(computing) or (
+        (problem.staged or problem.bypassed) and with_worker > computing
+    )
     # What is moved is what is needed and is not there, once for each place or for each job.
     alone, shared = jobs_that_fetch(problem, sites), shared_by(problem, sites)
     needs: list[tuple[int, int, int]] = []
     for j, (site, files) in enumerate(zip(sites, problem.reads, strict=True)):
         for f in files:
             producer = problem.producer[f]
+            if problem.bypassed and f in problem.bypassed[j]:
+                needs += [(f, site, j)] if site not in problem.holders[f] else []
+                continue
             if shared[j] not in (problem.holders[f] if producer < 0 else (shared[producer],)):
                 needs.append((f, shared[j], j if alone[j] else -1))
             if shared[j] != site:

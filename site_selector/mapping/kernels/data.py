@@ -22,7 +22,7 @@ SHARES, FETCHES = 1, 2
 
 _NUMBERS = (
     "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
-    "first_s", "file_s", "planned", "staged",
+    "first_s", "file_s", "planned", "staged", "bypassed",
 )  # fmt: skip
 _TIMES = {
     "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
@@ -33,7 +33,7 @@ IntArray = NDArray[np.int64]
 # Fields that say what a problem consists of. As long as they are the same objects, so is the shape.
 _STRUCTURE = (
     "parents", "children", "reads", "writes", "producer", "holders", "returns", "level", "places",
-    "allowed", "fetches", "staged", "bottleneck",
+    "allowed", "fetches", "staged", "bypassed", "bottleneck",
 )  # fmt: skip
 
 
@@ -58,9 +58,10 @@ class Shape(NamedTuple):
     """What a problem consists of, without any number that could be estimated wrongly.
 
     ``group`` tells which input files of the workflow lie at the same places, -1 for results.
-    ``shared`` is the place where a job's files are there for all, ``stages`` whether that is
-    another than the site for any job. ``line`` is the first of the paths that share what bounds a
-    path.
+    ``shared`` is the place where a job's files are there for all. ``own`` tells of each slot
+    whether the job brings the file itself when it has a worker, ``stages`` whether any job does so
+    or shares files at another place than its site. ``line`` is the first of the paths that share
+    what bounds a path.
     """
 
     n_jobs: int
@@ -78,6 +79,7 @@ class Shape(NamedTuple):
     slots_at: Ints
     slot_file: Ints
     slot_job: Ints
+    own: Ints
     writes_at: Ints
     writes: Ints
     returns: Ints  # by file: whether the workflow wants it back
@@ -241,7 +243,7 @@ def _make_shape(problem: Problem) -> Shape:
     allowed[np.repeat(np.arange(n_jobs), np.diff(at)), sites] = SHARES
     at, sites = ranges(problem.fetches)
     allowed[np.repeat(np.arange(len(problem.fetches)), np.diff(at)), sites] *= FETCHES
-    shared = shared_places(problem)
+    shared, own = shared_places(problem), _own_slots(problem)
     return Shape(
         n_jobs,
         problem.n_sites,
@@ -250,13 +252,21 @@ def _make_shape(problem: Problem) -> Shape:
         len(slot_file),
         len(groups),
         problem.output,
-        int((shared != np.arange(problem.n_sites)).any()),
+        int((shared != np.arange(problem.n_sites)).any() or own.any()),
         *_fields(*ranges(problem.parents), *ranges(problem.children), slots_at, slot_file),
-        *_fields(np.repeat(np.arange(n_jobs), np.diff(slots_at)), *ranges(problem.writes)),
+        *_fields(np.repeat(np.arange(n_jobs), np.diff(slots_at)), own, *ranges(problem.writes)),
         *_fields(integers(problem.returns), integers(problem.producer), group),
         *_fields(integers(problem.level), allowed.ravel(), shared.ravel(), _lines(problem)),
         *_fields(held.ravel(), *ranges(list(groups))),
     )
+
+
+def _own_slots(problem: Problem) -> IntArray:
+    """By slot, 1 where the job brings the file itself."""
+    if not problem.bypassed:
+        return np.zeros(sum(map(len, problem.reads)), dtype=np.int64)
+    rows = zip(problem.reads, map(set, problem.bypassed), strict=True)
+    return integers([file in own for files, own in rows for file in files])
 
 
 def _lines(problem: Problem) -> IntArray:
@@ -287,22 +297,35 @@ def shared_places(problem: Problem) -> IntArray:
 
 def busy_seconds(problem: Problem) -> Array:
     """(jobs, sites): how long a job has a worker, if nobody else uses the paths meanwhile."""
-    if not problem.staged:
+    if not problem.staged and not problem.bypassed:
         return problem.compute_s
     shared, sites = shared_places(problem), np.arange(problem.n_sites)
-    away, size = shared != sites, np.array(problem.size)
+    away, size, reads = shared != sites, np.array(problem.size), problem.reads
     busy = problem.compute_s.copy()
-    for rows, path in ((problem.reads, (shared, sites)), (problem.writes, (sites, shared))):
-        count = np.fromiter(map(len, rows), np.int64, len(rows))
-        n_bytes = np.bincount(
-            np.repeat(np.arange(len(rows)), count), size[ranges(rows)[1]], len(rows)
-        )
+    if problem.bypassed:
+        _add_bypassed(busy, problem)
+        rows = zip(problem.reads, map(set, problem.bypassed), strict=True)
+        reads = tuple([tuple([f for f in files if f not in own]) for files, own in rows])
+    for row, path in ((reads, (shared, sites)), (problem.writes, (sites, shared))):
+        count = np.fromiter(map(len, row), np.int64, len(row))
+        n_bytes = np.bincount(np.repeat(np.arange(len(row)), count), size[ranges(row)[1]], len(row))
         taken = n_bytes[:, None] * problem.seconds_per_byte[path]
         for more_s, times in ((problem.first_s, count > 0), (problem.file_s, count - 1)):
             if more_s is not None:
                 taken += times[:, None] * more_s[path]
         busy += np.where(away & (count > 0)[:, None], taken, 0.0)
     return busy
+
+
+def _add_bypassed(busy: Array, problem: Problem) -> None:
+    """Add what it takes to bring the bytes of the inputs that a job brings itself."""
+    shape, sites = shape_of(problem), np.arange(problem.n_sites)
+    nearest = sources(shape, problem.seconds_per_byte).reshape(-1, shape.n_places)
+    own = np.flatnonzero(np.asarray(shape.own))
+    job, file = np.asarray(shape.slot_job)[own], np.asarray(shape.slot_file)[own]
+    src = nearest[np.asarray(shape.group)[file]][:, sites]
+    moving = np.array(problem.size)[file][:, None] * problem.seconds_per_byte[src, sites]
+    np.add.at(busy, job, np.where(src == sites, 0.0, moving))
 
 
 def allowed_mask(shape: Shape) -> NDArray[np.bool_]:
@@ -338,8 +361,9 @@ def order_of(shape: Shape, rank: IntArray, per_byte: Array) -> Order:
     file, reader = np.asarray(shape.slot_file), position[np.asarray(shape.slot_job)]
     level = np.asarray(shape.level)
     uses = np.lexsort((file, reader, level[np.asarray(shape.slot_job)], writer_of[file]))
+    uses = uses[np.asarray(shape.own)[uses] == 0]
     bundle = bundles(level)
-    n_first = int(np.count_nonzero(producer[file] < 0))
+    n_first = int(np.count_nonzero(producer[file[uses]] < 0))
     raw = np.flatnonzero(producer < 0)
     row = np.zeros(shape.n_files, dtype=np.int64)
     n_writes = np.diff(np.asarray(shape.writes_at))

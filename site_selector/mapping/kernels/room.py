@@ -40,7 +40,9 @@ class Room:
         job = np.concatenate([np.asarray(shape.slot_job), writer, np.asarray(shape.producer)[back]])
         at = level[job]
         at[len(at) - len(back) :] += 1
+        is_own = np.concatenate([np.asarray(shape.own), np.zeros(len(writes) + len(back))])
         order = np.argsort(at, kind="stable")
+        order = order[is_own[order] == 0]
         self._file, self._job, self._level = file[order], job[order], at[order]
         self._allowed, self._shared = np.asarray(shape.allowed), np.asarray(shape.shared)
         self._held, self._group = np.asarray(shape.held), np.asarray(shape.group)[self._file]

@@ -65,7 +65,7 @@ def cost(shape: Shape, numbers: Numbers, placed: Placed, job: int, s: int) -> fl
     moving = setup = 0.0
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
-        if not placed.at[file * places + at]:
+        if not placed.at[file * places + at] and not shape.own[slot]:
             nearest = soonest = -1.0
             copy = placed.copy[file]
             while copy >= 0:
@@ -102,7 +102,8 @@ def put(shape: Shape, placed: Placed, job: int, s: int) -> None:
     place = shape.shared[job * shape.n_sites + s]
     if shape.allowed[job * shape.n_sites + s] != FETCHES:
         for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
-            lay(shape, placed, shape.slot_file[slot], place)
+            if not shape.own[slot]:
+                lay(shape, placed, shape.slot_file[slot], place)
     for k in range(shape.writes_at[job], shape.writes_at[job + 1]):
         lay(shape, placed, shape.writes[k], place)
 
@@ -360,7 +361,9 @@ def data_ready(
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         arrival = growing.there[file * places + place]
-        if arrival >= NEVER:
+        if arrival >= NEVER and shape.own[slot]:
+            arrival = 0.0
+        elif arrival >= NEVER:
             src, made = origin(shape, source, growing, file, job, s, ready)
             path = src * places + place
             begin = max(made, growing.line[src])
@@ -379,7 +382,7 @@ def commit(
     place = shared_by(shape, growing, job)
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
-        if growing.there[file * places + place] >= NEVER:
+        if growing.there[file * places + place] >= NEVER and not shape.own[slot]:
             src, made = origin(shape, source, growing, file, job, s, ready)
             path = src * places + place
             line = shape.line[path]

@@ -369,6 +369,9 @@ def deliver(
     use = state.use[number]
     if use < -1:  # what a job brought or took back itself
         job = -2 - use
+        state.missing[job] -= 1
+        if state.missing[job] > 0:
+            return
         if state.end[job] == NEVER:
             run_job(shape, order, numbers, state, job, now)
         else:
@@ -518,23 +521,51 @@ def move_own(
     now: float,
     note: bool,
 ) -> bool:
-    """Where its files are staged elsewhere, a job with a worker brings all that it reads from there
-    (``inwards``), or takes all that it wrote there, as one transfer; whether there is any."""
+    """A job with a worker brings (``inwards``) what it reads itself, and where its files are staged
+    elsewhere all else that it reads; or takes there all that it wrote. What goes one path is one
+    transfer; whether there is any."""
+    if not shape.stages:
+        return False
     place, site, which = state.place[job], state.site[job], order.by_position[job]
-    if place == site:
-        return False
-    number = -1
+    first = state.counts[SENT]
     if inwards:
-        path, at, files = place * shape.n_places + site, shape.slots_at, shape.slot_file
+        for slot in range(shape.slots_at[which], shape.slots_at[which + 1]):
+            file, src = shape.slot_file[slot], place
+            if shape.own[slot]:
+                src = order.source[shape.group[file] * shape.n_places + site]
+            add_own(shape, numbers, state, first, file, src, site, note)
     else:
-        path, at, files = site * shape.n_places + place, shape.writes_at, shape.writes
-    for k in range(at[which], at[which + 1]):
-        number = add(numbers, numbers.first, state, number, files[k], path, note)
-    if number < 0:
-        return False
-    state.use[number] = -2 - job
-    send(shape, numbers, state, number, now, note)
-    return True
+        for k in range(shape.writes_at[which], shape.writes_at[which + 1]):
+            add_own(shape, numbers, state, first, shape.writes[k], site, place, note)
+    state.missing[job] = state.counts[SENT] - first
+    for number in range(first, state.counts[SENT]):
+        state.use[number] = -2 - job
+        send(shape, numbers, state, number, now, note)
+    return state.missing[job] > 0
+
+
+@kernel
+def add_own(
+    shape: Shape,
+    numbers: Numbers,
+    state: State,
+    first: int,
+    file: int,
+    src: int,
+    dst: int,
+    note: bool,
+) -> None:
+    """A job's own transfer over a path, the one that it has from ``first`` on or a new one, takes a
+    file along."""
+    if src == dst:
+        return
+    path = src * shape.n_places + dst
+    number = first
+    while number < state.counts[SENT] and state.path[number] != path:
+        number += 1
+    if number == state.counts[SENT]:
+        number = -1
+    add(numbers, numbers.first, state, number, file, path, note)
 
 
 @kernel

@@ -40,6 +40,11 @@ final class Catalogs {
         ALL + ".db.url", ALL + ".db.user", ALL + ".db.password",
     };
 
+    /** What decides by which way files come to a job. */
+    private static final String[] STAGING = {
+        "pegasus.integrity.checking", "pegasus.transfer.bypass.input.staging",
+    };
+
     private final Work work;
     private final PegasusBag bag;
     private final PegasusProperties properties;
@@ -61,7 +66,12 @@ final class Catalogs {
             Mapper mapper) {
         Catalogs catalogs = new Catalogs(work, bag, properties);
         work.dataConfiguration = properties.getProperty("pegasus." + Profiles.CONFIGURATION);
-        work.integrity = properties.getProperty("pegasus.integrity.checking");
+        for (String key : STAGING) {
+            String value = properties.getProperty(key);
+            if (value != null) {
+                work.properties.put(key, value);
+            }
+        }
         catalogs.attempt("sites", () -> catalogs.sites(sites));
         catalogs.attempt("tags of sites", () -> catalogs.tags(sites));
         catalogs.attempt("staging sites", catalogs::stagingSites);

@@ -18,7 +18,7 @@ final class RequestWriter {
         json.pair("config", config).pair("limit_s", limitSeconds).pair("priorities", true);
         json.pair("data_configuration", work.dataConfiguration);
         json.pair("profiles", work.profiles).pair("submit_dir", work.submitDirectory);
-        json.pair("cleanup", work.cleanup).pair("integrity", work.integrity);
+        json.pair("cleanup", work.cleanup).pair("properties", work.properties);
         json.pair("output_sites", work.outputSites);
         json.pair("input_directories", work.inputDirectories);
         json.open("replica_files", '[');

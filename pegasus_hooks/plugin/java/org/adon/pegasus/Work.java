@@ -26,8 +26,8 @@ final class Work {
     /** Site to the URL of its scratch space, as the server that writes there knows it. */
     final Map<String, String> scratch = new TreeMap<String, String>();
 
-    /** The property {@code pegasus.integrity.checking}, or null. */
-    String integrity;
+    /** Properties by which files are staged. */
+    final Map<String, String> properties = new TreeMap<String, String>();
 
     /** Where results go, sorted; empty where they stay. */
     List<String> outputSites = new ArrayList<String>();
