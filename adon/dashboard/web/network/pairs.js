@@ -2,7 +2,7 @@
 
 import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { ago, clock, duration, percent, rate } from "../base/format.js";
+import { ago, clock, duration, percent, rate, whole } from "../base/format.js";
 import { link, table } from "../base/parts.js";
 import { records } from "../base/records.js";
 import { sitesOf } from "./transfers.js";
@@ -36,6 +36,7 @@ export const pairs = records({
     { name: "why", full: true, value: (p) => p.failed?.why },
   ],
   key: (p) => `${p.src}>${p.dst}`,
+  beside: (c) => c.state.some && `failures: among the last ${whole(MOST_FAILED)}`,
 
   async ask(c) {
     const latest = (metric) => maybe("/v1/measurements/latest", { metric }, c.signal, { measurements: [] });
@@ -45,6 +46,7 @@ export const pairs = records({
       ...METRICS.map(latest),
     ]);
     c.state.sites = sitesOf(topology);
+    c.state.some = failed.length === MOST_FAILED;
     const by = (answer) => new Map(answer.measurements.map((m) => [m.subject, m]));
     const [delays, losses, ...speeds] = [rtt, loss, ...rates].map(by);
     const failures = new Map(failed.map((t) => [`${t.src}>${t.dst}`, t])); // the newest is last
