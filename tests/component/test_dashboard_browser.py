@@ -245,6 +245,44 @@ CROWDED = """import('./drawings/map.js').then(({apart}) => {
 })"""
 
 
+def test_the_address_keeps_what_is_chosen(page: Page, world: World) -> None:
+    show(page, world.url, f"{DETAIL}?outcome=failed")
+    assert page.run("document.querySelectorAll('[data-key=jobs] tbody tr').length") == 1
+    show(page, world.url, f"network?at={round(world.began) + 1200}")
+    assert page.text("label[for=at]").startswith("Shown: in ")
+    page.click("[data-act=now]")
+    page.wait("!location.hash.includes('at=')")
+
+
+def test_a_form_says_what_it_lacks_and_a_transfer_without_promise_says_none(
+    page: Page, world: World
+) -> None:
+    show(page, world.url, "transfers/w3:reserved")
+    assert "undefined" not in page.text()
+    page.run("document.querySelector('[data-form=change]').closest('details').open = true")
+    assert page.run("document.querySelector('[data-command=change]')") is None
+    page.click("[data-form=change] [type=submit]")
+    page.wait("document.body.innerText.includes('A minimum or a maximum is needed')")
+
+
+def test_a_filter_leaves_the_matrix_whole(page: Page, world: World) -> None:
+    show(page, world.url, "pairs?site=local")
+    assert "Mb/s" in page.text("tr[data-key=mu] td[data-label=tacc]")
+    assert page.run("document.querySelector('tr[data-key=\"mu>tacc\"]')") is None
+
+
+HELD = """import('./drawings/holdings.js').then(({peak, pieces}) => {
+  const list = [[0, 10, 2], [0, 4, 3], [6, 20, 4]].map(([from, to, bps]) => ({from, to, bps}));
+  const parts = pieces(list, 2, 12);
+  return [parts.map(({from, to, bps}) => [from, to, bps]), peak(parts)];
+})"""
+
+
+def test_the_fullest_is_by_what_is_held_at_once(page: Page, world: World) -> None:
+    show(page, world.url, "network")
+    assert page.run(HELD) == [[[2, 4, 5], [4, 6, 2], [6, 10, 6], [10, 12, 4]], 6]
+
+
 def test_decisions_say_why(page: Page, world: World) -> None:
     show(page, world.url, "decisions")
     text = page.text()

@@ -8,6 +8,7 @@ import http.client
 import io
 import json
 import threading
+import zlib
 from collections.abc import AsyncIterator, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -484,6 +485,24 @@ def test_who_comes_back_misses_nothing(rig: Rig) -> None:
         rest = [again.next() for _ in range(500)]
         again.close()
     assert [m["id"] for m in first + rest] == [str(n) for n in range(1200)]
+
+
+def test_the_feed_is_compressed_and_each_part_comes_at_once(rig: Rig) -> None:
+    here = Here(rig, Rules())
+    with serving(here.app) as port:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        headers = bearer("engineer") | {"Accept-Encoding": "gzip"}
+        client.request("GET", "/v1/feed?after=0", headers=headers)
+        answer = client.getresponse()
+        assert answer.headers["Content-Encoding"] == "gzip"
+        unpacker, text, sent = zlib.decompressobj(wbits=31), b"", 0
+        here.archive.record_many(told(f"measurement-{n}") for n in range(100))
+        while b'"id":"measurement-99"' not in text:
+            chunk = answer.read1()
+            sent += len(chunk)
+            text += unpacker.decompress(chunk)
+        assert 4 * sent < len(text)
+        client.close()
 
 
 def test_a_feed_does_not_keep_the_service_from_stopping(rig: Rig) -> None:

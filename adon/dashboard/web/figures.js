@@ -5,7 +5,7 @@ import { chart } from "./drawings/chart.js";
 import { WIDTH, dag, dots } from "./drawings/dag.js";
 import { el } from "./base/dom.js";
 import { gantt } from "./drawings/gantt.js";
-import { holdings, hopOf } from "./drawings/holdings.js";
+import { holdings, hopOf, peak, pieces } from "./drawings/holdings.js";
 import { linkTable } from "./drawings/links.js";
 import { fullnessKey, map } from "./drawings/map.js";
 import { key } from "./base/parts.js";
@@ -45,7 +45,7 @@ const FIGURES = {
 function held(topology, loads) {
   const { at, until } = topology;
   const holders = holdings(topology);
-  const fullest = (one) => Math.max(...holders.get(one.hop).map((h) => h.bps)) / one.link.capacity_bps;
+  const fullest = (one) => peak(pieces(holders.get(one.hop), at, until)) / one.link.capacity_bps;
   const shown = loads.filter((one) => holders.has(one.hop));
   shown.sort((a, b) => fullest(b) - fullest(a) || (a.hop < b.hop ? -1 : 1));
   const times = { t0: at, t1: until, at };

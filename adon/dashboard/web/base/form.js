@@ -2,7 +2,7 @@
 //
 // A form is {name, title, fields, call, command, done, button}: `call(values)` gives {method, path,
 // body} with bytes, b/s, seconds and Unix seconds, `command(typed)` the words of a command line with
-// what was typed. A field is {name, label, kind, options, value, required, hint}. `also` is a second
+// what was typed. A field is {name, label, kind, options, value, required, hint}; `any`, in words, where one of them is needed. `also` is a second
 // thing to do with the same fields, {button, call, command, input, done}, which changes nothing.
 
 import { send } from "./api.js";
@@ -103,8 +103,11 @@ function inner(c, spec) {
   );
 }
 
-const lacking = (c, spec) =>
-  fieldsOf(spec).find((field) => field.required && !typedOf(c, spec)[field.name]);
+function lacking(c, spec) {
+  const typed = typedOf(c, spec);
+  const field = fieldsOf(spec).find(({ name, required }) => required && !typed[name]);
+  return field || (spec.any && !Object.values(typed).some(Boolean) && { label: spec.any });
+}
 
 function equivalents(c, spec) {
   if (lacking(c, spec)) return null;

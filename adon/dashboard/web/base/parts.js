@@ -16,7 +16,7 @@ function column(words) {
 /** A table. `columns`: names with marks, or {name, n (a number), full or half (of a card's width on a
  * phone), sorted (ascending or descending, "" for a column that can be)}; `rows`:
  * {key, cells, cls}, or {key} alone where the row is as it was drawn last. The first cell of a row is its header. Options: `titled`, a heading says the
- * same as the caption; `sparse`, a phone does without what is 0; `words`, no word is broken. */
+ * same as the caption; `sparse`, a phone does without what is 0. */
 export function table(caption, named, rows, options = {}) {
   const columns = named.map(column);
   const cls = (c) =>
@@ -39,7 +39,7 @@ export function table(caption, named, rows, options = {}) {
     { class: "wide" },
     el(
       "table",
-      { class: ["stack", options.sparse && "sparse", options.words && "words"].filter(Boolean).join(" ") },
+      { class: options.sparse ? "stack sparse" : "stack" },
       el("caption", { class: options.titled ? "unseen" : null }, caption),
       el(
         "thead",
@@ -123,7 +123,7 @@ export const empty = (...words) => el("p", { class: "empty" }, words);
 /** A command, or a name of a file or of a key in one, inside of words. */
 export const code = (words) => el("code", {}, words);
 
-export const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
+export const option = (value, text, chosen) => el("option", { value, selected: String(value) === String(chosen) }, text);
 
 /** A labelled choice. `options`: pairs of value and text; `name`: for those that share an action. */
 export const choice = (act, label, options, chosen, name = null) =>
@@ -138,21 +138,27 @@ export const choice = (act, label, options, chosen, name = null) =>
     ),
   );
 
-/** Of spans as [seconds, words] the first that reaches back to what is so many seconds old, else the
- * longest. */
-export const reaching = (spans, age) => (spans.find(([span]) => span >= age) || spans.at(-1))[0];
-
-/** What network and pool may look back to. */
-export const SPANS = [
+const SPANS = [
   [900, "15 min"],
   [3600, "1 hour"],
   [21600, "6 hours"],
   [86400, "1 day"],
   [604800, "1 week"],
+  [2592000, "30 days"],
+  [31536000, "1 year"],
 ];
 
+/** Spans of time to choose from, as [seconds, words]. */
+export const spans = (shortest, longest) => SPANS.filter(([span]) => span >= shortest && span <= longest);
+
+/** Of these the first that reaches back to what is so many seconds old, else the longest. */
+export const reaching = (options, age) => (options.find(([span]) => span >= age) || options.at(-1))[0];
+
+/** What network and pool may look back to. */
+export const RECENT = spans(900, 604800);
+
 /** Of these an hour or, where what there is to see is older (seconds), as far as back to it. */
-export const usualSpan = (age) => Math.max(3600, reaching(SPANS, age));
+export const usualSpan = (age) => Math.max(3600, reaching(RECENT, age));
 
 export const check = (name, label, on) =>
   el("label", { class: "check" }, el("input", { type: "checkbox", "data-act": name, checked: on }), label);
@@ -212,8 +218,18 @@ export function meter(status, tall = false, said = "") {
 
 export const meterKey = () => key([...PARTS.map(([, tone, words]) => [`fill ${tone}`, words])]);
 
+/** What is typed to look for something. */
+export const search = (act, label, value, name = null) =>
+  el("label", {}, label, el("input", { type: "search", "data-act": act, name, value }));
+
+export const TYPED_MS = 250; // after the last letter of a search
+
 /** Links to what belongs together. */
 export const link = (href, ...words) => el("a", { href }, words);
+
+/** From one of many to the list, and to what else is around it. */
+export const back = (name, ...more) =>
+  el("nav", { "aria-label": "Where this is" }, link(`#/${name}`, `← all ${name}`), more);
 
 export const workflowLink = (id, words) => link(`#/workflows/${encodeURIComponent(id)}`, words || id);
 

@@ -2,24 +2,25 @@
 // in the address, and as CSV.
 
 import { el } from "./dom.js";
-import { counted, whole } from "./format.js";
-import { choice, empty, heading, table } from "./parts.js";
+import { counted, quantity, whole } from "./format.js";
+import { TYPED_MS, choice, empty, heading, search, table } from "./parts.js";
 
 const SOME = 200; // asked for and drawn at once
 const MOST = 100_000; // in a file
-const TYPED_MS = 250; // after the last letter of a search
 
-const shownAs = (value) => (value === "" || value === null || value === undefined ? "–" : String(value));
-const plain = (value) => (value === null || value === undefined ? "" : value);
+const plain = (value) => value ?? "";
+const shownAs = (value, unit) => (unit ? quantity(value, unit) : String(plain(value)) || "–");
 
-/** Rows as CSV. What a spreadsheet would read as a formula has an apostrophe before it. */
+/** Rows as CSV, with units in its header. What a spreadsheet would read as a formula has an apostrophe
+ * before it. */
 export function csv(columns, rows) {
   const field = (value) => {
     const text = String(plain(value));
     const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
     return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
-  const lines = [columns.map((c) => c.name), ...rows.map((row) => columns.map((c) => c.value(row)))];
+  const named = ({ name, unit }) => (unit && unit !== "1" ? `${name} (${unit})` : name);
+  const lines = [columns.map(named), ...rows.map((row) => columns.map((c) => c.value(row)))];
   return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
 }
 
@@ -42,10 +43,12 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-/** A page. `spec`: {title, word and words (of one record, of several), filters: [{name, label, options, without}] (options of a
- * choice, and the words for none of them; or functions of `c`; without options, a text), columns: [{name, value(row), cell(row, c), n, full,
- * half, hidden (in the file alone)}], order, ask(c, chosen, limit) for the rows and `c.state` of what else it needs, key(row),
- * pick(row, chosen) where the broker has no such filter, above(c), below(c), nothing}, and what else a page has. */
+/** A page. `spec`: {title, word and words (of one record, of several), filters: [{name, label, options,
+ * without}] (options of a choice, and the words for none of them; or functions of `c`; without options, a
+ * text), columns: [{name, value(row), its unit or cell(row, c) for what is shown of it, n, full, half,
+ * hidden (in the file alone)}], order, ask(c, chosen, limit) for the rows and `c.state` of what else it
+ * needs, key(row), pick(row, chosen) where the broker has no such filter, above(c), below(c), nothing,
+ * paged (the broker lists the newest alone)}, and what else a page has. */
 export function records(spec) {
   const { columns, filters = [], ask, key, actions = {}, above, below, nothing, pick, ...page } = spec;
   const listed = columns.filter((column) => !column.hidden);
@@ -76,7 +79,7 @@ export function records(spec) {
       const by = order(c);
       const sorted = (name) => (by === name ? "ascending" : by === `-${name}` ? "descending" : "");
       const rows = ordered(s.rows, columns, by);
-      const cut = s.all >= s.limit;
+      const cut = spec.paged && s.all >= s.limit;
       const count = counted(rows.length, spec.word, spec.words);
       const caption = cut ? `the newest ${count}` : count;
       return [
@@ -91,12 +94,12 @@ export function records(spec) {
         rows.length
           ? table(
               caption,
-              listed.map((column) => ({ ...column, sorted: sorted(column.name) })),
+              listed.map((column) => ({ n: Boolean(column.unit), ...column, sorted: sorted(column.name) })),
               rows.map((row) => ({
                 key: key(row),
-                cells: listed.map((column) => (column.cell ? column.cell(row, c) : shownAs(column.value(row)))),
+                cells: listed.map(({ cell, value, unit }) => cell?.(row, c) ?? shownAs(value(row), unit)),
               })),
-              { sparse: true, words: true },
+              { sparse: true },
             )
           : empty(filters.some(({ name }) => c.query.get(name)) ? "None is like this." : nothing || "There is none."),
         cut
@@ -145,5 +148,5 @@ function filtered(c, { name, label, options, without = "all" }) {
     const all = called(options, c).map((each) => (Array.isArray(each) ? each : [each, each]));
     return choice("filter", label, [["", called(without, c)], ...all], value, name);
   }
-  return el("label", {}, label, el("input", { type: "search", name, "data-act": "filter", value }));
+  return search("filter", label, value, name);
 }

@@ -3,6 +3,7 @@
 
 import { el, svg } from "../base/dom.js";
 import { clock, duration, quantity } from "../base/format.js";
+import { fold, table } from "../base/parts.js";
 
 const LEFT = 62;
 const RIGHT = 12;
@@ -59,7 +60,15 @@ export function levels(low, high, most = 4) {
   return { step, at: found };
 }
 
-const round = (v) => Math.round(v * 10) / 10;
+/** Lines at `values`, which `y` places, and beside them what they are in `words`. */
+export const levelAxis = (x, y, values, words) =>
+  values.flatMap((v) => [
+    svg("path", { d: `M${x.left} ${round(y(v))}H${x.end}`, class: "gridline" }),
+    svg("text", { x: x.left - 6, y: round(y(v)) + 4, "text-anchor": "end", class: "small" }, words(v)),
+  ]);
+
+/** As exact as a drawing can be. */
+export const round = (v) => Math.round(v * 10) / 10;
 
 /** A chart. `series`: {name, cls, points: [[t, value]], area, dots}, `step`: flat from one value to
  * the next; `bands`: {from, to, words}; `marks`: {at, value, words, letter}; `cut`: {value, words}, a
@@ -78,16 +87,9 @@ export function chart(spec) {
   const floor = height - BOTTOM;
   const y = (v) => floor - ((v - low) / (high - low)) * (floor - TOP);
   const parts = timeAxis(x, TOP, floor, spec.elapsed);
-  for (const v of levels(low, high, Math.max(2, Math.round(height / 55))).at) {
-    parts.push(svg("path", { d: `M${x.left} ${round(y(v))}H${x.end}`, class: "gridline" }));
-    parts.push(
-      svg(
-        "text",
-        { x: x.left - 6, y: round(y(v)) + 4, "text-anchor": "end", class: "small" },
-        quantity(v, unit, metric),
-      ),
-    );
-  }
+  const when = (t) => (spec.elapsed ? duration(t) : clock(t, now ?? t));
+  const values = levels(low, high, Math.max(2, Math.round(height / 55))).at;
+  parts.push(...levelAxis(x, y, values, (v) => quantity(v, unit, metric)));
   for (const b of bands) {
     const from = Math.max(x.left, x(b.from));
     const wide = Math.max(2, Math.min(x.end, x(b.to)) - from);
@@ -101,7 +103,7 @@ export function chart(spec) {
   }
   for (const s of shown)
     parts.push(
-      ...drawn(s, x, y, floor, spec.step, ([t, v]) => `${spec.elapsed ? duration(t) : clock(t, now ?? t)}: ${quantity(v, unit, metric)}`),
+      ...drawn(s, x, y, floor, spec.step, ([t, v]) => `${when(t)}: ${quantity(v, unit, metric)}`),
     );
   if (cut) {
     parts.push(svg("path", { d: `M${x.left} ${round(y(cut.value))}H${x.end}`, class: "cut" }));
@@ -136,7 +138,7 @@ export function chart(spec) {
     { "data-key": `chart:${spec.key}` },
     spec.quiet ? null : el("figcaption", {}, spec.title),
     svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, parts),
-    spec.quiet ? null : figures(spec, shown),
+    spec.quiet ? null : figures(spec, shown, when),
   );
 }
 
@@ -221,46 +223,12 @@ function summary(s, unit, metric) {
   return `${s.name} from ${quantity(least, unit, metric)} to ${quantity(most, unit, metric)}, last ${quantity(values[values.length - 1], unit, metric)}`;
 }
 
-function figures(spec, shown) {
-  const rows = shown
+/** The newest points in a table to unfold. */
+function figures(spec, shown, when) {
+  const points = shown
     .flatMap((s) => s.points.slice(-40).map(([t, v]) => [t, s.name, v]))
     .sort((a, b) => b[0] - a[0])
     .slice(0, 60);
-  return el(
-    "details",
-    { "data-key": "figures" },
-    el("summary", { class: "soft" }, "The last figures"),
-    el(
-      "div",
-      { class: "wide" },
-      el(
-        "table",
-        {},
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ["at", "what", "value"].map((w) =>
-              el("th", { scope: "col", class: w === "value" ? "n" : null }, w),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          rows.map(([t, name, v]) =>
-            el(
-              "tr",
-              {},
-              el("td", {}, clock(t, spec.now ?? t)),
-              el("td", {}, name),
-              el("td", { class: "n" }, quantity(v, spec.unit, spec.metric)),
-            ),
-          ),
-        ),
-      ),
-    ),
-  );
+  const rows = points.map(([t, name, v], n) => ({ key: String(n), cells: [when(t), name, quantity(v, spec.unit, spec.metric)] }));
+  return fold("figures", "The last figures", table("the newest first", ["at", "what", "value #"], rows, { titled: true }));
 }

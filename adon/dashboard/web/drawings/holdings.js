@@ -64,15 +64,23 @@ export const during = (list, at) => (list || []).filter((h) => h.from <= at && a
 /** What they hold together at an instant. */
 export const reserved = (list, at) => during(list, at).reduce((sum, h) => sum + h.bps, 0);
 
-/** From when to when who holds what: pieces of time in which nothing changes. */
+/** From when to when who holds how much (`bps`): pieces of time in which nothing changes. `list` begins
+ * with what began first. */
 export function pieces(list, t0, t1) {
-  const instants = new Set([t0, t1]);
-  for (const h of list) {
-    for (const t of [h.from, h.to]) if (t > t0 && t < t1) instants.add(t);
-  }
-  const sorted = [...instants].sort((a, b) => a - b);
-  return sorted.slice(0, -1).map((from, n) => ({ from, to: sorted[n + 1], held: during(list, from) }));
+  const inside = list.flatMap((h) => [h.from, h.to]).filter((t) => t > t0 && t < t1);
+  const instants = [...new Set([t0, ...inside, t1])].sort((a, b) => a - b);
+  let next = 0;
+  let held = [];
+  return instants.slice(0, -1).map((from, n) => {
+    const before = next;
+    while (next < list.length && list[next].from <= from) next += 1;
+    held = [...held, ...list.slice(before, next)].filter((h) => h.to > from);
+    return { from, to: instants[n + 1], held, bps: held.reduce((sum, h) => sum + h.bps, 0) };
+  });
 }
+
+/** The most that is held at once. */
+export const peak = (parts) => parts.reduce((most, part) => Math.max(most, part.bps), 0);
 
 /** Bits per second by the switches' own counters, by direction, from two answers. */
 export function measuredRates(before, after) {

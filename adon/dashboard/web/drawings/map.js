@@ -1,6 +1,7 @@
 // The network as a drawing: each direction of a link is a pipe as wide as its capacity, filled as far
 // as it is reserved, with the share beside it.
 
+import { round } from "./chart.js";
 import { svg } from "../base/dom.js";
 import { percent, rate } from "../base/format.js";
 import { hopOf } from "./holdings.js";
@@ -27,7 +28,7 @@ export const fullnessKey = () =>
 /** Move what lies over something else aside, until nothing does or it takes too long. `boxes`: {x, y,
  * half, tall}; always the same for the same. */
 export function apart(boxes) {
-  for (let round = 0; round < ROUNDS; round += 1) {
+  for (let turn = 0; turn < ROUNDS; turn += 1) {
     let moved = false;
     for (let n = 1; n < boxes.length; n += 1) {
       for (let m = 0; m < n; m += 1) {
@@ -98,7 +99,7 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
     const wide = (crowded ? 2 : 3) + (crowded ? 3 : 6) * Math.sqrt(link.capacity_bps / most);
     // Right of the way one goes, as on a road.
     const [ox, oy] = [(-(y1 - y0) / long) * (wide / 2 + 1.5), ((x1 - x0) / long) * (wide / 2 + 1.5)];
-    const d = `M${r(x0 + ox)} ${r(y0 + oy)}L${r(x1 + ox)} ${r(y1 + oy)}`;
+    const d = `M${round(x0 + ox)} ${round(y0 + oy)}L${round(x1 + ox)} ${round(y1 + oy)}`;
     const hop = hopOf(load.from, load.to);
     const share = shareOf(hop, link, load);
     const on = hop === picked;
@@ -117,7 +118,7 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
           svg("path", {
             d,
             class: cls,
-            "stroke-width": r(stroke),
+            "stroke-width": round(stroke),
             "stroke-dasharray": link.layer === "l3" ? "9 3" : null,
           }),
         ),
@@ -125,7 +126,7 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
           ? svg("path", {
               d,
               class: `use ${fullness(share)}`,
-              "stroke-width": r(Math.max(1.8, wide * Math.min(1, share))),
+              "stroke-width": round(Math.max(1.8, wide * Math.min(1, share))),
             })
           : null,
         svg("path", { d, stroke: "transparent", "stroke-width": Math.max(wide, 12), fill: "none" }),
@@ -152,15 +153,15 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
     "svg",
     {
       width,
-      height: r(height),
-      viewBox: `0 0 ${width} ${r(height)}`,
+      height: round(height),
+      viewBox: `0 0 ${width} ${round(height)}`,
       role: "img",
       "aria-label": `Map of ${topology.nodes.length} nodes and ${topology.links.length} links; ${taken}. The table below has the same.`,
     },
     pipes,
     nodes,
     (crowded ? free(labels, boxes) : labels).map(({ x, y, anchor, words }) =>
-      svg("text", { x: r(x), y: r(y), class: "halo label", "text-anchor": anchor }, words),
+      svg("text", { x: round(x), y: round(y), class: "halo label", "text-anchor": anchor }, words),
     ),
   );
 }
@@ -175,19 +176,17 @@ function free(labels, boxes) {
     .filter(({ box }) => !taken.some((one) => over(one, box)) && taken.push(box));
 }
 
-const r = (v) => Math.round(v * 10) / 10;
-
 function node({ node: n, x, y, half, tall }) {
   const label = svg(
     "text",
-    { x: r(x), y: r(y + 4), "text-anchor": "middle", class: tall < 15 ? "label halo crowd" : "label halo" },
+    { x: round(x), y: round(y + 4), "text-anchor": "middle", class: tall < 15 ? "label halo crowd" : "label halo" },
     n.name,
   );
   const tip = svg("title", {}, `${n.kind} ${n.name}${n.dmz ? ", in a Science DMZ" : ""}`);
-  const box = (rx) => svg("rect", { x: r(x - half), y: r(y - tall), width: r(2 * half), height: 2 * tall, rx });
+  const box = (rx) => svg("rect", { x: round(x - half), y: round(y - tall), width: round(2 * half), height: 2 * tall, rx });
   const shapes = {
     link: () => null,
-    router: () => svg("circle", { cx: r(x), cy: r(y), r: tall }),
+    router: () => svg("circle", { cx: round(x), cy: round(y), r: tall }),
     site: () => box(7),
     relay: () => box(tall),
     switch: () => box(2),

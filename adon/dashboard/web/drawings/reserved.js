@@ -1,9 +1,9 @@
 // Who holds how much of one direction of a link over time, as a drawing.
 
-import { levels, timeAxis, timeScale } from "./chart.js";
+import { levelAxis, levels, round, timeAxis, timeScale } from "./chart.js";
 import { el, svg } from "../base/dom.js";
 import { clock, counted, rate } from "../base/format.js";
-import { pieces } from "./holdings.js";
+import { peak, pieces } from "./holdings.js";
 
 /** Reservations on one direction from `t0` to `t1`, one block for each; `now` where that is between
  * them, and `at` the time that the load is of. */
@@ -11,25 +11,11 @@ export function blocks({ link, load, hop }, list, { t0, t1, now, at }, width) {
   const height = 104;
   const [top, floor] = [8, height - 24];
   const x = timeScale(t0, t1, width);
-  const high =
-    Math.max(
-      link.capacity_bps,
-      ...pieces(list, t0, t1).map((p) => p.held.reduce((sum, h) => sum + h.bps, 0)),
-    ) * 1.04;
+  const spans = pieces(list, t0, t1);
+  const high = Math.max(link.capacity_bps, peak(spans)) * 1.04;
   const y = (v) => floor - (v / high) * (floor - top);
-  const round = (v) => Math.round(v * 10) / 10;
-  const parts = timeAxis(x, top, floor);
-  for (const v of levels(0, high, 2).at) {
-    parts.push(
-      svg("path", { d: `M${x.left} ${round(y(v))}H${x.end}`, class: "gridline" }),
-      svg(
-        "text",
-        { x: x.left - 6, y: round(y(v)) + 4, "text-anchor": "end", class: "small" },
-        v ? rate(v) : "0",
-      ),
-    );
-  }
-  for (const piece of pieces(list, t0, t1)) {
+  const parts = [...timeAxis(x, top, floor), ...levelAxis(x, y, levels(0, high, 2).at, (v) => (v ? rate(v) : "0"))];
+  for (const piece of spans) {
     let below = 0;
     for (const h of piece.held) {
       parts.push(

@@ -1,6 +1,6 @@
 // Runs of measurements over time, one line for each agent: what was made, what is to come.
 
-import { timeAxis, timeScale } from "./chart.js";
+import { round, timeAxis, timeScale } from "./chart.js";
 import { el, svg } from "../base/dom.js";
 import { clock, counted, subjectText, words } from "../base/format.js";
 import { key, section } from "../base/parts.js";
@@ -22,7 +22,6 @@ export function timeline(runs, names, t0, t1, now, width) {
   if (!shown.length || !names.length) return null;
   const height = TOP + HIGH * names.length + 24;
   const x = timeScale(t0, t1, width, Math.min(LEFT, width / 4));
-  const round = (v) => Math.round(v * 10) / 10;
   const parts = timeAxis(x, TOP, height - 24);
   names.forEach((name, n) => {
     const y = TOP + n * HIGH;

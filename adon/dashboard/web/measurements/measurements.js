@@ -4,16 +4,10 @@ import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { KINDS, addressOf, fromFeed, labelled, unusual, withEnds } from "./anomalies.js";
 import { counted, subjectText, words } from "../base/format.js";
-import { check, choice, code, empty, heading, reaching } from "../base/parts.js";
+import { check, choice, code, empty, heading, reaching, spans } from "../base/parts.js";
 import { plotted, tiles } from "./series.js";
 
-const SPANS = [
-  [3600, "1 hour"],
-  [21600, "6 hours"],
-  [86400, "1 day"],
-  [604800, "1 week"],
-  [2592000, "30 days"],
-];
+const SPANS = spans(3600, 2592000);
 const MOST = 10000;
 const SOME = 60;
 const HOURLY_S = 604800;

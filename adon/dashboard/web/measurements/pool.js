@@ -4,7 +4,7 @@ import { get } from "../base/api.js";
 import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, number, percent, subjectText, whole } from "../base/format.js";
-import { cards, choice, code, empty, heading, key, meter, section, SPANS, table, usualSpan } from "../base/parts.js";
+import { cards, choice, code, empty, heading, key, meter, RECENT, section, table, usualSpan } from "../base/parts.js";
 
 const METRICS = ["pool_slots", "pool_busy", "pool_demand"];
 const MOST = 10000;
@@ -98,7 +98,7 @@ export const pool = {
           sites.map((name) => [name, subjectText(name)]),
           s.site,
         ),
-        choice("span", "Last", SPANS, s.span),
+        choice("span", "Last", RECENT, s.span),
       ),
       now - at > AGAIN_S
         ? el(
@@ -141,12 +141,15 @@ const newest = (s, otherwise) =>
 const sitesOf = (s) => [...new Set([...s.latest.values()].map((m) => m.subject))].sort();
 
 function plot(c, s, now) {
+  // Of each metric the newest are asked for: all of them are known from where the shortest begins.
+  const cut = METRICS.map((metric) => s.points[metric]).filter((points) => points.length >= MOST);
+  const from = Math.max(now - s.span, ...cut.map((points) => points[0].at));
   const line = (metric, name, cls, area) => ({
     name,
     cls,
     area,
     to: Math.min(now, (s.points[metric].at(-1)?.at ?? now) + AGAIN_S),
-    points: s.points[metric].filter((m) => m.at >= now - s.span - AGAIN_S).map((m) => [m.at, m.value]),
+    points: s.points[metric].filter((m) => m.at >= from - AGAIN_S).map((m) => [m.at, m.value]),
   });
   const lines = [
     line("pool_demand", "demand", "t2 dash1"),
@@ -161,6 +164,9 @@ function plot(c, s, now) {
       ["line t1", "busy"],
       ["line t2 dash1", "demand: jobs that run or wait"],
     ]),
+    from > now - s.span
+      ? el("p", { class: "note" }, `What was before ${clock(from, now)} is not shown: too much was recorded since.`)
+      : null,
     chart({
       key: "pool",
       title: "Size against demand",
@@ -168,7 +174,7 @@ function plot(c, s, now) {
       height: 240,
       unit: "1",
       step: true,
-      t0: now - s.span,
+      t0: from,
       t1: now,
       now,
       series: lines,

@@ -16,7 +16,7 @@ import {
   words,
 } from "../base/format.js";
 import { blocked } from "../drawings/holdings.js";
-import { choice, code, empty, facts, heading, table, workflowLink } from "../base/parts.js";
+import { TYPED_MS, choice, code, empty, facts, heading, search, table, workflowLink } from "../base/parts.js";
 
 const KINDS = [
   ["", "all"],
@@ -26,10 +26,10 @@ const KINDS = [
   ["pool", "machines of the pool"],
 ];
 const NAMES = { transit: "path", placement: "site", expansion: "lease", pool: "pool" };
-const ROWS = { pool: "reason" };
+const ROWS = { transit: "path", placement: "site", pool: "reason" };
 const TABLES = { transit: candidates, placement: alternatives, pool: steps };
 const SOME = 50;
-const TYPED_MS = 250; // after the last letter of a search
+const MOST = 1000; // in one answer
 const NAMES_MS = 30000; // workflows get no other names; there may be new ones
 
 export const decisions = {
@@ -58,11 +58,7 @@ export const decisions = {
       s.names = new Map(flows.filter((w) => w.name).map((w) => [w.id, w.name]));
       s.namedAt = performance.now();
     }
-    const { decisions: list } = await get(
-      "/v1/decisions",
-      { kind: s.kind || null, workflow: s.workflow || null, text: s.text || null, limit: s.limit },
-      c.signal,
-    );
+    const list = await newestDecisions(c, s.limit);
     const newest = list.length ? `${list[0].kind}:${list[0].id}` : "";
     if (s.newest && newest !== s.newest) c.say(`New: ${list[0].subject}, ${list[0].outcome}`);
     Object.assign(s, { list, newest });
@@ -78,7 +74,7 @@ export const decisions = {
         "div",
         { class: "filters", role: "search" },
         choice("kind", "Kind", KINDS, s.kind),
-        el("label", {}, "Search", el("input", { type: "search", "data-act": "text", value: s.text })),
+        search("text", "Search", s.text),
         s.workflow ? el("button", { type: "button", "data-act": "any" }, "Of all workflows") : null,
       ),
       s.list.length
@@ -114,11 +110,27 @@ export const decisions = {
     },
     any: (c) => choose(c, { workflow: "" }),
     more(c) {
-      c.state.limit = Math.min(1000, c.state.limit * 2);
+      c.state.limit *= 2;
       c.reload();
     },
   },
 };
+
+/** So many that are chosen, a page at a time: the next one begins where the last one ends. */
+async function newestDecisions(c, limit) {
+  const { kind, workflow, text } = c.state;
+  const wanted = { kind: kind || null, workflow: workflow || null, text: text || null };
+  const list = new Map();
+  for (let [full, until] = [true, null]; full && list.size < limit; ) {
+    const before = list.size;
+    const most = Math.min(MOST, limit - before + 1);
+    const { decisions: page } = await get("/v1/decisions", { ...wanted, until, limit: most }, c.signal);
+    for (const d of page) list.set(`${d.kind}:${d.id}`, d);
+    until = page.at(-1)?.at;
+    full = page.length === most && list.size > before;
+  }
+  return [...list.values()].slice(0, limit);
+}
 
 function chosen(c) {
   for (const name of ["kind", "workflow", "text"]) c.state[name] = c.query.get(name) || "";

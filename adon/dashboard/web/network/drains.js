@@ -20,7 +20,7 @@ export function maintenance(c, { drains, topology }) {
     drains.length
       ? table(
           "drains",
-          ["link or switch", "from #", "until #", "active |", "transfers on it #", "reserved #", "note ="],
+          ["link or switch", "from # |", "until # |", "active |", "transfers on it #", "reserved #", "note ="],
           drains.map((d) => ({
             key: d.element,
             cells: [

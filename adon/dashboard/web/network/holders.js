@@ -10,7 +10,7 @@ import { transferLink } from "./transfers.js";
 export function holders(c, one, at, now, when) {
   if (!one) return null;
   const list = during(c.state.held.get(one.hop), at);
-  const columns = ["transit", "between |", "reserved #", "from #", "until #", "for ="];
+  const columns = ["transit", "between |", "reserved #", "from # |", "until # |", "for ="];
   return section("holders", `Who holds ${one.load.from} → ${one.load.to}, ${when}`,
     list.length
       ? table(

@@ -5,10 +5,10 @@ import { el } from "../base/dom.js";
 import { maintenance } from "./drains.js";
 import { ago, clock, duration, percent, whole } from "../base/format.js";
 import { holders, waiting } from "./holders.js";
-import { during, endedSince, holdings, hopOf, measuredRates, reserved } from "../drawings/holdings.js";
+import { during, endedSince, holdings, hopOf, measuredRates, peak, pieces, reserved } from "../drawings/holdings.js";
 import { linkTable } from "../drawings/links.js";
 import { fullnessKey, map } from "../drawings/map.js";
-import { cards, heading, key, section, SPANS, usualSpan } from "../base/parts.js";
+import { cards, heading, key, option, RECENT, section, TYPED_MS, usualSpan } from "../base/parts.js";
 import { blocks } from "../drawings/reserved.js";
 
 const WAITING = 200;
@@ -24,7 +24,7 @@ export const network = {
   begin(c) {
     c.state = {
       span: Number(c.query.get("span")),
-      off: 0,
+      off: Number(c.query.get("at")) ? Number(c.query.get("at")) - c.now() : 0,
       picked: c.query.get("link") || "",
       layout: null,
       rates: new Map(),
@@ -38,6 +38,7 @@ export const network = {
     const s = c.state;
     const now = c.now();
     s.span ||= await spanOf(c, now);
+    s.off = Math.max(-s.span, Math.min(s.span, s.off));
     const [topology, past, queued, drains] = await Promise.all([
       get("/v1/topology", { until: Math.ceil(now + s.span + AGAIN_S) }, c.signal),
       now - s.pastAt > AGAIN_S ? get("/v1/topology/past", { since: Math.floor(now - s.span) }, c.signal) : null,
@@ -165,23 +166,29 @@ export const network = {
       seen.scrollTop = middle[1] * seen.scrollHeight - seen.clientHeight / 2;
       c.say(`The map is ${zoom} times as large as the page`);
     },
-    at(c, from) {
-      c.state.off = Number(from.value);
-      c.redraw();
-    },
+    at: (c, from) => looked(c, Number(from.value)),
     now(c) {
-      c.state.off = 0;
       const range = document.querySelector('[data-act="at"]');
       if (range) range.value = "0";
-      c.redraw();
+      looked(c, 0);
     },
     span(c, from) {
       Object.assign(c.state, { span: Number(from.value), off: 0, pastAt: 0 });
-      c.choose({ span: from.value });
+      clearTimeout(c.state.moving);
+      c.choose({ span: from.value, at: "" });
       c.reload();
     },
   },
 };
+
+/** Show the network so many seconds from now. */
+function looked(c, off) {
+  const s = c.state;
+  s.off = off;
+  clearTimeout(s.moving); // browsers refuse many addresses in a short time
+  s.moving = setTimeout(() => c.signal.aborted || c.choose({ at: s.off ? Math.round(c.now() + s.off) : "" }), TYPED_MS);
+  c.redraw();
+}
 
 /** An hour or, where the last transit is over, as far as back to it: of a time without any there is
  * nothing to see. */
@@ -221,7 +228,7 @@ function slider(s, at, now, when) {
         el(
           "select",
           { "data-act": "span" },
-          SPANS.map(([v, t]) => el("option", { value: v, selected: v === s.span }, t)),
+          RECENT.map(([v, t]) => option(v, t, s.span)),
         ),
       ),
     ),
@@ -249,10 +256,11 @@ function slider(s, at, now, when) {
 function charted(c, s, loads, at, now) {
   const around = (one) =>
     (s.held.get(one.hop) || []).filter((h) => h.to > now - s.span && h.from < now + s.span);
-  const full = (one) => Math.max(0, ...around(one).map((h) => h.bps)) / one.link.capacity_bps;
+  const most = (one) => peak(pieces(around(one), now - s.span, now + s.span)) / one.link.capacity_bps;
+  const full = new Map(loads.map((one) => [one.hop, most(one)]));
   const first = (a, b) => (b.hop === s.picked) - (a.hop === s.picked);
-  const shown = loads.filter((one) => around(one).length || one.hop === s.picked);
-  shown.sort((a, b) => first(a, b) || full(b) - full(a) || (a.hop < b.hop ? -1 : 1));
+  const shown = loads.filter(({ hop }) => full.get(hop) || hop === s.picked);
+  shown.sort((a, b) => first(a, b) || full.get(b.hop) - full.get(a.hop) || (a.hop < b.hop ? -1 : 1));
   const times = { t0: now - earliest(s, now), t1: now + s.span, now, at };
   const looks = [
     ["block t1", "reserved, each block one transit"],

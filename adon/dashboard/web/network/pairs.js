@@ -2,17 +2,22 @@
 
 import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { ago, clock, duration, percent, rate } from "../base/format.js";
+import { ago, clock, duration, percent, rate, whole } from "../base/format.js";
 import { link, table } from "../base/parts.js";
 import { records } from "../base/records.js";
 import { sitesOf } from "./transfers.js";
 
-const RATES = ["throughput", "tcp_throughput"]; // of transfers, else of probes
+const METRICS = ["rtt", "loss", "throughput", "tcp_throughput"]; // rates of transfers, else of probes
 const MOST_FAILED = 1000;
 const WIDEST = 12; // sites; a larger matrix is read as a list
 
 export const pairs = records({
   changes: true,
+  metrics: () => METRICS,
+  found(c) {
+    c.later();
+    return false;
+  },
   title: "Site pairs",
   word: "pair",
   order: "from",
@@ -23,27 +28,29 @@ export const pairs = records({
   columns: [
     { name: "from", value: (p) => p.src },
     { name: "to", value: (p) => p.dst },
-    { name: "rate", n: true, value: (p) => p.rate?.value ?? "", cell: (p) => measured(p.rate, rate, p) },
-    { name: "measured", n: true, value: (p) => p.rate?.at ?? "", cell: (p, c) => ago(p.rate?.at, c.now()) },
-    { name: "round trip", n: true, value: (p) => p.rtt?.value ?? "", cell: (p) => measured(p.rtt, duration, p) },
-    { name: "loss", n: true, value: (p) => p.loss?.value ?? "", cell: (p) => measured(p.loss, percent, p) },
-    { name: "last failure", n: true, value: (p) => p.failed?.at ?? "", cell: (p, c) => failure(p, c) },
-    { name: "why", full: true, value: (p) => p.failed?.why ?? "" },
+    { name: "rate", unit: "bit/s", value: (p) => p.rate?.value, cell: (p) => measured(p.rate, rate, p) },
+    { name: "measured", n: true, value: (p) => p.rate?.at, cell: (p, c) => ago(p.rate?.at, c.now()) },
+    { name: "round trip", unit: "s", value: (p) => p.rtt?.value, cell: (p) => measured(p.rtt, duration, p) },
+    { name: "loss", unit: "1", value: (p) => p.loss?.value, cell: (p) => measured(p.loss, percent, p) },
+    { name: "last failure", n: true, value: (p) => p.failed?.at, cell: (p, c) => failure(p, c) },
+    { name: "why", full: true, value: (p) => p.failed?.why },
   ],
   key: (p) => `${p.src}>${p.dst}`,
+  beside: (c) => c.state.some && `failures: among the last ${whole(MOST_FAILED)}`,
 
   async ask(c) {
     const latest = (metric) => maybe("/v1/measurements/latest", { metric }, c.signal, { measurements: [] });
     const [topology, failed, rtt, loss, ...rates] = await Promise.all([
       get("/v1/topology", {}, c.signal),
       get("/v1/transits", { failed: true, limit: MOST_FAILED }, c.signal),
-      ...["rtt", "loss", ...RATES].map(latest),
+      ...METRICS.map(latest),
     ]);
     c.state.sites = sitesOf(topology);
+    c.state.some = failed.length === MOST_FAILED;
     const by = (answer) => new Map(answer.measurements.map((m) => [m.subject, m]));
     const [delays, losses, ...speeds] = [rtt, loss, ...rates].map(by);
     const failures = new Map(failed.map((t) => [`${t.src}>${t.dst}`, t])); // the newest is last
-    return c.state.sites.flatMap((src) =>
+    c.state.pairs = c.state.sites.flatMap((src) =>
       c.state.sites
         .filter((dst) => dst !== src)
         .map((dst) => {
@@ -60,13 +67,14 @@ export const pairs = records({
           };
         }),
     );
+    return c.state.pairs;
   },
   pick: (p, { site, trouble }) => (!site || [p.src, p.dst].includes(site)) && (!trouble || p.failed),
 
   above(c) {
-    const { sites = [], rows } = c.state;
+    const { sites = [], pairs: all } = c.state;
     if (sites.length < 2 || sites.length > WIDEST) return null;
-    const of = new Map(rows.map((p) => [`${p.src}>${p.dst}`, p]));
+    const of = new Map(all.map((p) => [`${p.src}>${p.dst}`, p]));
     const cell = (src, dst) => {
       const p = of.get(`${src}>${dst}`);
       if (!p) return "–";

@@ -1,10 +1,10 @@
 // How links are divided between users, projects or experiments.
 
 import { get } from "../base/api.js";
-import { svg } from "../base/dom.js";
+import { el, svg } from "../base/dom.js";
 import { form, given, instant } from "../base/form.js";
 import { clock } from "../base/format.js";
-import { code, state } from "../base/parts.js";
+import { code, key, state } from "../base/parts.js";
 import { records } from "../base/records.js";
 
 const WIDE = 220;
@@ -26,9 +26,12 @@ const WORDS = {
   computed: "each has its guarantee, what is reserved in it, and a part of the rest; each may use what the other leaves",
 };
 
+const explained = (strategy, [first, second]) =>
+  `${first || "first"} and ${second || "second"}: ${WORDS[strategy] || `as ${strategy} says`}`;
+
 /** A link as a bar, divided between the two queues: filled is certain, pale may be used. */
 function drawn(strategy, specs, parts) {
-  const words = `${specs[0] || "first"} and ${specs[1] || "second"}: ${WORDS[strategy] || `as ${strategy} says`}`;
+  const words = explained(strategy, specs);
   if (!WORDS[strategy]) return words;
   const [one, two] = shares(strategy, parts);
   const bar = (y, [from, sure, most], tone) => [
@@ -51,7 +54,7 @@ export const policies = records({
   word: "policy",
   words: "policies",
   filters: [
-    { name: "ended", label: "Also ended", options: [["true", "with ended ones"]], without: "running and scheduled" },
+    { name: "ended", label: "State", options: [["true", "also ended"]], without: "running and scheduled" },
     { name: "type", label: "Type", options: ["user", "project", "experiment"] },
   ],
   columns: [
@@ -62,16 +65,35 @@ export const policies = records({
     { name: "first", value: (p) => p.specs[0] },
     { name: "second", value: (p) => p.specs[1] },
     { name: "share of a link", half: true, value: (p) => p.parts?.join(":") ?? "", cell: (p) => drawn(p.strategy, p.specs, p.parts) },
-    { name: "from", n: true, value: (p) => p.time[0], cell: (p, c) => at(p.time[0], c) },
-    { name: "until", n: true, value: (p) => p.time[1], cell: (p, c) => at(p.time[1], c) },
-    { name: "governs", full: true, value: (p) => (p.links || []).map((pair) => pair.join(" → ")).join(", ") },
+    { name: "from", n: true, half: true, value: (p) => p.time[0], cell: (p, c) => at(p.time[0], c) },
+    { name: "until", n: true, half: true, value: (p) => p.time[1], cell: (p, c) => at(p.time[1], c) },
+    {
+      name: "governs now",
+      full: true,
+      value: linksOf,
+      cell: (p) => linksOf(p) ? el("span", { class: "clamp", title: linksOf(p) }, linksOf(p)) : null,
+    },
   ],
   key: (p) => p.id,
   ask: (c, { ended }) => get("/v1/policies/", { ended: ended || null }, c.signal),
   pick: (p, { type }) => !type || p.type === type,
+  below: (c) =>
+    c.state.rows.length
+      ? key([
+          ["fill t1", "first queue, for certain"],
+          ["block t1", "while the second leaves it"],
+          ["fill t2", "second queue, for certain"],
+          ["block t2", "while the first leaves it"],
+        ])
+      : null,
   nothing: ["No policy divides the links: all transfers are equal. ", code("adon policy start"), " begins one."],
   above: (c) => [form(c, started), form(c, stopped(c))],
 });
+
+/** The links that it governs, each in both directions. */
+function linksOf(p) {
+  return [...new Set((p.links || []).map((pair) => [...pair].sort().join(" – ")))].join(", ");
+}
 
 const at = (time, c) => (time ? clock(Date.parse(time) / 1000, c.now()) : "–");
 
@@ -92,7 +114,10 @@ const started = {
     { name: "parts", label: "Parts (computed)", hint: "7 3" },
     { name: "guarantees", label: "Guarantees (computed)", hint: "50 Mb/s, 10 %" },
   ],
-  drawn: (typed) => drawn(typed.strategy, [typed.first, typed.second], pairOf(typed.parts)?.map(Number)),
+  drawn: ({ strategy, first, second, parts }) => [
+    drawn(strategy, [first, second], pairOf(parts)?.map(Number)),
+    el("p", { class: "soft" }, explained(strategy, [first, second])),
+  ],
   call({ name, type, strategy, first, second, start, end, link, parts, guarantees }) {
     const body = { name, type, strategy, action: "start", specs: [first, second] };
     if (start || end) body.time = [start ?? null, end ?? null];

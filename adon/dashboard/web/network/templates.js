@@ -2,9 +2,9 @@
 
 import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { form, given } from "../base/form.js";
-import { bytes, clock, duration, number, percent, rate, whole } from "../base/format.js";
-import { facts, heading, link, section, table } from "../base/parts.js";
+import { form, given, parsed } from "../base/form.js";
+import { bytes, clock, duration, number, percent, rate, whole, words } from "../base/format.js";
+import { back, facts, heading, link, section, table } from "../base/parts.js";
 import { records } from "../base/records.js";
 
 const ACTIONS = ["move", "split", "reduce", "report", "ignore"];
@@ -28,22 +28,12 @@ export const templates = records({
       value: (t) => t.name,
       cell: (t) => link(`#/templates/${encodeURIComponent(t.name)}`, t.name),
     },
-    { name: "version", n: true, value: (t) => t.version },
+    { name: "version", unit: "1", value: (t) => t.version },
     { name: "origin", value: (t) => t.origin },
     { name: "by", value: (t) => t.by },
-    {
-      name: "minimum",
-      n: true,
-      value: (t) => t.template.qspec.min_throughput,
-      cell: (t) => rate(t.template.qspec.min_throughput),
-    },
-    {
-      name: "maximum",
-      n: true,
-      value: (t) => t.template.rspec.max_throughput,
-      cell: (t) => rate(t.template.rspec.max_throughput),
-    },
-    { name: "priority", n: true, value: (t) => t.template.priority, cell: (t) => whole(t.template.priority) },
+    { name: "minimum", unit: "bit/s", value: (t) => t.template.qspec.min_throughput },
+    { name: "maximum", unit: "bit/s", value: (t) => t.template.rspec.max_throughput },
+    { name: "priority", unit: "1", value: (t) => t.template.priority },
     { name: "weights", half: true, value: (t) => weights(t.template) },
     { name: "applications", full: true, value: (t) => t.template.applications.join(" ") },
   ],
@@ -56,7 +46,7 @@ export const templates = records({
 
 export const template = {
   title: "Template",
-  back: () => el("nav", { "aria-label": "Where this is" }, link("#/templates", "← all templates")),
+  back: () => back("templates"),
   changes: true,
   every: 60000,
 
@@ -139,8 +129,13 @@ const filled = (values) => {
 function saved(c, entry) {
   const t = entry?.template;
   const seconds = (value) => (value ? `${value} s` : "");
+  // Rounded where that is the same, for what is not changed is saved again.
+  const exact = (kind, rounded, value, unit) =>
+    value && (parsed(kind, rounded(value)) === value ? rounded(value) : `${value} ${unit}`);
   const flag = (value) => (value ? "yes" : "");
-  const choice = (name, label, options) => ({ name, label, options: ["", ...options], value: t?.[name] });
+  const choice = (name, label, options) => ({
+    name, label, options: ["", ...options.map((each) => [each, words(each)])], value: t?.[name],
+  });
   return {
     name: "template",
     title: entry ? "Change its figures" : "Save a template",
@@ -152,18 +147,18 @@ function saved(c, entry) {
       { name: "applications", label: "Applications (patterns)", kind: "words", value: t?.applications.join(" ") },
       {
         name: "min_throughput", label: "QSpec: minimum", required: true, hint: "25 Mb/s",
-        value: t && rate(t.qspec.min_throughput),
+        value: t && exact("rate", rate, t.qspec.min_throughput, "b/s"),
       },
-      { name: "max_delay", label: "longest round trip", hint: "200 ms", value: seconds(t?.qspec.max_delay) },
-      { name: "max_jitter", label: "highest jitter", hint: "10 ms", value: seconds(t?.qspec.max_jitter) },
-      { name: "max_loss", label: "highest loss", kind: "number", hint: "0.01", value: t?.qspec.max_loss },
+      { name: "max_delay", label: "Longest round trip", hint: "200 ms", value: seconds(t?.qspec.max_delay) },
+      { name: "max_jitter", label: "Highest jitter", hint: "10 ms", value: seconds(t?.qspec.max_jitter) },
+      { name: "max_loss", label: "Highest loss", kind: "number", hint: "0.01", value: t?.qspec.max_loss },
       {
         name: "max_throughput", label: "RSpec: maximum", hint: "all of the path",
-        value: t?.rspec.max_throughput && rate(t.rspec.max_throughput),
+        value: t && exact("rate", rate, t.rspec.max_throughput, "b/s"),
       },
       { name: "sites", label: "RSpec: sites of its jobs", kind: "words", hint: "all", value: t?.rspec.sites?.join(" ") },
-      { name: "cores", label: "most cores of a site", kind: "number", hint: "all", value: t?.rspec.cores },
-      { name: "memory", label: "memory of each", hint: "4 GB", value: t?.rspec.memory && bytes(t.rspec.memory) },
+      { name: "cores", label: "Most cores of a site", kind: "number", hint: "all", value: t?.rspec.cores },
+      { name: "memory", label: "Memory of each", hint: "4 GB", value: t && exact("size", bytes, t.rspec.memory, "B") },
       ...METRICS.map((name) => ({
         name: `trigger_${name}`, label: `When its path has worse ${name}`, options: ["", ...ACTIONS],
         value: t?.triggers[name]?.action,
@@ -202,7 +197,7 @@ function saved(c, entry) {
       return { method: "PUT", path: path(name), body: given };
     },
     command: (typed) => ["template", "save", entry?.name || typed.name || "NAME", "--file", "/dev/stdin"],
-    input: (body) => JSON.stringify(body, null, 1),
+    input: JSON.stringify,
     done: (answer) => [`version ${answer.version} is saved`, ...answer.lowered].join("; "),
     also: {
       button: "Try it on my last ten transfers",
@@ -211,7 +206,7 @@ function saved(c, entry) {
         return { method: "POST", path: `${saving}/try`, body };
       },
       command: (typed) => ["template", "try", entry?.name || typed.name || "NAME", "--file", "/dev/stdin"],
-      input: (body) => JSON.stringify(body, null, 1),
+      input: JSON.stringify,
       done(answer) {
         c.state.tried = answer;
         return answer.length

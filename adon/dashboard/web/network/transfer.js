@@ -6,15 +6,14 @@ import { el } from "../base/dom.js";
 import { bytes, clock, duration, percent, rate } from "../base/format.js";
 import { form, given } from "../base/form.js";
 import { blocked } from "../drawings/holdings.js";
-import { cards, facts, heading, link, state, table, workflowLink } from "../base/parts.js";
+import { back, cards, facts, heading, link, state, table, workflowLink } from "../base/parts.js";
 
 const LIVE = ["queued", "held", "installed", "active"];
 const path = (c, rest = "") => `/v1/transits/${c.id.split("/").map(encodeURIComponent).join("/")}${rest}`;
-const all = () => el("nav", { "aria-label": "Where this is" }, link("#/transfers", "← all transfers"));
 
 export const transfer = {
   title: "Transfer",
-  back: all,
+  back: () => back("transfers"),
   changes: true,
   every: 60000,
 
@@ -33,7 +32,7 @@ export const transfer = {
     const { t } = c.state;
     const now = c.now();
     return [
-      all(),
+      back("transfers"),
       heading(t.id, [state(t.state.replace("_", " ")), ` ${t.src} → ${t.dst}`]),
       t.reason ? el("p", {}, el("span", { class: "soft" }, "Why: "), t.reason) : null,
       t.blocking?.length ? el("p", { class: "note" }, `There is no room on ${blocked(t)}.`) : null,
@@ -58,7 +57,7 @@ export const transfer = {
         outcome: t.outcome,
         took: t.seconds ? duration(t.seconds) : "",
         doubt: t.doubt,
-        promise: t.kept ? promise(t.kept) : "",
+        promise: t.kept?.state ? promise(t.kept) : "",
         user: t.user,
         project: t.project,
         template: t.template && link(`#/templates/${encodeURIComponent(t.template)}`, t.template),
@@ -102,6 +101,7 @@ const changed = (c, t) => ({
   name: "change",
   title: "Change its rates",
   may: "request",
+  any: "A minimum or a maximum",
   fields: [
     { name: "min_bps", label: "Minimum", kind: "rate", hint: rate(t.requested_bps) },
     { name: "max_bps", label: "Maximum", kind: "rate", hint: rate(t.max_bps) },

@@ -2,18 +2,12 @@
 
 import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { bytes, clock, rate } from "../base/format.js";
+import { clock } from "../base/format.js";
 import { form, given, instant } from "../base/form.js";
-import { code, link, state } from "../base/parts.js";
+import { code, link, spans, state } from "../base/parts.js";
 import { records } from "../base/records.js";
 
 export const STATES = ["queued", "held", "installed", "active", "released", "expired", "failed", "best_effort"];
-const SPANS = [
-  ["3600", "1 hour"],
-  ["86400", "1 day"],
-  ["604800", "1 week"],
-  ["2592000", "30 days"],
-];
 
 export const transferLink = (id) => link(`#/transfers/${encodeURIComponent(id)}`, id);
 
@@ -32,10 +26,10 @@ const columns = [
   { name: "from", value: (t) => t.src },
   { name: "to", value: (t) => t.dst },
   { name: "requested", n: true, value: (t) => t.requested_at, cell: (t, c) => clock(t.requested_at, c.now()) },
-  { name: "size", n: true, value: (t) => t.size_bytes ?? "", cell: (t) => bytes(t.size_bytes) },
-  { name: "granted", n: true, value: (t) => t.granted_bps, cell: (t) => (t.granted_bps ? rate(t.granted_bps) : "–") },
-  { name: "goodput", n: true, value: (t) => t.goodput_bps, cell: (t) => (t.goodput_bps ? rate(t.goodput_bps) : "–") },
-  { name: "promise", half: true, value: (t) => t.kept?.state ?? "", cell: (t) => t.kept && el("span", { title: t.kept.why }, t.kept.state) },
+  { name: "size", unit: "byte", value: (t) => t.size_bytes },
+  { name: "granted", unit: "bit/s", value: (t) => t.granted_bps || "" },
+  { name: "goodput", unit: "bit/s", value: (t) => t.goodput_bps || "" },
+  { name: "promise", half: true, value: (t) => t.kept?.state ?? "", cell: (t) => t.kept?.state && el("span", { title: t.kept.why }, t.kept.state) },
   { name: "user", half: true, value: (t) => t.user, cell: (t) => [t.user, t.project && el("small", {}, t.project)] },
   {
     name: "reason",
@@ -52,6 +46,7 @@ const columns = [
 
 export const transfers = records({
   changes: true,
+  paged: true,
   title: "Transfers",
   word: "transfer",
   order: "-requested",
@@ -62,11 +57,11 @@ export const transfers = records({
     { name: "user", label: "User" },
     { name: "project", label: "Project" },
     { name: "site", label: "Site", options: (c) => c.state.sites || [] },
-    { name: "last", label: "Requested in the last", options: SPANS },
+    { name: "last", label: "Requested in the last", options: spans(3600, 2592000) },
   ],
   columns,
   key: (t) => t.id,
-  nothing: ["No transfer has asked for a path yet. ", code("adon transit request"), " and the form below do."],
+  nothing: ["No transfer has asked for a path yet. ", code("adon transit request"), " and the form above do."],
 
   async ask(c, { last, ...asked }, limit) {
     const filters = Object.entries(asked).filter(([, value]) => value);

@@ -27,7 +27,7 @@ export function ran(state, width, now) {
     ),
     chart({
       key: "ran",
-      title: `${counted(attempts, "attempt")} that ended, the mean of each ${duration(wide)}`,
+      title: `Jobs at once, of ${counted(attempts, "attempt")} that ended; means of ${duration(wide)}`,
       width,
       height: 200,
       unit: "1",

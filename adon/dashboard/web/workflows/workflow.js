@@ -6,6 +6,7 @@ import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, number, whole } from "../base/format.js";
 import {
+  back,
   cards,
   check,
   facts,
@@ -39,11 +40,9 @@ const FIELDS = [
 ];
 const path = (c, rest = "") => `/v1/workflows/${encodeURIComponent(c.id)}${rest}`;
 
-const all = () => el("nav", { "aria-label": "Where this is" }, link("#/workflows", "← all workflows"));
-
 export const workflow = {
   title: "Workflow",
-  back: all,
+  back: () => back("workflows"),
   every: 15000,
   metrics: () => ["status", "workflow", "held", "job", "job_transfer", "placement"],
 
@@ -54,13 +53,15 @@ export const workflow = {
       jobs: [],
       transfers: [],
       inside: [],
-      outcome: "",
+      outcome: c.query.get("outcome") || "",
       told: "",
-      whole: false,
+      whole: c.query.get("whole") === "yes",
       each: c.query.get("each") === "yes",
       failures: FAILURES,
       asked: "",
-      heavyAt: -1e9,
+      news: 0, // changes of it, and how many of them its jobs were asked for after
+      known: 0,
+      heavyAt: 0,
       heavyMs: 0,
     };
   },
@@ -70,17 +71,21 @@ export const workflow = {
     const w = await get(path(c), { history: HISTORY }, c.signal);
     document.title = `${w.name || w.id} – ADON`;
     tell(c, w);
+    if (w !== s.w) s.news += 1;
     s.w = w;
     // A workflow of 10,000 jobs has an analysis of seconds: where it stands is shown meanwhile.
     if (!s.asked) c.early();
     const asked = `${s.outcome} ${s.whole} ${s.each}`;
-    if (asked === s.asked && performance.now() - s.heavyAt < HEAVY * s.heavyMs) {
-      c.later();
-      return;
-    }
     const began = performance.now();
+    if (asked === s.asked) {
+      const rest = s.heavyAt + HEAVY * s.heavyMs - began;
+      clearTimeout(s.resting);
+      if (s.news > s.known && rest > 0) s.resting = setTimeout(c.later, rest);
+      if (s.news === s.known || rest > 0) return;
+    }
+    const known = s.news;
     await heavy(c, w);
-    Object.assign(s, { asked, heavyAt: performance.now(), heavyMs: performance.now() - began });
+    Object.assign(s, { asked, known, heavyAt: performance.now(), heavyMs: performance.now() - began });
   },
   found(c, list) {
     const s = c.state;
@@ -94,6 +99,7 @@ export const workflow = {
       tell(c, s.w);
       s.w.history = [...(s.w.history || []), { at: m.at, ...m.details }].slice(-HISTORY);
     }
+    s.news += own.length;
     if (own.length) c.later();
     return own.length > 0;
   },
@@ -103,15 +109,10 @@ export const workflow = {
     const now = c.now();
     const title = w.name || w.id;
     return [
-      w.parent && w.parent !== w.id
-        ? el(
-            "nav",
-            { "aria-label": "Where this is" },
-            link("#/workflows", "← all workflows"),
-            " ",
-            workflowLink(w.parent, "← the workflow around it"),
-          )
-        : all(),
+      back(
+        "workflows",
+        w.parent && w.parent !== w.id ? [" ", workflowLink(w.parent, "← the workflow around it")] : null,
+      ),
       heading(title, [state(w.stuck ? "stuck" : w.state), w.at ? ` ${ago(w.at, now)}` : ""]),
       w.stuck ? el("p", { class: "note" }, `It does not go on: ${w.stuck}`) : null,
       w.reason ? el("p", { class: "note" }, w.reason) : null,
@@ -156,10 +157,12 @@ export const workflow = {
     },
     whole(c, from) {
       c.state.whole = from.checked;
+      c.choose({ whole: from.checked ? "yes" : "" });
       c.reload();
     },
     outcome(c, from) {
       c.state.outcome = from.value;
+      c.choose({ outcome: from.value });
       c.reload();
     },
   },
@@ -200,28 +203,38 @@ async function heavy(c, w) {
 
 const RUN = /\/run(\d+)\/?$/;
 
+/** Its percentage of done jobs at each change. */
+const progress = (w) =>
+  (w.history || [])
+    .map((h) => [h.at, h.percent_done ?? (h.total ? (100 * h.done) / h.total : null)])
+    .filter(([, done]) => done !== null);
+
 /** When it is expected to end, and why; "" where nobody can say. As its plan says, as long as that is
- * not over; else as fast as until now. */
+ * not over; else as fast as until now; its range is as fast as each half of what is done. */
 function expected(c, w, now) {
   const { plan, analysis } = c.state;
   const began = analysis?.first_at;
   if (w.state !== "running" || !began) return "";
-  const range = plan?.workflow_range_s;
+  const planned = plan?.workflow_range_s;
   if (typeof plan?.workflow_s === "number" && began + plan.workflow_s > now) {
-    const [first, last] = Array.isArray(range) ? range.map((s) => clock(began + s, now, false)) : [];
+    const [first, last] = Array.isArray(planned) ? planned.map((s) => clock(began + s, now, false)) : [];
     return [clock(began + plan.workflow_s, now, false), first ? `by its plan, ${first} to ${last} with 90 % probability` : "by its plan"];
   }
   const share = (w.percent_done || 0) / 100;
   if (share < 0.1) return "";
   const late = plan?.workflow_s ? "later than planned; " : "";
-  return [clock(began + (now - began) / share, now, false), `${late}as fast as until now`];
+  const points = progress(w);
+  const half = points.findIndex(([, done]) => done >= 50 * share);
+  const [middle] = points[half] || [];
+  const ends = [middle - began, now - middle].map((took) => now + (2 * took * (1 - share)) / share).sort((a, b) => a - b);
+  const range = ends.map((at) => clock(at, now, false)).join(" to ");
+  const pace = half > 0 ? `${range}, as fast as either half` : "as fast as until now";
+  return [clock(began + (now - began) / share, now, false), late + pace];
 }
 
 function latest(c, w, now) {
   const s = w.status || {};
-  const points = (w.history || [])
-    .map((h) => [h.at, h.percent_done ?? (h.total ? (100 * h.done) / h.total : null)])
-    .filter(([, v]) => v !== null);
+  const points = progress(w);
   const failed = (w.history || [])
     .filter((h) => h.fail)
     .map((h) => [h.at, h.total ? (100 * h.fail) / h.total : 0]);

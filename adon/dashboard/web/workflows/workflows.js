@@ -3,11 +3,10 @@
 import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, number, stamp, whole } from "../base/format.js";
-import { check, choice, code, empty, heading, meter, state, table, workflowLink } from "../base/parts.js";
+import { TYPED_MS, check, choice, code, empty, heading, meter, search, state, table, workflowLink } from "../base/parts.js";
 
 const MOST = 1000;
 const ROWS = 150; // drawn at once: more of them take long to draw, and nobody reads them
-const TYPED_MS = 250; // after the last letter of a search
 const STATES = ["running", "stuck", "failed", "done", "removed", "planned"];
 const COLUMNS = [
   "workflow", "state |", "progress |", "% done #", "unready #", "ready #", "pre #", "in queue #", "post #",
@@ -102,7 +101,7 @@ export const workflows = {
       el(
         "div",
         { class: "filters", role: "search" },
-        el("label", {}, "Search", el("input", { type: "search", "data-act": "text", value: s.text })),
+        search("text", "Search", s.text),
         choice("user", "User", [["", "all"], ...users.map((u) => [u, u])], s.user),
         choice("only", "State", [["", "all"], ...STATES.map((n) => [n, n])], s.only),
         check("inner", "with workflows inside others", s.inner),
