@@ -3,8 +3,8 @@
 The same as ``adon site evaluate``: traces on made-up platforms, every mapping executed by a
 simulator that the mappers do not have, beliefs right and wrong. Two orders of start: all jobs by
 urgency, under any mapping; and as HTCondor starts them, ADON's by the priorities that it hands
-over, the others' as Pegasus has them. With ``make bench ONLY=P1
-TRACES=DIR`` the traces of a folder; else made-up ones in the shape of SoyKB's and Montage's.
+over, the others' as Pegasus has them. Traces are made up in the shape of SoyKB's and Montage's;
+with ``make bench ONLY=P1 TRACES=DIR`` those of a folder follow.
 """
 
 from __future__ import annotations
@@ -52,10 +52,24 @@ def work(case: tuple[Trace, Platform, int, Setting]) -> list[Outcome]:
 
 
 @bench("P1")
-def mapping_quality(tell: Tell) -> Iterable[Figure | Input]:
+def mapping_quality(tell: Tell) -> Iterable[Figure]:
     """Makespans of whole mappings, as ratios."""
-    all_traces = traces(os.environ.get("TRACES", ""))
-    yield from digests(all_traces)
+    return _qualities(traces(""), tell)
+
+
+@bench("P1")
+def recorded_traces(tell: Tell) -> Iterable[Figure | Input]:
+    """The same with the traces of a folder."""
+    folder = os.environ.get("TRACES", "")
+    if not folder:
+        tell("needs TRACES=DIR")
+        return
+    known = traces(folder)
+    yield from digests(known)
+    yield from _qualities(known, tell)
+
+
+def _qualities(all_traces: list[TraceFile], tell: Tell) -> Iterable[Figure]:
     platforms = [draw_platform(0, number) for number in range(PLATFORMS)]
     cases = [(trace, number) for trace in all_traces for number in range(PLATFORMS)]
     cases.sort(key=lambda case: -len(case[0].trace.tasks))  # the long ones first, for even cores

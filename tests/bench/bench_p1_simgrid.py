@@ -1,8 +1,7 @@
 """P1 again, judged by SimGrid: the same mappings, executed by a simulator that is not ADON's.
 
 Jobs start as HTCondor starts them (ADON's by the priorities that it hands over, the others' by
-level and first come), with Pegasus's stage jobs and with files that move as soon as they are
-written. Estimates are off by up to 50 %.
+level and first come), with files wherever Pegasus stages them. Estimates are off by up to 50 %.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import replace
 from itertools import islice
 from random import Random
 from statistics import median
-from typing import get_args
 
 import numpy as np
 
@@ -21,8 +19,9 @@ from adon.machine.parallel import each
 from site_selector.evaluation.cases import OURS, adon, peers
 from site_selector.evaluation.report import geometric_mean
 from site_selector.evaluation.traces import Trace
-from site_selector.evaluation.worlds import Staging, draw_platform, draw_worlds, true_problem
+from site_selector.evaluation.worlds import draw_platform, draw_worlds, true_problem
 from site_selector.mapping.estimator import Estimator
+from site_selector.problem import Problem
 from tests.bench import Figure, Input, Tell, bench
 from tests.bench.bench_p1 import digests, traces
 from tests.bench.simgrid_judge import AS_IT_COMES, FLUID, case, executed, installed
@@ -30,7 +29,12 @@ from tests.bench.simgrid_judge import AS_IT_COMES, FLUID, case, executed, instal
 PLATFORMS = 4
 ERROR = 0.5
 PEERS = ("greedy", "heft", "pegasus-heft")
-WORDS = {"per-site": "stage jobs", "per-job": "files as soon as they are written"}
+WORDS = {
+    "sharedfs": "stage jobs",
+    "own": "files as soon as they are written",
+    "condorio": "files through the submit host",
+    "staging site": "files through a staging site",
+}
 
 Judged = dict[str, tuple[float, ...]]
 """Seconds by policy: ADON's simulator, then SimGrid in each of :data:`WAYS`."""
@@ -41,10 +45,22 @@ WAYS = {
 }
 
 
-def judged(work: tuple[Trace, int, Staging]) -> Judged:
+def staged(trace: Trace, number: int, staging: str) -> Problem:
+    """One trace on one platform. The submit host has the inputs and wants the results."""
+    truth = true_problem(
+        trace, draw_platform(0, number), "per-job" if staging == "own" else "per-site"
+    )
+    if staging in ("sharedfs", "own"):
+        return truth
+    place = truth.output if staging == "condorio" else (truth.output + 1) % truth.n_sites
+    row = tuple((site, place) for site in range(truth.n_sites) if site != place)
+    return replace(truth, staged=(row,) * len(truth.jobs))
+
+
+def judged(work: tuple[Trace, int, str]) -> Judged:
     """One trace on one platform, in a process of its own."""
     trace, number, staging = work
-    truth = true_problem(trace, draw_platform(0, number), staging)
+    truth = staged(trace, number, staging)
     name = f"0 {number} {trace.name}"
     world = draw_worlds(truth, trace.kinds, ERROR, Random(f"{name} errors"))[1]
     chosen = adon(world.estimated, trace.kinds, world.regime, ERROR, 0)
@@ -70,14 +86,14 @@ def judged_by_simgrid(tell: Tell) -> Iterable[Figure | Input]:
     installed(tell)
     known = traces(os.environ.get("TRACES", ""))
     yield from digests(known)
-    for staging in get_args(Staging):
+    for staging, words in WORDS.items():
         cases = [(file.trace, number, staging) for file in known for number in range(PLATFORMS)]
         cases.sort(key=lambda one: -len(one[0].tasks))
-        tell(f"{len(cases)} cases, {WORDS[staging]}")
+        tell(f"{len(cases)} cases, {words}")
         rows = each(cases, judged, len(os.sched_getaffinity(0)), lambda _: None)
         for at, way in enumerate(WAYS, 1):
             apart = [100 * abs(times[at] / times[0] - 1) for row in rows for times in row.values()]
-            line = f"{way}, {WORDS[staging]}"
+            line = f"{way}, {words}"
             goal = 3.0 if at == 1 else None
             yield Figure(f"{line}: differs at most", max(apart), "%", "lower", goal)
             yield Figure(f"{line}: median difference", median(apart), "%", "lower")
@@ -87,5 +103,5 @@ def judged_by_simgrid(tell: Tell) -> Iterable[Figure | Input]:
             )
             for who in rows[0]
         }
-        name = f"makespan by SimGrid ÷ the least of all, {WORDS[staging]}, geometric mean"
+        name = f"makespan by SimGrid ÷ the least of all, {words}, geometric mean"
         yield Figure(name, shares.pop(OURS), "ratio", "lower", None, shares)

@@ -26,18 +26,20 @@ class World:
     def __init__(self, case: dict[str, Any]) -> None:
         self.case = case
         self.site: list[int] = case["site"]
+        self.place: list[int] = case["place"]
+        self.fetches: list[bool] = case["fetches"]
         self.waiting = [len(above) for above in case["parents"]]
         self.missing = [0] * len(self.site)
         self.free = list(case["workers"])
         self.queues: list[list[tuple[int, int, int]]] = [[] for _ in self.free]
         self.came = 0
         self.finished_s = 0.0
-        self.at: set[tuple[int, int]] = set()  # files on their way to a site, or there
-        self.users: dict[tuple[int, int], list[int]] = {}  # jobs that wait for a file at a site
-        # By reader: what its stage job brings from other sites, and how much is not written yet.
+        self.at: set[tuple[int, int]] = set()  # files on their way to a place, or there
+        self.users: dict[tuple[int, int], list[int]] = {}  # jobs that wait for a file at a place
+        # By reader: what its stage job brings from elsewhere, and how much is not written yet.
         self.inter: list[list[tuple[int, int]]] = [[] for _ in self.site]
         self.inter_left = [0] * len(self.site)
-        # By bundle and site: files that a stage-out job takes back, and jobs that it waits for.
+        # By bundle and place: files that a stage-out job takes back, and jobs that it waits for.
         self.out: dict[tuple[tuple[int, int], int], list[int]] = {}
         self.out_left: dict[tuple[tuple[int, int], int], int] = {}
         self.bundle = list(self._bundles())
@@ -55,13 +57,12 @@ class World:
 
     def _connect(self, zone: Any) -> None:
         for a, row in enumerate(self.case["bytes_per_s"]):
-            for b in range(a):
-                link = zone.create_split_duplex_link(f"link{a}-{b}", row[b])
-                link.seal()
-                way = [LinkInRoute(link, LinkInRoute.Direction.UP)]
-                zone.add_route(
-                    self.hosts[a].netpoint, self.hosts[b].netpoint, None, None, way, True
-                )
+            for b, bytes_per_s in enumerate(row):
+                if a != b:
+                    link = zone.create_link(f"link{a}-{b}", bytes_per_s)
+                    link.seal()
+                    ends = self.hosts[a].netpoint, self.hosts[b].netpoint
+                    zone.add_route(*ends, None, None, [LinkInRoute(link)], False)
 
     def _bundles(self) -> Iterator[tuple[int, int]]:
         """Level and number of the stage job of each job: one for ten, taken in turn."""
@@ -82,42 +83,50 @@ class World:
         loads: dict[tuple[Any, int, int], list[int]] = {}
         for job in by_level:
             for file in case["reads"][job]:
-                writer, to = case["producer"][file], self.site[job]
+                writer, to = case["producer"][file], self.place[job]
                 if writer >= 0:
-                    self.inter_left[job] += self.site[writer] != to
+                    self.inter_left[job] += self.place[writer] != to
                 elif to not in case["holders"][file]:
                     self.expect(job, file, to)
-                    first = (file, to) not in self.at
-                    self.at.add((file, to))
-                    if case["fetch"]:
-                        self.start(self.move, case["holders"][file][0], to, [file], [job])
-                    elif first:
-                        source = case["holders"][file][0]
+                    source = self.nearest(case["holders"][file], to)
+                    if self.fetches[job]:
+                        self.start(self.move, source, to, [file], [job])
+                    elif (file, to) not in self.at:
+                        self.at.add((file, to))
                         loads.setdefault((self.bundle[job], source, to), []).append(file)
-            if any(case["returns"][file] for file in case["writes"][job]):
-                key = (self.bundle[job], self.site[job])
+            returns = any(case["returns"][file] for file in case["writes"][job])
+            if returns and not self.fetches[job]:
+                key = (self.bundle[job], self.place[job])
                 self.out_left[key] = self.out_left.get(key, 0) + 1
         for (_, source, to), files in loads.items():
             self.start(self.move, source, to, files, None)
         for job in range(len(self.site)):
             self.ready(job)
 
+    def nearest(self, holders: list[int], to: int) -> int:
+        return max(holders, key=lambda place: self.case["bytes_per_s"][place][to])
+
     def expect(self, job: int, file: int, to: int) -> None:
         self.missing[job] += 1
-        self.users.setdefault((file, to), []).append(job)
+        if not self.fetches[job]:
+            self.users.setdefault((file, to), []).append(job)
 
     def start(self, work: Any, *arguments: Any) -> None:
         Actor.create("work", self.hosts[0], work, *arguments)
 
     def move(self, source: int, to: int, files: list[int], jobs: list[int] | None) -> None:
         """One transfer; ``jobs`` are those it is for, None all that wait for the files there."""
-        size = sum(self.case["size"][file] for file in files)
-        Comm.sendto(self.hosts[source], self.hosts[to], round(size))
-        self.ended()
+        self.send(source, to, files)
         for file in files:
             for job in self.users.pop((file, to), []) if jobs is None else jobs:
                 self.missing[job] -= 1
                 self.ready(job)
+
+    def send(self, source: int, to: int, files: list[int]) -> None:
+        if source != to and files:
+            size = sum(self.case["size"][file] for file in files)
+            Comm.sendto(self.hosts[source], self.hosts[to], round(size))
+            self.ended()
 
     def ended(self) -> None:
         self.finished_s = max(self.finished_s, Engine.clock)
@@ -144,19 +153,22 @@ class World:
             Actor.create("job", self.hosts[here], self.compute, job)
 
     def compute(self, job: int) -> None:
-        here = self.site[job]
+        """With a worker, which the job also has while it moves what is staged elsewhere."""
+        here, place = self.site[job], self.place[job]
+        self.send(place, here, self.case["reads"][job])
         this_actor.execute(self.case["compute_s"][job][here])
         self.ended()
+        self.send(here, place, self.case["writes"][job])
         self.free[here] += 1
-        self.hand_over(job, here)
-        self.bring_back(job, here)
+        self.hand_over(job, place)
+        self.bring_back(job, place)
         for child in self.case["children"][job]:
             self.waiting[child] -= 1
             self.ready(child)
         self.dispatch(here)
 
     def hand_over(self, job: int, here: int) -> None:
-        """What a job wrote goes to its readers at other sites."""
+        """What a job wrote goes to its readers' other places."""
         case = self.case
         readers = sorted(
             (case["level"][reader], case["turn"][reader], reader, file)
@@ -164,11 +176,11 @@ class World:
             for reader in case["readers"][file]
         )
         for _, _, reader, file in readers:
-            to = self.site[reader]
+            to = self.place[reader]
             if to == here:
                 continue
             self.expect(reader, file, to)
-            if case["fetch"]:
+            if self.fetches[reader]:
                 self.start(self.move, here, to, [file], [reader])
                 continue
             if (file, to) not in self.at:
@@ -186,7 +198,7 @@ class World:
         wanted = [file for file in case["writes"][job] if case["returns"][file]]
         if not wanted or output in (-1, here):
             return
-        if case["fetch"]:
+        if self.fetches[job]:
             for file in wanted:
                 self.start(self.move, here, output, [file], [])
             return

@@ -26,16 +26,23 @@ _INSIDE = Path(__file__).with_name("simgrid_inside.py")
 _SET = PackageSet("simgrid", "SimGrid", ("python3-simgrid",), (), ())
 
 
+def home() -> Path:
+    """Where SimGrid's library and bindings are once they are installed.
+
+    :raises MissingError: no Debian.
+    """
+    return cache_root() / f"simgrid-{codename()}"
+
+
 def installed(progress: Progress) -> Path:
-    """The folder with SimGrid's library and bindings.
+    """The same, after it was installed where it was not.
 
     :raises MissingError: no Debian, no network, no space.
     """
-    home = cache_root() / f"simgrid-{codename()}"
-    return make_once(home, "SimGrid", 100_000_000, partial(_unpack, home), progress)
+    return make_once(home(), "SimGrid", 100_000_000, partial(_unpack, home()), progress)
 
 
-def _unpack(home: Path, work: Path) -> None:
+def _unpack(place: Path, work: Path) -> None:
     apt = PrivateApt(work / "apt", None)
     apt.update()
     debs = select(_SET, apt.plan(_SET.packages))
@@ -43,7 +50,7 @@ def _unpack(home: Path, work: Path) -> None:
     root.mkdir(exist_ok=True)
     for archive in apt.download(debs):
         apt.extract(archive, root)
-    root.rename(home)
+    root.rename(place)
 
 
 #: SimGrid's network without TCP's overheads, which ADON's measured rates contain already; and as
@@ -77,8 +84,11 @@ def case(
         "compute_s": problem.compute_s.tolist(),
         "queue_s": problem.queue_s.tolist(),
         "bytes_per_s": rates.tolist(),
-        "fetch": bool(problem.fetches),
         "site": list(site),
+        "place": [problem.shared_at(job, at) for job, at in enumerate(site)],
+        "fetches": [
+            at in row for at, row in zip(site, problem.fetches or [()] * len(site), strict=True)
+        ],
         "priority": [int(value) for value in priority],
         "turn": turn.tolist(),
         "options": list(options),

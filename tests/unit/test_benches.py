@@ -9,15 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import Bench, Figure, Input, Tell, paper_runs
+from tests.bench import BENCHES, Bench, Figure, Input, Tell, paper_runs
 from tests.bench.__main__ import load, run
 from tests.bench.papers import PAPERS, Plot, drawn
-from tests.bench.results import ROOT, save
+from tests.bench.results import FOLDER, ROOT, save
+from tests.bench.results import load as saved
 from tests.bench.tables import rendered
 
 
 def test_every_bench_can_be_loaded() -> None:
     assert load() == []
+
+
+def test_a_bench_writes_each_result_anew() -> None:
+    assert load() == []
+    names = {(bench.id, bench.run.__name__) for bench in BENCHES}
+    results = {(file.stem, name) for file in FOLDER.glob("*.json") for name in saved(file.stem)}
+    assert results - names == set()
 
 
 def test_a_run_becomes_a_table(tmp_path: Path) -> None:
