@@ -21,13 +21,14 @@ def test_simgrid_agrees_wherever_files_are_staged() -> None:
     for seed in range(6):
         for staging in ("per-site", "per-job", "mixed", "staged"):
             problem = random_problem(seed, staging)
-            # SimGrid's links have no set-up times, and one transfer can fill them.
+            # SimGrid's links are of one path, have no set-up times, and one transfer can fill them.
             problem = replace(
                 problem,
                 occupied_per_byte=problem.seconds_per_byte,
                 setup_s=np.zeros_like(problem.setup_s),
                 first_s=None,
                 file_s=None,
+                bottleneck=None,
             )
             run, site = Estimator(problem), any_sites(problem, seed)
             cases.append(case(run, site, our_turns=True))
