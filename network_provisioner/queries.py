@@ -205,8 +205,9 @@ class Queries:
             failed = self._failures.unusable
             unknown = {hop for link in self._failures.unknown() for hop in link.hops}
             described = describe_load(
-                self.topology, self._ledger, max(when, now), until, live, failed, unknown
-            )
+                self.topology, self._ledger, max(when, now), until, live, failed, unknown,
+                self._failures.drained,
+            )  # fmt: skip
         if users is not None:
             active = self._active.all
             own = {name for name, transit in list(active.items()) if transit.request.user in users}

@@ -5,16 +5,24 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.archive import open_archive
 from adon.cli.live import watch
 from adon.cli.options import moment_of
-from adon.cli.output import Column, note, print_fields, print_records
+from adon.cli.output import (
+    Column,
+    for_programs,
+    note,
+    print_fields,
+    print_records,
+    rendered_pages,
+)
 from adon.cli.parsing import (
     ARCHIVE,
     BROKER,
@@ -31,7 +39,7 @@ from adon.cli.parsing import (
     page_file,
     whole,
 )
-from adon.cli.terminal import bar
+from adon.cli.terminal import bar, print_paged
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.units import format_rate
 
@@ -43,7 +51,6 @@ if TYPE_CHECKING:
     from network_provisioner.base.model import Transit
 
 NOUN = Noun("monitor", "Follow workflows, and look at what was measured of them.")
-_MOST = 10_000  # that a broker lists
 _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 # Where measurements go, or are.
 SOURCE = (one_of(ARCHIVE, broker_option("the broker's archive instead")), TOKEN_FILE)
@@ -77,7 +84,7 @@ _DISKS = (
     ),
     SINCE,
     flag("--inside", "include sub-workflows"),
-    limit(_MOST, 1000),
+    limit(100_000, 1000),
     *SOURCE,
     add_output,
     watch,
@@ -97,21 +104,28 @@ def _list(args: argparse.Namespace) -> int:
     from adon.cli import monitor_text as text
     from adon.cli.monitor_source import source_of
 
-    # One more than is shown says whether there are more.
-    filters = {"user": args.user, "state": args.state, "limit": min(args.limit + 1, _MOST)}
-    filters |= {"since": moment_of(args.since, "--since", time.time()) or 0.0}
-    with source_of(args) as source:
-        workflows = source.workflows(**filters, roots=not args.inside)
-    more, workflows = len(workflows) > args.limit, workflows[: args.limit]
+    left, below, now = args.limit, [], time.time()
+
+    def pages(listed: Iterator[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
+        nonlocal left
+        for page in listed:
+            below.extend(text.stuck(page[:left]))
+            yield page[:left]
+            left -= len(page)
+
+    filters = {"user": args.user, "state": args.state, "roots": not args.inside}
+    filters |= {"since": moment_of(args.since, "--since", now) or 0.0}
     none = "no workflows"
     if not any((args.user, args.state, args.since)):
         none = "no workflows yet: 'adon monitor run' follows them"
-    now = time.time()
-    columns = text.list_columns(now)
-    print_records(
-        args, columns, workflows, none=none, text=lambda _: text.list_text(workflows, now)
-    )
-    if more:
+    with source_of(args) as source:
+        # One more than is shown says whether there are more.
+        listed = pages(source.workflows(args.limit + 1, **filters))
+        first = next(listed, [])
+        columns = text.list_columns(now) if for_programs(args) else text.fitted_columns(first, now)
+        every = chain([first], listed)
+        print_paged(rendered_pages(args, columns, every, none=none, below=lambda: below))
+    if left < 0:
         note(f"there are more than {args.limit}: see --limit")
     return 0
 
@@ -178,7 +192,7 @@ def _show(args: argparse.Namespace) -> int:
         inner = []
         if len(analysis["workflows"]) > 1:
             ids = {*analysis["workflows"]} - {key}
-            inner = [row for row in source.workflows(limit=_MOST) if row["id"] in ids]
+            inner = [row for page in source.workflows() for row in page if row["id"] in ids]
     held = [job for row in (workflow, *inner) for job in row.get("held", ())]
     print_fields(
         args,
@@ -292,45 +306,55 @@ def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:
 
 @NOUN.verb(
     "anomalies",
-    ARCHIVE,
+    *SOURCE,
     option("--metric", "only this metric", "METRIC"),
     option("--subject", "only this path or host, such as 'mu>tacc'", "SUBJECT"),
     SINCE,
+    limit(100_000, 1000),
     flag("--explain", "show the current limits instead of anomalies; not as CSV"),
     config("adon.yml with the limits of detection (default: built-in limits)", None),
     add_output,
 )
 def _anomalies(args: argparse.Namespace) -> int:
-    """Show the changes of level, dips and outages in an archive.
+    """List changes of level, dips and outages, the one that began last first.
 
     With --explain, show the current limits of each series instead: its expected value, its noise,
     the range of its daily and weekly cycle, and which values would be an anomaly.
 
     Examples:
       adon monitor anomalies --archive .adon/archive.sqlite
-      adon monitor anomalies --metric rtt --subject 'mu>tacc' --since 2026-11-01
+      adon monitor anomalies --broker --metric rtt --subject 'mu>tacc' --since 2026-11-01
       adon monitor anomalies --metric rtt --explain --config adon.yml
 
-    Exit codes: 0 done; 2 the archive or the configuration cannot be read.
+    Exit codes: 0 done; 2 archive, broker or configuration cannot be read.
     """
-    from adon.cli.monitor_source import there
+    from adon.cli.monitor_source import source_of, there
 
-    if args.explain and (args.csv or args.columns):
-        raise InputError("--explain: found with --csv or --columns, expected one of them")
     now = time.time()
-    since = moment_of(args.since, "--since", now)
+    if not args.explain:
+        since = moment_of(args.since, "--since", now)
+        with source_of(args) as source:
+            return _list_anomalies(args, source, since)
+    if args.csv or args.columns or args.broker is not None:
+        raise InputError("--explain: found with --broker, --csv or --columns, expected without")
     there(args.archive)
     with open_archive(args.archive) as archive:
-        if args.explain:
-            explained = _explained(archive, args, now)
-            records = [_limits_json(*series) for series in explained]
-            shown = "\n\n".join(_limits_text(*series) for series in explained)
-            text = shown or _lacking(archive, args.metric) or _UNWATCHED
-            return print_fields(args, records, lambda: text, {"series": records})
-        anomalies = _found(archive, args, since)
-        why = "" if anomalies else _lacking(archive, args.metric)
-    records = [asdict(series) for series in anomalies]
-    return print_records(
+        explained = _explained(archive, args, now)
+        records = [_limits_json(*series) for series in explained]
+        shown = "\n\n".join(_limits_text(*series) for series in explained)
+        text = shown or _lacking(archive.metrics(), args.metric) or _UNWATCHED
+        return print_fields(args, records, lambda: text, {"series": records})
+
+
+def _list_anomalies(args: argparse.Namespace, source: WorkflowSource, since: float | None) -> int:
+    from monitors.alerts.anomalies.model import METRIC, together
+
+    known = together(source.measurements(METRIC, subject=args.subject, since=since))
+    anomalies = [a for a in reversed(known) if args.metric in (None, a.metric)]
+    why = "" if anomalies else _lacking(source.metrics(), args.metric)
+    more, anomalies = len(anomalies) > args.limit, anomalies[: args.limit]
+    records = [asdict(anomaly) for anomaly in anomalies]
+    print_records(
         args,
         _ANOMALIES,
         records,
@@ -338,27 +362,22 @@ def _anomalies(args: argparse.Namespace) -> int:
         none=f"no anomalies: {why}" if why else "no anomalies",
         text=lambda _: "\n".join(map(_line, anomalies)),
     )
+    if more:
+        note(f"there are more than {args.limit}: see --limit")
+    return 0
 
 
-def _lacking(archive: Archive, metric: str | None) -> str:
+def _lacking(known: Collection[str], metric: str | None) -> str:
     """What was not measured that would have to be, "" if something was: then nothing is
     unusual."""
     from monitors.alerts.anomalies.settings import WATCHED
     from network_provisioner.base.errors import did_you_mean
 
-    known = archive.metrics()
     if metric is None:
         return "" if {*known} & {*WATCHED} else _UNWATCHED
     if metric in known:
         return ""
     return f"no {metric} was measured{did_you_mean(metric, known)}"
-
-
-def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> list[Anomaly]:
-    from monitors.alerts.anomalies.model import METRIC, together
-
-    anomalies = together(archive.query(METRIC, subject=args.subject, since=since))
-    return [anomaly for anomaly in anomalies if args.metric in (None, anomaly.metric)]
 
 
 def _line(anomaly: Anomaly) -> str:

@@ -1,4 +1,5 @@
-"""Where ``adon monitor list|status|show`` read: an archive, or a broker; both answer the same."""
+"""Where ``adon monitor list|status|show|anomalies`` read: an archive, or a broker, which answer the
+same."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ _TIMEOUT_S = 30.0
 _REFRESH_S = 2.0  # as long as a broker waits
 _SHORTEST = 4  # of the beginning of an id
 _SHOWN = 5
+MOST_LISTED = 100_000
+_PAGE = 2000  # workflows that are asked for at a time
 _DEMOS = Path(".adon", "archive.sqlite")  # where 'make demo' leaves its archive
 
 Rows = list[dict[str, Any]]
@@ -36,8 +39,8 @@ Rows = list[dict[str, Any]]
 class WorkflowSource(Protocol):
     """Answers as the REST API does."""
 
-    def workflows(self, **criteria: Any) -> Rows:
-        """``GET /v1/workflows``."""
+    def workflows(self, limit: int = MOST_LISTED, **criteria: Any) -> Iterator[Rows]:
+        """Pages of ``GET /v1/workflows``, at most ``limit`` workflows."""
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """``GET /v1/workflows/KEY``."""
@@ -53,6 +56,9 @@ class WorkflowSource(Protocol):
 
     def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
         """All pages of ``GET /v1/measurements``."""
+
+    def metrics(self) -> list[str]:
+        """What there are measurements of."""
 
 
 @contextmanager
@@ -85,7 +91,7 @@ def there(place: str | Path) -> None:
 def find(source: WorkflowSource, wanted: str) -> str:
     """The id of the workflow that a user means: by its id, the beginning of it, its submit
     directory, or its name where that is of one alone. Raises InputError."""
-    known = source.workflows(limit=10_000)
+    known = [row for page in source.workflows() for row in page]
     ids = [row["id"] for row in known]
     if wanted in ids:
         return wanted
@@ -154,22 +160,23 @@ class ArchiveSource:
         self._archive = archive
         self._known = KnownWorkflows(archive, time.time, _STUCK_AFTER_S)
 
-    def workflows(self, **criteria: Any) -> Rows:
+    def workflows(self, limit: int = MOST_LISTED, **criteria: Any) -> Iterator[Rows]:
         """See :class:`WorkflowSource`."""
         user, state, roots = (
             criteria.get("user"),
             criteria.get("state"),
             criteria.get("roots", False),
         )
-        rows = [
-            _checked(workflow.as_dict())
+        known = [
+            workflow
             for workflow in self._known.all(lambda _: True).values()
             if user in (None, workflow.user)
             and (state is None or workflow.is_in(state))
             and workflow.at >= criteria.get("since", 0.0)
             and not (roots and workflow.parent)
-        ]
-        return rows[: criteria.get("limit", 1000)]
+        ][:limit]
+        for i in range(0, len(known), _PAGE):
+            yield [_checked(workflow.as_dict()) for workflow in known[i : i + _PAGE]]
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
@@ -209,6 +216,10 @@ class ArchiveSource:
         """See :class:`WorkflowSource`."""
         return self._archive.query(metric, **criteria)
 
+    def metrics(self) -> list[str]:
+        """See :class:`WorkflowSource`."""
+        return self._archive.metrics()
+
 
 class BrokerSource:
     """Asks a broker. Raises InputError for an invalid URL or token; every question raises
@@ -217,11 +228,17 @@ class BrokerSource:
     def __init__(self, url: str, token_file: Path | None = None) -> None:
         self._client = BrokerClient(url, _TIMEOUT_S, *credentials(token_file))
 
-    def workflows(self, **criteria: Any) -> Rows:
+    def workflows(self, limit: int = MOST_LISTED, **criteria: Any) -> Iterator[Rows]:
         """See :class:`WorkflowSource`."""
         query = {key: value for key, value in criteria.items() if value not in (None, False)}
-        rows: Rows = self._ask("GET", "/v1/workflows", query)
-        return rows
+        while limit > 0:
+            size = min(_PAGE, limit)
+            rows: Rows = self._ask("GET", "/v1/workflows", query | {"limit": size})
+            yield rows
+            if len(rows) < size:
+                return
+            limit -= size
+            query["cursor"] = f"{rows[-1]['at']}:{rows[-1]['id']}"
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
@@ -251,6 +268,11 @@ class BrokerSource:
             measurements += (Measurement(**row) for row in page["measurements"])
             query["cursor"] = page["next"]
         return measurements
+
+    def metrics(self) -> list[str]:
+        """See :class:`WorkflowSource`."""
+        known = self._ask("GET", "/v1/measurements/series", {})["series"]
+        return sorted({series["metric"] for series in known})
 
     def _one(self, verb: str, key: str, ending: str, query: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._ask(verb, f"/v1/workflows/{quote(key)}{ending}", query)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from adon.cli.output import Column, duration, fitted, table
 from adon.cli.output import Record as Row
-from adon.cli.terminal import fits, line_width, wrapped
+from adon.cli.terminal import line_width, wrapped
 from monitors.workflows.logs.kickstart import NOT_STARTED
 from monitors.workflows.logs.status import for_people
 from network_provisioner.base.errors import printable
@@ -44,27 +44,41 @@ def list_columns(now: float, names: int = _WIDEST, ids: Callable[[str], str] = s
     ]
 
 
-def list_text(rows: Sequence[Row], now: float) -> str:
-    """A line for each workflow, as short as the terminal needs it."""
-    shown = table(list_columns(now), rows)
-    if not fits(shown):
-        whole = [printable(row["id"]) for row in rows]
-        ids = dict(zip(whole, _beginnings(whole), strict=True)).__getitem__
-        shown = table(list_columns(now, ids=ids), rows)
-        excess = max(map(len, shown.splitlines())) - line_width()
-        names = max(len(shortened(row["name"])) for row in rows)
-        if 0 < excess <= names - _NARROWEST:  # else nothing is gained by it
-            shown = table(list_columns(now, names - excess, ids), rows)
-    return "\n".join([shown, *_stuck(rows)])
+def fitted_columns(rows: Sequence[Row], now: float) -> list[Column]:
+    """Those of a list of workflows that begins with ``rows``, as short as the terminal needs
+    them."""
+    columns = list_columns(now)
+    if not rows or _excess(columns, rows) <= 0:
+        return columns
+    length = _shortest([printable(row["id"]) for row in rows])
+
+    def beginning(key: str) -> str:
+        return key[:length] if _UUID.fullmatch(key) else key
+
+    columns = list_columns(now, ids=beginning)
+    excess = _excess(columns, rows)
+    names = max(len(shortened(row["name"])) for row in rows)
+    if 0 < excess <= names - _NARROWEST:  # else nothing is gained by it
+        columns = list_columns(now, names - excess, beginning)
+    return columns
 
 
-def _beginnings(ids: Sequence[str]) -> list[str]:
-    """UUIDs as short as they may be typed: their beginnings, as long as they distinguish them."""
+def _excess(columns: Sequence[Column], rows: Sequence[Row]) -> int:
+    """By how many letters a table is wider than the terminal."""
+    widths = (
+        max(len(column.heading.rstrip(">")), *(len(printable(column.text(row))) for row in rows))
+        for column in columns
+    )
+    return sum(widths) + 2 * (len(columns) - 1) - line_width()
+
+
+def _shortest(ids: Sequence[str]) -> int:
+    """How short UUIDs may be typed: the length of beginnings that distinguish them."""
     for length in range(_SHORT_ID, 36, 4):
-        short = [uuid[:length] if _UUID.fullmatch(uuid) else uuid for uuid in ids]
+        short = [key[:length] if _UUID.fullmatch(key) else key for key in ids]
         if len(set(short)) == len(set(ids)):
-            return short
-    return list(ids)
+            return length
+    return 36
 
 
 def shortened(name: str, widest: int = _WIDEST) -> str:
@@ -101,7 +115,7 @@ def status_text(
     blocks = [
         wrapped(head),
         fitted(STATUS, status_rows(workflow, inner), str, (len(STATUS) - 1,)),
-        *_stuck([workflow, *inner]),
+        *stuck([workflow, *inner]),
         *_ends([workflow, *inner]),
         *_held([workflow, *inner], now),
         *(wrapped(f"{printable(w['job'])} waits: {printable(w['reason'])}") for w in waiting),
@@ -294,7 +308,7 @@ def _state(row: Row) -> str:
     return "stuck" if row["stuck"] else str(row["state"])
 
 
-def _stuck(rows: Iterable[Row]) -> list[str]:
+def stuck(rows: Iterable[Row]) -> list[str]:
     return [
         wrapped(f"{printable(row['name'])} is stuck: {printable(row['stuck'])}")
         for row in rows

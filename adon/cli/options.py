@@ -36,24 +36,33 @@ OUTPUT_SITE = "local"
 def instant_of(text: str | None, option: str, now: float) -> float | None:
     """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
     which counts from ``now``; None if nothing was said. Raises InputError."""
-    from network_provisioner.base.instants import instant
-
     if text is None:
         return None
     if text.startswith("+"):
         return now + parse_duration(text[1:], option)
+    try:
+        return _absolute(text, option)
+    except InputError as error:
+        raise InputError(f"{error}, or '+2 h' from now") from None
+
+
+def _absolute(text: str, option: str) -> float:
+    from network_provisioner.base.instants import instant
+
     return instant(float(text) if _SECONDS.fullmatch(text) else text, option)
 
 
 def moment_of(text: str | None, option: str, now: float) -> float | None:
     """The same, or how long before ``now`` as ``2 h``. Raises InputError."""
-    if text is not None and not _SECONDS.fullmatch(text):  # no unit: these are no duration
+    if text is None or text.startswith("+"):
+        return instant_of(text, option, now)
+    if not _SECONDS.fullmatch(text):  # no unit: these are no duration
         try:
             return now - parse_duration(text, option)
         except InputError:  # an instant, then, or neither
             pass
     try:
-        return instant_of(text, option, now)
+        return _absolute(text, option)
     except InputError as error:
         raise InputError(f"{error}, or how long ago such as '2 h'") from None
 

@@ -19,7 +19,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
 _COLOURS = {
     **dict.fromkeys(("failed", "expired", "missed", "stuck", "removed"), _RED),
-    **dict.fromkeys(("queued", "held", "installed", "best_effort"), _YELLOW),
+    **dict.fromkeys(("queued", "held", "installed", "best_effort", "drained"), _YELLOW),
     **dict.fromkeys(("active", "running", "done", "ready"), _GREEN),
 }
 

@@ -161,7 +161,7 @@ def _transfers(transits: Any, now: float) -> list[dict[str, Any]] | str:
 def _links(links: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each direction, the fullest first."""
     records = [
-        {**link, **load, "state": link["failed"] and "failed"}
+        {**link, **load, "state": "drained" if link["drained"] else link["failed"] and "failed"}
         for link in links
         for load in link["load"]
     ]

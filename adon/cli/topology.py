@@ -209,7 +209,7 @@ def _drain(args: argparse.Namespace) -> int:
         Column("note"),
     )
     with bad_answer(args, "drains"):
-        print_records(args, columns, drains)
+        print_records(args, columns, drains, none="no drains")
         stuck = [(drain["element"], name) for drain in drains for name in drain["reserved"]]
     for element, name in stuck:
         print(f"adon: reservation {name} needs {element} in that time", file=sys.stderr)
@@ -266,6 +266,7 @@ def _with_warnings(data: dict[str, Any], shown: str) -> str:
         warnings.append(f"degraded: {data['problem']}")
     ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
     warnings += [f"link {end}: it is unknown whether it works" for end in dict.fromkeys(ends)]
+    warnings += dict.fromkeys(str(k["failed"]) for k in data["links"] if k.get("drained"))
     return "\n".join((shown, *warnings))
 
 

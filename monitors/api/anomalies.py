@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -15,7 +16,10 @@ from monitors.alerts.anomalies.model import (
     from_measurement,
     together,
 )
+from monitors.api.cursors import read_cursor
 from monitors.archive.archive import Archive, Selection
+from monitors.archive.stores.selection import Cursor
+from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.access import May
 from network_provisioner.api import answers
@@ -24,7 +28,7 @@ from network_provisioner.api.shapes import MOST, Answer
 from network_provisioner.base.errors import BrokerError
 
 _MOST_LISTED = 1000
-_MOST_READ = 20_000
+_PAGE = 5000  # measurements that are read at once
 
 Name = Annotated[str | None, Query(max_length=1000)]
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
@@ -67,19 +71,38 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         since: Instant = None,
         until: Instant = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 100,
+        cursor: Annotated[
+            str | None,
+            Query(max_length=1100, description="SINCE:ID of the last of the page before"),
+        ] = None,
     ) -> Response:
         """Anomalies that began or ended in a period, as far as the caller may see what was
-        measured."""
+        measured. For the next page, pass ``since`` and ``id`` of the last as ``cursor``; a page of
+        fewer than ``limit`` is the last."""
         caller.need(May.SEE)
+        began, key = (math.inf, "") if cursor is None else read_cursor(cursor, "an anomaly")
         wanted = Selection((METRIC,), subject, since=since, until=until)
-        rows = archive.page(wanted, newest=True, limit=_MOST_READ)
-        seen = [measurement for _, measurement in rows if rules.may_see(caller, measurement)]
-        chosen = [
-            anomaly
-            for anomaly in reversed(together(seen))
-            if (metric is None or anomaly.metric == metric)
-            and (kind is None or anomaly.kind == kind)
-        ]
+
+        def matching(anomaly: Anomaly) -> bool:
+            return (
+                metric in (None, anomaly.metric)
+                and kind in (None, anomaly.kind)
+                and (anomaly.since, anomaly.id) < (began, key)
+            )
+
+        seen: list[Measurement] = []
+        behind: Cursor | None = None
+        while True:
+            page = archive.page(wanted, behind, newest=True, limit=_PAGE)
+            seen += (measurement for _, measurement in page if rules.may_see(caller, measurement))
+            chosen = list(filter(matching, reversed(together(seen))))
+            if len(page) < _PAGE:
+                break
+            behind = page[-1][0]
+            # What began before is not all read yet.
+            chosen = [anomaly for anomaly in chosen if anomaly.since > behind.at]
+            if len(chosen) >= limit:
+                break
         return answers.answer({"anomalies": [asdict(anomaly) for anomaly in chosen[:limit]]})
 
     @routes.get("/v1/anomalies/limits", response_model=ExplainAnswer)

@@ -6,6 +6,7 @@ Times are seconds, instants Unix seconds, sizes bytes."""
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from monitors.api.cursors import read_cursor
 from monitors.api.visible import Visible
 from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import Analysis, analyse, text
@@ -38,7 +40,6 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.connection import stopping
 from network_provisioner.api.shapes import MOST, Answer
-from network_provisioner.base.errors import InputError
 
 MOST_LISTED = 10_000
 MOST_CHANGES = 10_000
@@ -83,14 +84,14 @@ def router(seen: Visible) -> APIRouter:
         page, pass ``at`` and ``id`` of the last as ``cursor``; a page of fewer than ``limit`` is
         the last."""
         words = (text or "").lower()
-        last = None if cursor is None else _place(cursor)
+        at, key = (math.inf, "") if cursor is None else read_cursor(cursor, "a workflow")
         matching = (
             known.as_dict()
             for known in seen.all(caller).values()
             if (user is None or known.user == user)
             and (state is None or known.is_in(state))
             and known.at >= since
-            and (last is None or (-known.at, known.id) > last)
+            and (-known.at, known.id) > (-at, key)
             and not (roots and known.parent)
             and words in f"{known.name} {known.id} {known.user} {known.submit_dir}".lower()
         )
@@ -189,15 +190,6 @@ def router(seen: Visible) -> APIRouter:
         return answers.answer(overview.as_dict() | details)
 
     return routes
-
-
-def _place(cursor: str) -> tuple[float, str]:
-    """Where a workflow stands in the list. Raises InputError."""
-    at, _, key = cursor.partition(":")
-    try:
-        return -float(at), key
-    except ValueError:
-        raise InputError(f"cursor: found {cursor!r:.100}, expected AT:ID of a workflow") from None
 
 
 class CountsAnswer(Answer):

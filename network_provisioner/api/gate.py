@@ -31,6 +31,7 @@ _COLLECTION = re.compile(r"/v1/[a-z]+/")  # many clients end its name so
 _ABSOLUTE = ("http://", "https://")
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _AUDITED = ("/v1/drains", "/v1/policies", "/v1/templates", "/v1/tasks")
+_QUESTIONS = ("/match", "/try")  # how paths end of POSTs that change nothing
 _LONGEST = 500  # bytes of a body in the log
 _OPEN = frozenset({"/", "/openapi.json"})  # the first leads to the pages, where there are any
 
@@ -83,7 +84,7 @@ class Gate:
             return
         if scope["method"] == "HEAD":  # as GET; the server sends the head of the answer alone
             scope, send = {**scope, "method": "GET"}, _without_body(send)
-        if scope["method"] in _CHANGES and scope["path"].startswith(_AUDITED):
+        if _changes_something(scope["method"], scope["path"]):
             body = b"".join(message.get("body", b"") for message in messages)
             send = _audited(scope, state["principal"], body, send)
         await self._app(scope, replayed(messages, receive), send)
@@ -132,6 +133,12 @@ def replayed(messages: list[Message], receive: Receive) -> Receive:
         return messages.pop(0) if messages else await receive()
 
     return replay
+
+
+def _changes_something(method: str, path: str) -> bool:
+    """Whether a request is for the audit log."""
+    question = method == "POST" and path.endswith(_QUESTIONS)
+    return method in _CHANGES and path.startswith(_AUDITED) and not question
 
 
 def _audited(scope: Message, who: Principal, body: bytes, send: Send) -> Send:

@@ -111,7 +111,7 @@ class Metrics:
             promises.add_metric((state,), number)
         yield promises
         yield from self._transits()
-        yield from self._links()
+        yield from self._links(health)
         yield from self._switches(health)
 
     def _transits(self) -> Iterator[Metric]:
@@ -128,7 +128,7 @@ class Metrics:
             family.add_metric((state,), number)
         yield family
 
-    def _links(self) -> Iterator[Metric]:
+    def _links(self, health: dict[str, Any]) -> Iterator[Metric]:
         names = ("adon_link_capacity_bps", "adon_link_reservable_bps", "adon_link_reserved_bps")
         texts = ("Capacity", "What may be reserved", "What is reserved now")
         families = [
@@ -141,13 +141,18 @@ class Metrics:
             labels=("src", "dst"),
         )
         families.append(up)
+        broken = {failure["link"] for failure in health["links_failed"]}
         for link in self._broker.describe_topology()["links"]:
+            if self._broker.topology.label_of(link["a"], link["b"]) in broken:
+                works = 0.0
+            else:  # nobody knows of a link that is drained, or whose switch is away
+                works = math.nan if link["failed"] or link["unknown"] else 1.0
             for load in link["load"]:
                 values = (
                     link["capacity_bps"],
                     load["reservable_bps"],
                     load["reserved_bps"],
-                    math.nan if link["unknown"] else float(not link["failed"]),
+                    works,
                 )
                 for family, value in zip(families, values, strict=True):
                     family.add_metric((load["from"], load["to"]), value)
@@ -155,15 +160,17 @@ class Metrics:
 
     def _switches(self, health: dict[str, Any]) -> Iterator[Metric]:
         connected = GaugeMetricFamily(
-            "adon_switch_up", "1 where a switch is connected and as it should be.",
+            "adon_switch_up", "1 where a switch is connected and as it should be; NaN: drained.",
             labels=("switch",),
         )  # fmt: skip
         repairs = CounterMetricFamily(
             "adon_repairs", "What was missing on a switch and was put back.",
             labels=("switch", "kind"),
         )  # fmt: skip
+        drained = {drain["element"] for drain in self._broker.drains() if drain["active"]}
         for switch in health["switches"]:
-            connected.add_metric((switch["name"],), float(not switch["problem"]))
+            works = math.nan if switch["name"] in drained else float(not switch["problem"])
+            connected.add_metric((switch["name"],), works)
             for kind, count in switch["repairs"].items():
                 repairs.add_metric((switch["name"], kind), count)
         yield connected
@@ -174,7 +181,8 @@ class Metrics:
         )  # fmt: skip
         up = GaugeMetricFamily(
             "adon_controller_up",
-            "1 where a switch answers the controller; without a name, the controller itself.",
+            "1 where a switch answers the controller, NaN where it is drained; without a name, the "
+            "controller itself.",
             labels=("controller", "switch"),
         )
         circuits = None
@@ -188,7 +196,8 @@ class Metrics:
                 sent.add_metric((counter["a"], counter["b"]), counter["bytes"])
         up.add_metric((health["controller"]["name"], ""), circuits is not None)
         for switch in health["switches"]:
-            up.add_metric((health["controller"]["name"], switch["name"]), switch["connected"])
+            answers = math.nan if switch["name"] in drained else float(switch["connected"])
+            up.add_metric((health["controller"]["name"], switch["name"]), answers)
         yield up
         yield sent
         if circuits is not None:

@@ -295,7 +295,8 @@ class LoadAnswer(Answer):
 
 class LinkAnswer(Answer):
     """A link and what is reserved on it in both directions; ``delay_s`` is one way, ``failed`` says
-    why nothing goes over it, "" where it works; ``unknown``: nobody knows whether it does."""
+    why nothing goes over it, "" where it works; ``unknown``: nobody knows whether it does;
+    ``drained``: it is out of service for maintenance."""
 
     a: str
     b: str
@@ -305,6 +306,7 @@ class LinkAnswer(Answer):
     loss: float
     failed: str
     unknown: bool
+    drained: bool
     load: list[LoadAnswer]
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers, shapes
 from network_provisioner.api.callers import Caller
+from network_provisioner.api.gate import audit
 from network_provisioner.api.listing import Only, newest_transits
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.redaction import Redaction, own_transit
@@ -121,7 +122,7 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
         transit_id: str, caller: Caller, body: ReleaseBody | None = None
     ) -> Response:
         """Give a path back. Idempotent."""
-        user = (await own(caller, May.RELEASE, transit_id)).request.user
+        user = (await own(caller, May.RELEASE, transit_id, "release")).request.user
         report = (body or ReleaseBody()).model_dump()
         n_bytes = report.pop("bytes")
         # What an engineer says of others' transfers is what their files say.
@@ -166,7 +167,7 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
     @routes.patch("/v1/transits/{transit_id:path}", response_model=shapes.Transit)
     async def change_transit(transit_id: str, body: ChangeBody, caller: Caller) -> Response:
         """Raise or lower minimum and ceiling, all or nothing, without a gap."""
-        await own(caller, May.REQUEST, transit_id)
+        await own(caller, May.REQUEST, transit_id, "change")
         rates = body.min_bps, body.max_bps
         return await respond(caller, await workers.change(broker.change, transit_id, *rates))
 
@@ -179,10 +180,20 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
 
 
 async def _own(
-    broker: Broker, workers: Workers, caller: Principal, may: May, transit_id: str
+    broker: Broker,
+    workers: Workers,
+    caller: Principal,
+    may: May,
+    transit_id: str,
+    audited: str = "",
 ) -> Transit:
+    """The transit. What is to be ``audited`` is logged where it is done to another user's."""
     caller.need(may)
-    return await own_transit(broker, workers, caller, transit_id)
+    transit = await own_transit(broker, workers, caller, transit_id)
+    user = transit.request.user
+    if audited and caller.name not in ("", user):
+        audit.info("%s %s of %s by %s (%s)", audited, transit_id, user, caller.name, caller.role)
+    return transit
 
 
 async def _told(

@@ -25,13 +25,15 @@ def describe_load(
     live: Iterable[Transit] = (),
     failed: Mapping[Hop, str] = MappingProxyType({}),
     unknown: Collection[Hop] = (),
+    drained: Collection[Hop] = (),
 ) -> dict[str, Any]:
     """Nodes, and links with what is reserved in each direction at one instant.
 
     With ``until`` each direction also has its ``holders`` during [``at``, ``until``): who, how much
     and from when to when. ``live`` are the transits on the switches: what they are granted now,
     minima and what they share above, is ``granted_bps``. ``failed``: directed links that carry
-    nothing now, and why; ``unknown``: those of which nobody knows whether they do.
+    nothing now, and why; ``unknown``: those of which nobody knows whether they do; ``drained``:
+    those out of service for maintenance.
     """
     rates = granted_on_links(live)
     held = _holders(ledger, at, until) if until is not None else {}
@@ -53,6 +55,7 @@ def describe_load(
             **_link(item),
             "failed": next((failed[hop] for hop in item.hops if hop in failed), ""),
             "unknown": any(hop in unknown for hop in item.hops),
+            "drained": any(hop in drained for hop in item.hops),
             "load": [load((item.a, item.b)), load((item.b, item.a))],
         }
         for item in topology.links

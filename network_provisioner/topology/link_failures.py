@@ -239,6 +239,11 @@ class LinkFailures:
         ]
 
     @property
+    def drained(self) -> Set[Hop]:
+        """The directed links that are out of service for maintenance."""
+        return self._drains.closed_now.keys()
+
+    @property
     def problem(self) -> str:
         """In words, "" where all is well."""
         out = self._drains.active

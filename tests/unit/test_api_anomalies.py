@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fastapi.testclient import TestClient
 from test_anomaly_service import DAY_S, DROP, T0, Told, series
 from test_api_documented import EXAMPLE, part_of
 
+from monitors.alerts.anomalies.model import Anomaly, to_measurement
 from monitors.alerts.anomalies.service import AnomalyService
 from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.api import anomalies, perfsonar
@@ -103,6 +105,34 @@ def test_anomalies_are_chosen(web: tuple[TestClient, Archive]) -> None:
     assert ids("") == ids("?kind=level") == ids("?metric=tcp_throughput&subject=mu>tacc") == [FOUND]
     assert ids("?kind=outage") == ids("?metric=rtt") == ids("?subject=a>b") == []
     assert ids(f"?since={T0 + 5.5 * DAY_S}") == ids(f"?until={T0}") == []
+
+
+@pytest.mark.parametrize("read_at_once", [2, 5000])
+def test_anomalies_come_in_pages(
+    web: tuple[TestClient, Archive], monkeypatch: pytest.MonkeyPatch, read_at_once: int
+) -> None:
+    client, archive = web
+    monkeypatch.setattr(anomalies, "_PAGE", read_at_once)
+    dips = [
+        Anomaly("rtt", f"a>{end}", "dip", T0 + n, T0 + n + 5, 1.0, 2.0, 1.0, 0.9, "slow", T0 + 90)
+        for n in range(3)
+        for end in "bc"
+    ]
+    archive.record_many(
+        to_measurement(record) for dip in dips for record in (replace(dip, until=None), dip)
+    )
+    pages: list[dict[str, Any]] = []
+    last: dict[str, str] = {}
+    while page := client.get("/v1/anomalies", params={"limit": 2, "metric": "rtt", **last}).json()[
+        "anomalies"
+    ]:
+        assert len(page) == 2
+        pages += page
+        last = {"cursor": f"{page[-1]['since']}:{page[-1]['id']}"}
+    newest_first = sorted(dips, key=lambda dip: (dip.since, dip.id), reverse=True)
+    assert [anomaly["id"] for anomaly in pages] == [dip.id for dip in newest_first]
+    assert {anomaly["until"] for anomaly in pages} == {T0 + 90}
+    assert error(client.get("/v1/anomalies?cursor=x"))[1] == "bad_request"
 
 
 def test_what_there_is_not(web: tuple[TestClient, Archive]) -> None:

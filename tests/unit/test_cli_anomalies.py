@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from api_rig import serving
 from cli_world import adon
 from test_anomaly_service import DAY_S, DROP, T0, Clock, Told, series
+from test_api_workflows import Web
 
+from monitors.alerts.anomalies.model import Anomaly, to_measurement
 from monitors.alerts.anomalies.service import AnomalyService
 from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.archive.archive import Archive
@@ -40,6 +43,27 @@ def test_anomalies_are_listed(file: str) -> None:
     )
     for narrow in (("--subject", "a>b"), ("--since", str(int(T0 + 6 * DAY_S)))):
         assert adon("monitor", "anomalies", "--archive", file, *narrow).out == "no anomalies\n"
+
+
+def test_the_newest_come_first_from_archive_or_broker(tmp_path: Path) -> None:
+    web = Web(tmp_path)
+    kinds = ("dip", "level")
+    for n, kind in enumerate(kinds):
+        change = Anomaly("rtt", "mu>tacc", kind, T0 + n, T0 + n, 1.0, 2.0, 1.0, 0.9, "slow")
+        for archive in (web.archive, *map(Archive, [tmp_path / "a.sqlite"])):
+            archive.record(to_measurement(change))
+    with serving(web.app) as port:
+        for source in (("--broker", f"http://127.0.0.1:{port}"),
+                       ("--archive", str(tmp_path / "a.sqlite"))):  # fmt: skip
+            listed = json.loads(adon("monitor", "anomalies", *source, "--json").out)["anomalies"]
+            assert [anomaly["kind"] for anomaly in listed] == ["level", "dip"]
+            newest = adon("monitor", "anomalies", *source, "--limit", "1")
+            assert newest.out.startswith("level ") and newest.out.count("\n") == 1
+            assert newest.err == "adon: there are more than 1: see --limit\n"
+            none = adon("monitor", "anomalies", *source, "--metric", "anomly").out
+            assert none == "no anomalies: no anomly was measured, did you mean 'anomaly'?\n"
+    mixed = adon("monitor", "anomalies", "--explain", "--broker")
+    assert mixed.err.startswith("adon: --explain: found with --broker")
 
 
 def test_limits_are_explained(file: str) -> None:

@@ -20,7 +20,9 @@ from monitor_files import START, Submitted, append, starting, table
 from test_api_workflows import Web
 from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
-from adon.cli.monitor_text import analysis_text, list_text, status_text
+from adon.cli import monitor_source
+from adon.cli.monitor_text import analysis_text, fitted_columns, status_text
+from adon.cli.output import table as drawn_table
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import analyse
@@ -82,6 +84,18 @@ def test_all_workflows(source: tuple[str, str]) -> None:
     assert adon("monitor", "list", "--state", "failed", *source).out == "no workflows\n"
     workflows = json.loads(adon("monitor", "list", "--json", "--limit", "1", *source).out)
     assert [row["id"] for row in workflows] == [UUID]
+
+
+def test_a_long_list_comes_in_pages(
+    source: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = json.loads(adon("monitor", "list", "--inside", "--json", *source).out)
+    monkeypatch.setattr(monitor_source, "_PAGE", 1)
+    paged = adon("monitor", "list", "--inside", "--json", *source)
+    assert (json.loads(paged.out), paged.err) == (every, "")
+    some = adon("monitor", "list", "--inside", "--limit", "2", "--csv", *source)
+    assert len(some.out.splitlines()) == 3 < len(every) + 1
+    assert some.err == "adon: there are more than 2: see --limit\n"
 
 
 def test_the_latest_status_is_figure_16s(source: tuple[str, str]) -> None:
@@ -325,7 +339,7 @@ def test_no_name_breaks_a_table(name: str, user: str, words: str, n: int, when: 
         result = analyse(archive.query("job") + archive.query("job_transfer"))
         analysis = {"workflows": [UUID]} | asdict(result)
     for output in (
-        list_text([row], when),
+        drawn_table(fitted_columns([row], when), [row]),
         status_text(row, [], when),
         analysis_text(row, analysis),
     ):

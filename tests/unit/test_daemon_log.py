@@ -102,8 +102,14 @@ def test_who_changed_what_is_a_line(tmp_path: Path, info: pytest.LogCaptureFixtu
         web.post("/v1/drains", json=body, headers=bearer("engineer"))
         web.delete("/v1/drains/r1", headers=bearer("researcher"))
         web.get("/v1/drains", headers=bearer("engineer"))
+        web.post("/v1/templates/match", json={"application": "x"}, headers=bearer("engineer"))
+        transit = {"id": "a", "src": "mu", "dst": "tacc"}
+        web.post("/v1/transits", json=transit, headers=bearer("researcher"))
+        web.patch("/v1/transits/a", json={"max_bps": 1e8}, headers=bearer("researcher"))
+        web.post("/v1/transits/a/release", headers=bearer("engineer"))
     lines = [record.getMessage() for record in info.records if record.name.endswith(".audit")]
     assert [re.sub(r"\s", "", line) for line in lines] == [
         'POST/v1/drains{"element":"r1","note":"optics"}byengineer-1(engineer)fromtestclient:200',
         "DELETE/v1/drains/r1byresearcher-1(researcher)fromtestclient:403",
+        "releaseaofresearcher-1byengineer-1(engineer)",
     ]

@@ -9,6 +9,7 @@ import pytest
 from broker_rig import L2, Rig, demo_network, refusing
 from test_broker_ways import port
 
+from network_provisioner.api.metrics import Metrics
 from network_provisioner.base.controller import SwitchStatus
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitState
@@ -65,6 +66,28 @@ def test_a_link_that_failed_is_not_offered_while_another_is_drained(rig: Rig) ->
     rig.let_pass(1)
     drain(rig, "s2-tacc", at=HOUR)
     assert rig.ask("a", "mu", "tacc", min_bps=10e6).grant.path == L3
+
+
+def test_no_alarm_is_of_what_is_drained(rig: Rig) -> None:
+    rig.controller.statuses = [
+        SwitchStatus(name, f"switch {name}", False, rig.clock.now, "is not connected", {})
+        for name in ("s1", "s2")
+    ]
+    rig.controller.fail("s1", "r1")
+    drain(rig, "s1")
+    rig.let_pass(1)
+    links = rig.broker.describe_topology()["links"]
+    assert {k["drained"] for k in links if "s1" in (k["a"], k["b"])} == {True}
+    assert {k["drained"] for k in links if "s1" not in (k["a"], k["b"])} == {False}
+    text = Metrics(rig.broker).text().decode()
+    assert 'adon_switch_up{switch="s1"} NaN' in text and 'adon_switch_up{switch="s2"} 0' in text
+    assert 'switch="s1"} NaN' in text.partition("# TYPE adon_controller_up")[2]
+    assert 'adon_link_up{dst="r1",src="s1"} NaN' in text
+    # A switch that is away may go on forwarding.
+    assert 'adon_link_up{dst="s2",src="tacc"} NaN' in text
+    rig.broker.cancel_drain("s1")
+    text = Metrics(rig.broker).text().decode()
+    assert 'adon_link_up{dst="r1",src="s1"} 0' in text
 
 
 def test_a_drained_switch_may_be_switched_off(rig: Rig) -> None:

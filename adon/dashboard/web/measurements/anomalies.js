@@ -96,12 +96,13 @@ export function item(a, unit, now, letter = "") {
   );
 }
 
-/** Those of other series than the one that is plotted. */
-export function unusual(list, now) {
+/** Those of other series than the one that is plotted; `more`: whether older ones can be shown. */
+export function unusual(list, now, more) {
   return section("unusual", "Other anomalies of the last 30 days",
     list.length
-      ? list.slice(0, 50).map((a) => item(a, UNITS[a.metric] || "1", now))
+      ? list.map((a) => item(a, UNITS[a.metric] || "1", now))
       : el("p", { class: "soft" }, "None."),
+    more && el("p", {}, el("button", { type: "button", "data-act": "more" }, "Older ones")),
   );
 }
 

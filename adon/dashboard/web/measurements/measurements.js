@@ -10,6 +10,7 @@ import { plotted, tiles } from "./series.js";
 const SPANS = spans(3600, 2592000);
 const MOST = 10000;
 const SOME = 60;
+const UNUSUAL = 100; // anomalies of a page
 const HOURLY_S = 604800;
 // Those that say something as a line over time; what belongs to one job or workflow has pages of its own.
 const FIRST = [
@@ -63,6 +64,7 @@ export const measurements = {
       older: [],
       latest: [],
       anomalies: [],
+      pages: 1,
       estimate: null,
       limits: [],
       dots: true,
@@ -92,38 +94,32 @@ export const measurements = {
       }
     }
     const now = c.now();
-    const [latest, anomalies] = await Promise.all([
+    const [latest, recent] = await Promise.all([
       s.metric ? get("/v1/measurements/latest", { metric: s.metric }, c.signal) : { measurements: [] },
-      maybe("/v1/anomalies", { limit: 500, since: Math.floor(now - 2592000) }, c.signal, { anomalies: [] }),
+      recentAnomalies(c, now),
     ]);
     s.latest = latest.measurements.toSorted((a, b) => b.at - a.at);
-    told(c, withEnds(anomalies.anomalies));
     s.subject ??= s.latest[0]?.subject ?? null;
     if (!s.latest.some((m) => m.subject === s.subject)) {
+      told(c, recent);
       Object.assign(s, { points: [], older: [], estimate: null, limits: [], span: s.span || SPANS[0][0] });
       return;
     }
     s.span ||= await spanOf(c, now);
-    const [found, estimate, limits] = await Promise.all([
-      get(
-        "/v1/measurements",
-        {
-          metric: s.metric,
-          subject: s.subject,
-          since: Math.floor(now - s.span),
-          order: "newest",
-          limit: MOST,
-        },
-        c.signal,
-      ),
-      maybe("/v1/estimates", { metric: s.metric, subject: s.subject }, c.signal),
-      maybe("/v1/anomalies/limits", { metric: s.metric, subject: s.subject }, c.signal),
+    const wanted = { metric: s.metric, subject: s.subject };
+    const since = Math.floor(now - s.span);
+    const [found, estimate, limits, own] = await Promise.all([
+      get("/v1/measurements", { ...wanted, since, order: "newest", limit: MOST }, c.signal),
+      maybe("/v1/estimates", wanted, c.signal),
+      maybe("/v1/anomalies/limits", wanted, c.signal),
+      maybe("/v1/anomalies", { ...wanted, since, limit: 1000 }, c.signal, { anomalies: [] }),
     ]);
+    told(c, withEnds([...recent, ...own.anomalies]));
     s.limits = limits?.limits || [];
     s.points = found.measurements.toReversed();
     // There may be more though none is listed: where one may not see those that were looked at.
     const until = (found.next && s.points[0]?.at) ?? now;
-    s.older = await unlisted(c, Math.floor(now - s.span), until);
+    s.older = await unlisted(c, since, until);
     s.estimate = estimate;
   },
 
@@ -162,7 +158,7 @@ export const measurements = {
           code("POST /v1/measurements"),
           ".",
         ),
-        unusual(s.anomalies, now),
+        unusual(s.anomalies, now, s.more),
       ];
     }
     const names = [...new Set([...s.series.map((one) => one.metric), s.metric])];
@@ -192,6 +188,7 @@ export const measurements = {
       unusual(
         s.anomalies.filter((a) => !(a.metric === s.metric && a.subject === s.subject)),
         now,
+        s.more,
       ),
     ];
   },
@@ -202,6 +199,10 @@ export const measurements = {
     span(c, from) {
       c.state.span = Number(from.value);
       c.choose({ span: from.value });
+      c.reload();
+    },
+    more(c) {
+      c.state.pages += 1;
       c.reload();
     },
     dots(c, from) {
@@ -243,11 +244,27 @@ async function unlisted(c, since, until) {
     .filter((one) => one.count > 0);
 }
 
-/** Take what is known of anomalies now, and say what is new. */
+/** The anomalies of the last 30 days, as many pages as were asked for. */
+async function recentAnomalies(c, now) {
+  const s = c.state;
+  const since = Math.floor(now - 2592000);
+  const list = [];
+  for (let page = 1; page <= s.pages && list.length === (page - 1) * UNUSUAL; page += 1) {
+    const last = list.at(-1);
+    const asked = { since, limit: UNUSUAL, cursor: last ? `${last.since}:${last.id}` : null };
+    list.push(...(await maybe("/v1/anomalies", asked, c.signal, { anomalies: [] })).anomalies);
+  }
+  s.more = list.length === UNUSUAL * s.pages;
+  return withEnds(list);
+}
+
+/** Take what is known of anomalies now, and say what is new: later than all that was known. */
 function told(c, list) {
   const word = (a) => `${a.metric} ${a.subject} ${Math.floor(a.since)} ${a.until}`;
   const before = new Set(c.state.anomalies.map(word));
-  const news = list.find((a) => !before.has(word(a)));
+  const at = (a) => a.until ?? a.noticed;
+  const newest = Math.max(0, ...c.state.anomalies.map(at));
+  const news = list.find((a) => !before.has(word(a)) && at(a) > newest);
   if (c.loaded && news)
     c.say(
       `${KINDS[news.kind] || "anomaly"} of ${words(news.metric)} ${subjectText(news.subject)}${news.until ? " is over" : ""}`,
