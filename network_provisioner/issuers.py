@@ -36,7 +36,7 @@ class Issuer:
     ``name``      the claim that has the name
     ``suffix``    what is put behind that name, so that no two issuers' names are the same; None for
                   ``@`` and the issuer's host. With ``""`` the names are those of local users
-    ``claims``    where entitlements, groups and scopes stand
+    ``claims``    where entitlements, groups and scopes stand; ``a.b`` is ``b`` in the object ``a``
     ``client``    the id that the dashboard has at the issuer; None where nobody logs in with a
                   browser. ID tokens for it are taken too
     ``client_secret_file``  a file with its secret, where it is a confidential client
@@ -52,6 +52,7 @@ class Issuer:
     suffix: str | None = None
     claims: tuple[str, ...] = (
         "scope", "scp", "groups", "roles", "entitlements", "eduperson_entitlement", "wlcg.groups",
+        "realm_access.roles", "isMemberOf",
     )  # fmt: skip
     client: str | None = None
     client_secret_file: File | None = None

@@ -90,7 +90,9 @@ def _place(value: object, _: str) -> object:
 
 
 def _instant(value: object, what: str) -> float:
-    # YAML makes dates of what looks like one.
+    # YAML makes dates of what looks like one, and a number of one without dashes.
+    if isinstance(value, int) and len(str(value)) == 8:
+        value = str(value)
     return instant(value.isoformat() if isinstance(value, date) else value, what)
 
 

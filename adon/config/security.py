@@ -126,7 +126,7 @@ def _key(entry: TokenConfig, tls: TlsConfig | None) -> Key:
     principal = Principal(
         entry.name,
         entry.role,
-        None if users == "*" else frozenset(users),
+        None if "*" in users else frozenset(users),
         None if entry.projects is None else frozenset(entry.projects),
     )
     return Key(principal, digest, entry.expires)

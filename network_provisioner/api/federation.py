@@ -139,7 +139,7 @@ def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
         )
     name = f"{subject}{_suffix(issuer)}"
     held = {
-        entitlement for claim in issuer.claims for entitlement in _held(claim, claims.get(claim))
+        entitlement for claim in issuer.claims for entitlement in _held(claim, _at(claims, claim))
     }
     for entitled in issuer.roles:
         if entitled.holds & held:
@@ -148,6 +148,15 @@ def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
     raise BrokerError(
         f"{name!r} holds none of the entitlements that have a role here", "unauthorized"
     )
+
+
+def _at(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim: a dot is part of a name (WLCG), or leads into an object (Keycloak)."""
+    outer, _, inner = name.partition(".")
+    if name in claims or not inner:
+        return claims.get(name)
+    within = claims.get(outer)
+    return _at(within, inner) if isinstance(within, Mapping) else None
 
 
 def _held(claim: str, value: object) -> list[str]:

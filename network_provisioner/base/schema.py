@@ -59,6 +59,7 @@ _EXPECTED = {
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "a mapping",
+    "invalid_key": "a name, in quotes",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "dataclass_type": "a mapping",
@@ -181,7 +182,8 @@ def matching(pattern: str, expected: str) -> AfterValidator:
 
 
 def _line(schema: type[Any], error: ErrorDetails, what: str) -> str:
-    place = [part for part in error["loc"] if part != "[key]"]
+    # A type in brackets is one of several that a value may have.
+    place = [part for part in error["loc"] if "[" not in str(part)]
     where = ": ".join(filter(None, (what, ".".join(map(str, place)))))
     if error["type"] in (*_UNKNOWN, "missing"):
         within = ": ".join(filter(None, (what, ".".join(map(str, place[:-1])))))

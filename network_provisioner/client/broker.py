@@ -40,6 +40,7 @@ _EXPECTED = "expected one like 'http://127.0.0.1:8470'"
 # How OpenSSL names an answer that is not TLS.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
 Mappings = list[dict[str, Any]]
+_PROXY = frozenset({502, 503, 504})  # what a proxy answers that reaches no broker
 _LONGEST_REASON = 1000  # characters: all that a broker takes
 _SERVICE = frozenset(f.name for f in fields(Service))
 T = TypeVar("T")
@@ -357,8 +358,14 @@ class BrokerClient:
             message = str(error["message"]) + other_release(self._release)
             refusal = BrokerError(message, str(error["code"]))
         except (ValueError, RecursionError):
+            if status in _PROXY:
+                raise BrokerError(
+                    f"the broker at {self.url} cannot be reached: a proxy answered {status}"
+                ) from None
+            there = answer.headers.get("location", "")
+            what = f"and sends to {there[:200]!r}" if there else f"with {text[:80]!r}"
             raise BrokerError(
-                f"{self.url} answered {status} with {text[:80]!r}, expected JSON: is it a broker?",
+                f"{self.url} answered {status} {what}, expected JSON: is it a broker?",
                 "bad_answer",
             ) from None
         except (LookupError, TypeError):

@@ -1,4 +1,5 @@
-"""Links that fail: ports that are down, and segments that probes have stopped to come through.
+"""Links that fail: ports that are down or lead elsewhere, and segments that probes have stopped to
+come through.
 
 A probe is sent over every segment in every round. One that was heard over once, and of which the
 last rounds brought nothing, is silent. What was never heard over may carry no probes: many
@@ -49,6 +50,7 @@ class LinkWatch:
         self._rounds, self._round_at = 0, 0.0
         self._silent_ways: set[Way] = set()
         self._silent: dict[tuple[str, str], str] = {}
+        self._misled: dict[Way, End] = {}  # links whose probes come in at another port than theirs
         self._recalled: dict[tuple[str, str], str] = {}  # that had failed before a restart
 
     @cached_property
@@ -83,11 +85,29 @@ class LinkWatch:
     def failed(self) -> dict[tuple[str, str], str]:
         """The directed links that carry nothing, and why."""
         failures = {**self._recalled, **self._silent}
+        for (start, end), actual in self._misled.copy().items():
+            # A hub passes a probe on to several ports, and the right one among them.
+            if (start, end) not in self.known or self._missed.get((start, end), 0) > _DOUBTFUL:
+                why = (
+                    f"{self._port(start)} leads to {self._port(actual)}, and the topology says "
+                    f"{self._port(end)}"
+                )
+                failures |= dict.fromkeys(self._link_at[start].hops, why)
         for end, why in dict(self._backend.dead_ends()).items():
             link = self._link_at.get(end)
             if link is not None:
                 failures |= dict.fromkeys(link.hops, why)
         return failures
+
+    def _port(self, end: End) -> str:
+        dpid, number = end
+        name = next(node.name for node in self._topology.nodes.values() if node.dpid == dpid)
+        return f"port {number} of {name}"
+
+    def _take_in_misled(self, heard: Set[Way]) -> None:
+        starts = {way[0]: way for way, segment in self.segments.items() if not segment.is_routed}
+        misled = {starts[a]: b for a, b in heard - self.segments.keys() if a in starts}
+        self._misled = {w: end for w, end in (self._misled | misled).items() if w not in heard}
 
     def observe(self) -> None:
         """One round. Raises ControllerError for a switch that does not answer; the others' links
@@ -102,6 +122,7 @@ class LinkWatch:
     def _look(self, in_time: bool) -> None:
         heard = self._backend.heard()
         self.expect(heard - self.known)
+        self._take_in_misled(heard)
         self._missed |= dict.fromkeys(heard, 0)
         self._unpunted -= heard
         problem = None
@@ -133,7 +154,7 @@ class LinkWatch:
         self._rounds += 1
         if self._rounds == _FIRST_ROUNDS:
             for segment in probed:
-                if segment.way not in self.known:
+                if segment.way not in self.known | self._misled.keys():
                     link, ends = (
                         self._link_at[segment.way[0]],
                         (segment.hops[0][0], segment.hops[-1][1]),

@@ -74,9 +74,9 @@ def _faults(path: Path) -> list[str]:
     uri = f"{path.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, timeout=_BUSY_S, isolation_level=None, uri=True)) as db:
         db.text_factory = _text
-        layout = _layout(db)
-        if unknown := _unknown(layout):
+        if unknown := _unknown(db):
             return [f"it {unknown}"]
+        layout = _layout(db)
         if damage := _damage(db):
             return [damage]
         db.execute("BEGIN IMMEDIATE")
@@ -100,8 +100,12 @@ def _layout(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _unknown(layout: int) -> str:
-    """In words, that a layout is of tables that this version does not know; "" where it is not."""
+def _unknown(db: sqlite3.Connection) -> str:
+    """In words, that a file has tables that this version does not know; "" where it has not."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
+    if tables and "transits" not in tables:
+        return "is an SQLite file of something else, expected a broker's, or none"
+    layout = _layout(db)
     if layout in range(_LAYOUT + 1):
         return ""
     return (
@@ -199,14 +203,8 @@ class SqliteStore(Store):
 
     def _prepare(self) -> None:
         self._db.isolation_level = None  # each statement is its own transaction
-        if unknown := _unknown(_layout(self._db)):
+        if unknown := _unknown(self._db):
             raise StoreError(f"state file {self._path} {unknown}")
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
-        if tables and "transits" not in tables:
-            raise StoreError(
-                f"state file {self._path}: found an SQLite file of something else, "
-                "expected a broker's, or none"
-            )
         if self._reading:
             self._db.execute("BEGIN")  # with the first question, all others are answered as of then
             self._check_structure()

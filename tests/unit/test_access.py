@@ -103,6 +103,7 @@ def test_keys_from_the_configuration(tmp_path: Path) -> None:
                 {"name": "bob", "role": "operator", "token_file": str(file)},
                 {"name": "hub", "role": "researcher", "token": "h" * 20, "users": "*"},
                 {"name": "two", "role": "researcher", "token": "t" * 20, "users": ["x", "y"]},
+                {"name": "all", "role": "researcher", "token": "l" * 20, "users": ["*"]},
             ],
         ),
         Clock(),
@@ -111,15 +112,17 @@ def test_keys_from_the_configuration(tmp_path: Path) -> None:
     assert ring.recognise("f" * 30, None) == Principal("bob", Role.OPERATOR)
     assert ring.recognise("h" * 20, None).users is None
     assert ring.recognise("t" * 20, None).users == {"x", "y"}
+    assert ring.recognise("l" * 20, None).users is None
     old = ring.recognise("old and known", None)
     assert (old.role, old.acting("", "")) == (Role.ENGINEER, ("", ""))
-    assert len(ring) == 5
+    assert len(ring) == 6
 
 
 def test_expiry_is_utc_where_no_zone_is_named() -> None:
     entry = {"name": "a", "role": "operator", "token": "t" * 20}
     for text, at in (
         ("1970-01-02", 86_400.0),
+        (19700102, 86_400.0),
         ("1970-01-01T01:00:00+01:00", 0.0),
         ("1970-01-01 00:01", 60.0),
     ):
@@ -161,6 +164,10 @@ def test_expiry_is_utc_where_no_zone_is_named() -> None:
         (
             [{"name": "a", "role": "operator", "token": 20 * t} for t in "ab"],
             "found a name or a token twice",
+        ),
+        (
+            [{"name": "a", "role": "operator", "token": "t" * 20, "users": "a"}],
+            "security.tokens.0.users: found 'a', expected a list",
         ),
         (
             [{"name": "a", "role": "operator", "token": "t" * 20, "expires": "soon"}],

@@ -266,6 +266,12 @@ def test_an_answer_that_comes_too_late_is_nobody_elses() -> None:
         (b"HTTP/1.1 500 Oops\r\n\r\n[]", "bad_answer", "answered 500"),
         (b'HTTP/1.1 404 No\r\n\r\n{"error": {"code": "c", "message": "m"}}', "c", "m"),
         (b'HTTP/1.1 404 No\r\n\r\n{"error": "gone"}', "bad_answer", "gone"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", "unreachable", "a proxy answered 502"),
+        (
+            b"HTTP/1.1 301 Moved\r\nLocation: https://adon.example.org/\r\n\r\n<html>",
+            "bad_answer",
+            "answered 301 and sends to 'https://adon.example.org/'",
+        ),
         (CHUNKED + b"g\r\n", "unreachable", "with base 16"),
         (CHUNKED + b"5\r\n{}", "unreachable", "3 bytes too early"),
         (b"HTTP/1.1 100 Continue\r\n\r\n", "unreachable", "without response"),

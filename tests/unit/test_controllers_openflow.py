@@ -22,6 +22,7 @@ from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow import connections, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.openflow.scan import Scan
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
     ROUTE_OWNER,
@@ -772,6 +773,13 @@ def test_a_switch_that_speaks_another_openflow_is_named_once(
 def test_an_address_that_is_none_is_refused(listen: str) -> None:
     with pytest.raises(InputError, match="expected HOST:PORT"):
         parse_listen(listen)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 on this machine")
+def test_all_addresses_are_those_of_ipv4_too() -> None:
+    with Scan("[::]:0") as listening:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, listening.port)).close()
 
 
 def test_switches_need_datapath_ids() -> None:

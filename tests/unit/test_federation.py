@@ -90,6 +90,22 @@ def test_a_token_names_its_holder_and_its_entitlements_give_the_role() -> None:
     assert known("adon_no-jwt") is None and known("a.b.c") is None
 
 
+def test_claims_are_found_where_issuers_put_them() -> None:
+    usual = Issuer(URL, (AUDIENCE,), ROLES)
+    for claims in (
+        {"realm_access": {"roles": ["offline_access", "users"]}},  # Keycloak
+        {"isMemberOf": ["users"]},  # CILogon
+        {"wlcg.groups": ["users"], "wlcg": "1.0"},
+    ):
+        known = Issuers([usual], Web(), Clock())(token(**{"scope": "openid", **claims}))
+        assert known is not None and known.role is Role.RESEARCHER
+    client = Issuer(URL, (AUDIENCE,), ROLES, claims=("resource_access.adon.roles",))
+    held = {"resource_access": {"adon": {"roles": ["users"]}}}
+    assert Issuers([client], Web(), Clock())(token(**held)) is not None
+    for other in ({"resource_access": ["users"]}, {"resource_access": {"adon": "users"}}, {}):
+        assert code_of(Issuers([client], Web(), Clock()), token(**other)) == "unauthorized"
+
+
 def test_tokens_for_every_service_are_for_this_one_too() -> None:
     for claims in (
         {"aud": "https://wlcg.cern.ch/jwt/v1/any", "wlcg.ver": "1.0"},

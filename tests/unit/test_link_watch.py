@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from controller_worlds import two_switches
 from os_ken.lib.packet.packet import Packet
 
 from network_provisioner.base.controller import ControllerError, WatchesLinks
+from network_provisioner.controllers.link_watch import LinkWatch
 from network_provisioner.controllers.openflow import lldp
 from network_provisioner.controllers.routes import default_paths, default_route
 from network_provisioner.controllers.segments import failed_hops, probe_frames, segments
@@ -128,6 +130,48 @@ def test_best_effort_goes_by_delay_and_rate_whatever_the_layer_is_called(layer: 
     assert ("mu", "s1", "short", "s2", "tacc") in ways
     path, why = default_route(topology, "mu", "tacc", topology.link("s1", "short").hops)
     assert path is not None and "long" in path.nodes and why.endswith("round what has failed")
+
+
+def test_cables_that_were_swapped_fail_their_links_and_a_hub_fails_none() -> None:
+    upper, lower = [
+        Link("s1", "s2", 1e9, ports={"s1": n, "s2": n}, name=f"link{n}") for n in (21, 22)
+    ]
+    topology = Topology(
+        [Node("s1", "switch", dpid=1), Node("s2", "switch", dpid=2)], [upper, lower]
+    )
+    heard: set[Any] = set()
+    backend: Any = SimpleNamespace(
+        watch_s=1e6,
+        connected=lambda: {1, 2},
+        blind=set,
+        late=set,
+        dead_ends=dict,
+        heard=lambda: set(heard),
+        check_ports=lambda _: None,
+        probe=lambda _: None,
+        lay_probe_rules_again=lambda _: set(),
+        port_bytes=lambda dpids: {dpid: {} for dpid in dpids},
+    )
+    watch = LinkWatch(topology, backend)
+
+    def failed(rounds: int, *pairs: tuple[int, int]) -> dict[tuple[str, str], str]:
+        ways = [((1, a), (2, b)) for a, b in pairs]
+        heard.clear()
+        heard.update(ways, [(b, a) for a, b in ways])
+        for _ in range(rounds):
+            watch.observe()
+        return watch.failed()
+
+    swapped = failed(1, (21, 22), (22, 21))
+    assert swapped.keys() == {*upper.hops, *lower.hops}
+    assert swapped[upper.hops[0]] in (
+        "port 21 of s1 leads to port 22 of s2, and the topology says port 21 of s2",
+        "port 21 of s2 leads to port 22 of s1, and the topology says port 21 of s1",
+    )
+    assert failed(1, (21, 21), (22, 22), (21, 22)) == {}
+    assert failed(1, (21, 22)) == {}  # in another round than the right one
+    assert failed(5, (21, 22), (22, 22)).keys() == set(upper.hops)
+    assert failed(2, (21, 21), (22, 22)) == {}
 
 
 # -- with switches ---------------------------------------------------------------------------

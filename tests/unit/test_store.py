@@ -84,9 +84,11 @@ def test_a_file_of_another_program(file: Path) -> None:
     file.parent.mkdir()
     with closing(sqlite3.connect(file)) as db:
         db.execute("CREATE TABLE measurements (id)")
+        db.execute("PRAGMA user_version = 3")  # as an archive has it
     before = file.read_bytes()
     with pytest.raises(StoreError, match="an SQLite file of something else"):
         SqliteStore(file)
+    assert faults(file) == ["it is an SQLite file of something else, expected a broker's, or none"]
     assert file.read_bytes() == before
 
 

@@ -405,7 +405,9 @@ class Connections(SwitchBackend):
         host, port = self._address
         try:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            listener = socket.create_server(address[:2], family=family)
+            # "::" is all addresses, as in broker.listen.
+            both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+            listener = socket.create_server(address[:2], family=family, dualstack_ipv6=both)
         except OSError as error:
             reason = (error.strerror or str(error)).partition(" (while")[0]
             raise ControllerError(
