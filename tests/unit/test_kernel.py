@@ -76,7 +76,7 @@ def test_kinds_of_jobs_that_wait_alike_change_nothing(compiled: None) -> None:
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """``code`` in a process of its own, with the helpers of these tests."""
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     return subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": path, **environment},
