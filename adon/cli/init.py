@@ -291,7 +291,8 @@ def _choose(
     if host in _ALL and before is None:
         raise InputError(f"--reach: found {reach}, expected the name or address that others use")
     secure = not is_loopback(host)
-    folder, (of_package, state) = args.config.absolute().parent, _SERVICE
+    folder = args.config.absolute().parent
+    state = _SERVICE[1] if folder == _SERVICE[0] else ""
     edits: list[FileEdit] = []
     tokens: list[dict[str, Any]] = []
     tls = before.security.tls if before else None
@@ -300,12 +301,14 @@ def _choose(
             "tokens and certificate are not of 'adon init': agents of new sites need some of yours"
         )
     elif secure:
-        edits, tokens = secret_edits(folder, facts.attached, f"https://{reach}", host.strip("[]"))
+        edits, tokens = secret_edits(
+            folder, facts.attached, f"https://{reach}", host.strip("[]"), state
+        )
     configured = before.controller.exec if before else []
     execute = configured if args.execute is None else shlex.split(args.execute)
     choices = Choices(
         names, args.switches, reach, frozenset(shared), _devices(facts.network, execute), execute,
-        secure, state if folder == of_package else "", tokens, known,
+        secure, state, tokens, known,
     )  # fmt: skip
     return choices, edits
 
@@ -358,6 +361,7 @@ def _agrees(args: argparse.Namespace, question: str) -> bool:
 
 
 def _try(file: Path, parsed: Config) -> int:
+    from adon.init.plan import agent_steps
     from adon.init.trial import try_transit
 
     print(f"{file}: written; trying one transit", flush=True)
@@ -379,6 +383,7 @@ def _try(file: Path, parsed: Config) -> int:
         print(f"  commands need ADON_BROKER={parsed.broker_url}")
         print(f"  ADON_TOKEN_FILE={file.parent / 'engineer.token'}")
         print(f"  ADON_CA={file.parent / 'broker.pem'}")
-        print("  each site's agent gets its folder in agents/; it is started by")
-        print("  adon agent run --config agent.yml")
+        print(f"  the agent of each site has its folder in {file.parent / 'agents'}:")
+        for line in agent_steps(file.parent == _SERVICE[0]):
+            print(f"  {line}")
     return 0
