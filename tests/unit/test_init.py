@@ -209,6 +209,7 @@ def test_hosts_of_catalogs_and_options() -> None:
     pairs = [
         ("mu", "gsiftp://dtn.mu.edu:2811/a"), ("mu", "https://dtn.mu.edu/b"), ("local", "file:///c"),
         ("mu", "scp://ada@io.mu.edu/d"), *given_sites(["tacc=192.0.2.7"]), ("bad", "http://[x"),
+        ("bad", "s3://ada@amazon/bucket/e"),
     ]  # fmt: skip
     assert hosts_of_urls(pairs) == {
         "mu": ["dtn.mu.edu", "io.mu.edu"], "local": [], "tacc": ["192.0.2.7"], "bad": [],
