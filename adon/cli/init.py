@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,7 +145,7 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
     from adon.init.plan import Facts
     from network_provisioner.topology.data import topology_from_dict
 
-    routers = site_sources.given_routers(args.router)
+    routers = {*site_sources.given_routers(args.router)}
     pairs = [
         *site_sources.given_sites(args.dtn),
         *site_sources.catalog_urls(args.sites, args.replicas),
@@ -167,11 +167,13 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
         print(f"site {site}: {', '.join(dtn.address for dtn in dtns)}")
     addresses = [dtn.address for dtns in sites.values() for dtn in dtns]
     macs = site_sources.neighbours()
-    facts = Facts(sites, *_listen(args, addresses, {*routers, *macs} - {*addresses}))
+    routers = (routers | macs.keys()) - {*addresses}
+    network, places, delays_s, passages = _listen(args, addresses, routers)
+    facts = Facts(sites, network, _single(places), delays_s, passages)
     for site, dtns in sites.items():
         for dtn in (dtn for dtn in dtns if dtn not in facts.attached.get(site, ())):
             mac = f" (MAC {macs[dtn.address]})" if dtn.address in macs else ""
-            note(f"site {site}: {dtn.address}{mac} is at no port of its site; left out")
+            note(f"site {site}: {dtn.address}{mac} {_misplaced(places[dtn.address])}; left out")
     if len(facts.attached) < 2:
         raise InputError(
             f"found {len(facts.attached)} sites at ports of switches, expected two at least: each "
@@ -180,9 +182,28 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
     return facts
 
 
+def _single(places: Mapping[str, Collection[HostPort]]) -> dict[str, HostPort]:
+    """The port of each address that answers at one only."""
+    return {address: next(iter(at)) for address, at in places.items() if len(at) == 1}
+
+
+def _misplaced(ports: Collection[HostPort]) -> str:
+    """Why a node that answers at these ports cannot be used."""
+    from network_provisioner.base.fields import format_dpid
+
+    if len(ports) == 1:
+        return "is at another port than the first node of its site"
+    if not ports:
+        return "answers at no port of a switch"
+    ends = ", ".join(
+        f"{format_dpid(dpid)}:{number}" for dpid, number in sorted(p.end for p in ports)
+    )
+    return f"answers at the ports {ends}, expected one (on Linux: net.ipv4.conf.all.arp_ignore=1)"
+
+
 def _listen(
     args: argparse.Namespace, addresses: Sequence[str], routers: Collection[str]
-) -> tuple[Discovered, dict[str, HostPort], dict[Ends, float], list[Passage]]:
+) -> tuple[Discovered, dict[str, set[HostPort]], dict[Ends, float], list[Passage]]:
     """What the switches say, until every node is found and joined to all others, at most as long
     as told; then delays, and what leads through routers."""
     from network_provisioner.base.controller import ControllerError
@@ -202,7 +223,8 @@ def _listen(
                         "some: set their controller to this machine (adon init --help)"
                     )
                 network = scan.discover()
-                hosts = scan.find_hosts(network, addresses)
+                places = scan.find_ports(network, addresses)
+                hosts = _single(places)
                 complete = hosts.keys() >= set(addresses) and joins(network, hosts)
                 if complete or time.monotonic() >= until:
                     break
@@ -216,7 +238,7 @@ def _listen(
     for dpid, ports in sorted(network.ports.items()):
         print(f"switch {format_dpid(dpid)}: ports {', '.join(p.name for p in ports.values())}")
     print(f"links between switches: {len(network.links)}, through routers: {len(passages)}")
-    return network, hosts, delays_s, passages
+    return network, places, delays_s, passages
 
 
 def _choose(
@@ -269,7 +291,8 @@ def _choose(
     if host in _ALL and before is None:
         raise InputError(f"--reach: found {reach}, expected the name or address that others use")
     secure = not is_loopback(host)
-    folder, (of_package, state) = args.config.absolute().parent, _SERVICE
+    folder = args.config.absolute().parent
+    state = _SERVICE[1] if folder == _SERVICE[0] else ""
     edits: list[FileEdit] = []
     tokens: list[dict[str, Any]] = []
     tls = before.security.tls if before else None
@@ -278,12 +301,14 @@ def _choose(
             "tokens and certificate are not of 'adon init': agents of new sites need some of yours"
         )
     elif secure:
-        edits, tokens = secret_edits(folder, facts.attached, f"https://{reach}", host.strip("[]"))
+        edits, tokens = secret_edits(
+            folder, facts.attached, f"https://{reach}", host.strip("[]"), state
+        )
     configured = before.controller.exec if before else []
     execute = configured if args.execute is None else shlex.split(args.execute)
     choices = Choices(
         names, args.switches, reach, frozenset(shared), _devices(facts.network, execute), execute,
-        secure, state if folder == of_package else "", tokens, known,
+        secure, state, tokens, known,
     )  # fmt: skip
     return choices, edits
 
@@ -336,6 +361,7 @@ def _agrees(args: argparse.Namespace, question: str) -> bool:
 
 
 def _try(file: Path, parsed: Config) -> int:
+    from adon.init.plan import agent_steps
     from adon.init.trial import try_transit
 
     print(f"{file}: written; trying one transit", flush=True)
@@ -349,12 +375,15 @@ def _try(file: Path, parsed: Config) -> int:
         f"transit {request.src} to {request.dst}: granted on {' > '.join(transit.grant.path)}, "
         "and released"
     )
-    print(f"next: adon broker --config {file}")
-    print("  or, from a package: systemctl enable --now adon-broker")
+    if file.parent == _SERVICE[0]:  # the state is the service's
+        print("next: systemctl enable --now adon-broker")
+    else:
+        print(f"next: adon broker --config {file}")
     if parsed.security.tls is not None:
         print(f"  commands need ADON_BROKER={parsed.broker_url}")
         print(f"  ADON_TOKEN_FILE={file.parent / 'engineer.token'}")
         print(f"  ADON_CA={file.parent / 'broker.pem'}")
-        print("  each site's agent gets its folder in agents/; it is started by")
-        print("  adon agent run --config agent.yml")
+        print(f"  the agent of each site has its folder in {file.parent / 'agents'}:")
+        for line in agent_steps(file.parent == _SERVICE[0]):
+            print(f"  {line}")
     return 0

@@ -49,10 +49,10 @@ def unit_edits(devices: bool) -> list[FileEdit]:
 
 
 def secret_edits(
-    folder: Path, sites: Iterable[str], url: str, host: str
+    folder: Path, sites: Iterable[str], url: str, host: str, state: str = ""
 ) -> tuple[list[FileEdit], list[dict[str, Any]]]:
-    """Token of an engineer, certificate for ``host``, a folder for each site's agent; and the
-    entries of the tokens in adon.yml. Raises InputError."""
+    """Token of an engineer, certificate for ``host``, a folder for each site's agent, which keeps
+    its files in ``state``; and the entries of the tokens in adon.yml. Raises InputError."""
     edits, entries = [], []
 
     def token(file: Path, name: str, role: Role) -> None:
@@ -70,16 +70,16 @@ def secret_edits(
     for site in sites:
         own = folder / "agents" / quote(site, safe="")
         token(own / "token", site, Role.AGENT)
-        edits.append(_agent_edit(own / "agent.yml", site, url))
+        edits.append(_agent_edit(own / "agent.yml", site, url, state))
         copy = own / CERTIFICATE
         edits.append(FileEdit(copy, read(copy), made[0], f"a copy of {CERTIFICATE}"))
     return edits, entries
 
 
-def _agent_edit(file: Path, site: str, url: str) -> FileEdit:
+def _agent_edit(file: Path, site: str, url: str, state: str) -> FileEdit:
     before = read(file)
     if before is None:
-        return FileEdit(file, None, agent_file(site, url).encode())
+        return FileEdit(file, None, agent_file(site, url, state).encode())
     data, text = read_yaml(file), before.decode()
     if isinstance(data, dict) and data.get("broker") != url:
         text = with_value(text, ["broker"], url)

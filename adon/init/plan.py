@@ -248,15 +248,27 @@ def agents(facts: Facts) -> list[dict[str, Any]]:
     return [{"name": s, "address": dtns[0].address} for s, dtns in facts.attached.items()]
 
 
-def agent_file(site: str, url: str) -> str:
-    """The configuration of a site's agent, which lies with token and certificate in one folder."""
+def agent_file(site: str, url: str, folder: str) -> str:
+    """The configuration of a site's agent, which lies with token and certificate in one folder;
+    ``folder`` is where the package's agent keeps its files, "" for no package."""
     settings = {"name": site, "broker": url, "token_file": "token", "ca": "broker.pem"}
+    settings["state"] = f"{folder}/agent" if folder else "state"
     return (
-        f"# The agent of site {site} (docs/agents.md): copy this folder to its machine, and run\n"
-        "# 'adon agent run --config agent.yml' there.\n"
-        + yaml.safe_dump({**settings, "state": "state"}, sort_keys=False)
+        f"# The agent of site {site} (docs/agents.md):\n"
+        + "".join(f"# {line}\n" for line in agent_steps(bool(folder)))
+        + yaml.safe_dump(settings, sort_keys=False)
         + "# Report connections and disks.\nsockets: true\ndisks: true\n"
     )
+
+
+def agent_steps(of_package: bool) -> tuple[str, str]:
+    """What to do with the folder of an agent."""
+    if of_package:
+        return (
+            "copy its files to /etc/adon on its machine, with the package installed, and run there",
+            "chown adon /etc/adon/token && systemctl enable --now adon-agent",
+        )
+    return "copy it to its machine, and run there", "adon agent run --config agent.yml"
 
 
 def _rtt(rtt_s: float) -> str:

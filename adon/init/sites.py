@@ -21,6 +21,7 @@ from network_provisioner.topology.graph import Topology
 _PORTS = (2811, 443, 22)  # GridFTP, HTTPS, SSH: who refuses answers as well
 _CONNECT_S = 1.0
 _AT_ONCE = 64
+_NO_HOSTS = ("s3", "s3s", "gs", "go", "osdf", "pelican", "stash")  # accounts, endpoints, buckets
 _HERE = ("", "localhost", "127.0.0.1", "::1")
 _PROGRAM_S = 20.0
 
@@ -41,10 +42,11 @@ def hosts_of_urls(urls: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for site, url in urls:
         names = hosts.setdefault(site, [])
         try:
-            host = urlsplit(url).hostname or ""
+            parts = urlsplit(url)
+            host = parts.hostname or ""
         except ValueError:  # no URL
             continue
-        if host not in _HERE and host not in names:
+        if parts.scheme not in _NO_HOSTS and host not in _HERE and host not in names:
             names.append(host)
     return hosts
 

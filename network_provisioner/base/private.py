@@ -16,15 +16,28 @@ def make_private(path: Path) -> None:
     has its mode. Raises OSError."""
     path = path.resolve()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # not opened: closing it would drop SQLite's locks on it
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
+    _create(path)
 
 
 def open_lock(path: Path) -> BinaryIO:
     """A file to hold a lock on, which who may open it could hold: none but its owner may, also one
     that an earlier version made. Raises OSError."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    _create(path)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     held = open(os.open(path, flags, _MODE), "ab+", buffering=0)  # noqa: PTH123, SIM115
     with suppress(PermissionError):  # another's, whose business it is
         os.fchmod(held.fileno(), _MODE)
     return held
+
+
+def _create(path: Path) -> None:
+    """Make a file that is not there yet. What root makes belongs to the folder's owner, who may be
+    a service."""
+    with suppress(FileExistsError):  # not opened: closing it would drop SQLite's locks on it
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+        try:
+            if os.geteuid() == 0:
+                folder = path.parent.stat()
+                os.fchown(made, folder.st_uid, folder.st_gid)
+        finally:
+            os.close(made)

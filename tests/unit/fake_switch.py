@@ -81,6 +81,7 @@ class FakeSwitch:
         self.down: set[int] = set()
         self.wires: dict[int, tuple[FakeSwitch, int]] = {}  # where a port's frames come out
         self.carried: dict[int, tuple[int, int]] = {}  # bytes received and sent by a port
+        self.lost_frames = 0  # that the controller has it send, the next ones
         self.silent = False
         self.term = 0  # of the last master, its generation id
         self.connections = 0
@@ -124,7 +125,9 @@ class FakeSwitch:
         """Have a frame come out where a wire leads to, for the controller if a rule says so."""
         (length,) = struct.unpack_from("!H", data, 16)
         (port,) = struct.unpack_from("!I", data, 28)
-        if port in self.wires:
+        if self.lost_frames:
+            self.lost_frames -= 1
+        elif port in self.wires:
             other, number = self.wires[port]
             punts = any(e.cookie >> 48 == PUNTING for e in list(other.table.values()))
             match = struct.pack("!HHII4x", 1, 12, 0x80000004, number)

@@ -737,6 +737,12 @@ def test_names_of_ports_are_printable(rig: FakeRig) -> None:
     assert names == {"eth", r"a\x1b[2J\n"}
 
 
+def test_links_whose_first_frames_are_lost(rig: FakeRig) -> None:
+    rig.s1.wires[10], rig.s2.wires[10] = (rig.s2, 10), (rig.s1, 10)
+    rig.s1.lost_frames, rig.s2.lost_frames = 4, 3  # one at each port
+    assert rig.openflow.discover().links == {((1, 10), (2, 10))}
+
+
 def test_a_switch_of_somebody_else_is_named_once(
     rig: FakeRig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 from cli_world import adon
 
+from adon.cli import init
 from adon.config.adon_yml import load_config, parse_config
 from adon.config.security import check_exposure, keyring_of, tls_context
 from adon.config.yamltext import with_appended
@@ -18,7 +22,7 @@ from adon.init.merge import updated
 from adon.init.plan import Choices, Facts, default_names, rendered, topology_section
 from adon.init.sites import Dtn, given_routers, given_sites, hosts_of_urls, read_neighbours
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.openflow import arp, scan
+from network_provisioner.controllers.openflow import arp, scan, wire
 from network_provisioner.controllers.openflow.scan import HostPort
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import Discovered, Port
@@ -60,6 +64,31 @@ def test_a_configuration_of_what_was_found() -> None:
     assert "  state: adon-broker.sqlite\n" in text
     assert "# link tacc-s2: no port reports its speed, 1 Gb/s assumed" in text
     assert "# round trip from here: 20 ms" in text
+
+
+def test_a_host_whose_first_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_ANSWER_S", 0.0)
+    search = scan.Scan("127.0.0.1:0")
+    requests = []
+
+    def tell(messages: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
+        requests.extend(m for m, _ in messages[1] if isinstance(m, wire.PARSER.OFPPacketOut))
+        if len(requests) > 1 and search._listeners:
+            answer = arp.reply(requests[0].data, bytes.fromhex("020000000001"))
+            search._listeners[0](1, SimpleNamespace(data=answer, match={"in_port": 7}))
+        return {}
+
+    monkeypatch.setattr(search, "_tell", tell)
+    network = Discovered({1: {7: Port("", True)}}, frozenset())
+    place = HostPort("02:00:00:00:00:01", (1, 7))
+    assert search.find_ports(network, ["10.0.0.1"]) == {"10.0.0.1": {place}}
+
+
+def test_why_a_node_is_left_out() -> None:
+    first, second = (HostPort("02:00:00:00:00:01", (dpid, 1)) for dpid in (1, 2))
+    assert init._misplaced([]) == "answers at no port of a switch"
+    assert "another port" in init._misplaced([first])
+    assert "0x1:1, 0x2:1, expected one" in init._misplaced({second, first})
 
 
 def test_switches_keep_the_names_that_they_have() -> None:
@@ -180,6 +209,7 @@ def test_hosts_of_catalogs_and_options() -> None:
     pairs = [
         ("mu", "gsiftp://dtn.mu.edu:2811/a"), ("mu", "https://dtn.mu.edu/b"), ("local", "file:///c"),
         ("mu", "scp://ada@io.mu.edu/d"), *given_sites(["tacc=192.0.2.7"]), ("bad", "http://[x"),
+        ("bad", "s3://ada@amazon/bucket/e"),
     ]  # fmt: skip
     assert hosts_of_urls(pairs) == {
         "mu": ["dtn.mu.edu", "io.mu.edu"], "local": [], "tacc": ["192.0.2.7"], "bad": [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import shlex
 import subprocess
 from pathlib import Path
@@ -33,6 +34,11 @@ def test_a_service_starts_a_command_that_there_is(unit: Path) -> None:
     assert callable(build_parser(words).parse_args(words).run)
     assert unit.stem in (PACKAGING / "debian/prerm").read_text(encoding="utf-8")
     assert f"{unit.stem}.service" in (PACKAGING / "adon.spec").read_text(encoding="utf-8")
+
+
+def test_the_man_page_keeps_lines_that_begin_with_quotes() -> None:
+    escaped = runpy.run_path(str(PACKAGING / "generate.py"))["escaped"]
+    assert escaped(".TP\n'load' is\na 'free'\n") == ".TP\n\\&'load' is\na 'free'\n"
 
 
 def test_the_spec_has_the_release() -> None:

@@ -12,6 +12,7 @@ from adon.config.adon_yml import parse_config, used_files
 from monitors.archive.archive import Archive
 from monitors.measurements.run_store import MeasuringStore
 from monitors.watcher import registry
+from network_provisioner.base.private import make_private, open_lock
 from network_provisioner.stores.sqlite import SqliteStore
 
 NETWORK: dict[str, list[object]] = {"nodes": [], "links": []}
@@ -51,3 +52,16 @@ def test_what_an_admin_opened_stays_open_and_is_said_but_for_the_lock(tmp_path: 
     config = parse_config({"topology": NETWORK, "broker": broker}, "adon.yml")
     open_ones = [words for words in used_files(config, tmp_path / "adon.yml") if "0664" in words]
     assert len(open_ones) == 2
+
+
+def test_what_root_makes_is_the_folders_owners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda _, user, group: owners.append((user, group)))
+    folder = tmp_path.stat()
+    make_private(tmp_path / "state")
+    for _ in range(2):  # once, where it is made
+        open_lock(tmp_path / "state.lock").close()
+    assert owners == [(folder.st_uid, folder.st_gid)] * 2

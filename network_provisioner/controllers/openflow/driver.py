@@ -10,10 +10,19 @@ import logging
 import os
 import secrets
 import struct
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -58,7 +67,11 @@ _WATCH_PRIORITY = 0xFFFE  # apart from a search's rule, which ends
 _WATCH_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 # What a probe through routers carries: our number, the switch's datapath id, and its port.
 _PROBE = struct.Struct("!6sQI")
-_DISCOVER_S = 2.0  # how long frames are waited for; the rule lives five times as long
+_DISCOVER_S = 2.0  # how long frames are waited for
+_SEARCH_RULE_S = 60  # the rules of a search end by themselves where nobody takes them off
+# Frames of a search are sent so often: Open vSwitch confirms a new rule before its cache of flows
+# knows it, and loses what comes in between.
+TRIES = 4
 # A message, and what it is when a switch refuses it.
 _Message = tuple[Any, str]
 
@@ -280,11 +293,9 @@ class OpenFlowSwitches(Connections):
     def discover(self) -> Discovered:
         """Send a frame out of every port, and see where it comes in. Raises ControllerError.
 
-        The rule that sends such frames here is on the switches for these seconds only, and ends
-        there by itself if nobody takes it off.
+        The rule that sends such frames here is on the switches for these seconds only.
         """
         number = os.urandom(6)
-        cookie = _DISCOVERY_COOKIE | int.from_bytes(number, "big")
         dpids = self.connected()
         ports = {
             dpid: {p.port_no: _port(p) for p in descriptions if p.port_no <= wire.OFP.OFPP_MAX}
@@ -298,31 +309,43 @@ class OpenFlowSwitches(Connections):
                 first, second = sorted((sender, (dpid, message.match["in_port"])))
                 links.add((first, second))
 
-        punt = wire.punt(lldp.ETH_TYPE, cookie, round(5 * _DISCOVER_S))
+        frames = {
+            dpid: [
+                (wire.packet_out(n, lldp.frame(dpid, n, number)), "a frame to find links by")
+                for n, port in own.items()
+                if port.up
+            ]
+            for dpid, own in ports.items()
+        }
+        with self._punting(dpids, heard, [(lldp.ETH_TYPE, {})]):
+            for _ in range(TRIES):
+                self._tell(frames)
+                time.sleep(_DISCOVER_S / TRIES)  # nobody says that no more will come
+        return Discovered(ports, frozenset(links))
+
+    @contextmanager
+    def _punting(
+        self,
+        dpids: Collection[int],
+        heard: Callable[[int, Any], None],
+        matches: Sequence[tuple[int, Mapping[str, Any]]],
+    ) -> Iterator[None]:
+        """While it lasts, ``heard`` gets the packets that match from these switches."""
+        cookie = _DISCOVERY_COOKIE | int.from_bytes(os.urandom(6), "big")
+        rules = [
+            (wire.punt(kind, cookie, _SEARCH_RULE_S, **match), "a rule to look around by")
+            for kind, match in matches
+        ]
         with self._lock:
             self._listeners.append(heard)
         try:
-            self._tell({dpid: [(punt, "the rule to find links by")] for dpid in dpids})
-            self._tell(
-                {
-                    dpid: [
-                        (
-                            wire.packet_out(n, lldp.frame(dpid, n, number)),
-                            "a frame to find links by",
-                        )
-                        for n, port in own.items()
-                        if port.up
-                    ]
-                    for dpid, own in ports.items()
-                }
-            )
-            threading.Event().wait(_DISCOVER_S)  # nobody says that no more will come
+            self._tell({dpid: rules for dpid in dpids})
+            yield
         finally:
             with self._lock:
                 self._listeners.remove(heard)
             end = wire.delete_by_cookie(cookie, _EVERY_BIT)
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
-        return Discovered(ports, frozenset(links))
 
     # -- links that fail -----------------------------------------------------------------------
 

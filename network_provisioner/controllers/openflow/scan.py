@@ -16,8 +16,7 @@ import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from types import TracebackType
@@ -26,14 +25,12 @@ from typing import Any, Self
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.openflow import arp, lldp, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
-from network_provisioner.controllers.openflow.driver import OpenFlowSwitches
+from network_provisioner.controllers.openflow.driver import TRIES, OpenFlowSwitches
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.topology.discovery import Discovered, End
 
 _IPV4, _UDP = 0x0800, 17
-_COOKIE = 0xAD1D << 48  # of a search, as that for links
 _ANSWER_S = 1.0
-_RULE_S = 60  # rules end by themselves where nobody takes them off
 _LOOK_S = 0.1
 _ROUNDS = 3  # of measuring a delay: the least counts
 _HERE = 0  # as a port: the frame comes back at once
@@ -98,16 +95,11 @@ class Scan(OpenFlowSwitches):
                 seen, since = there, time.monotonic()
         return seen
 
-    def find_hosts(self, discovered: Discovered, addresses: Collection[str]) -> dict[str, HostPort]:
-        """At which ports that lead to no other switch these IPv4 addresses answer; left out where
-        none does, or several. Raises ControllerError."""
-        answers = self.find_ports(discovered, addresses)
-        return {address: next(iter(at)) for address, at in answers.items() if len(at) == 1}
-
     def find_ports(
         self, discovered: Discovered, addresses: Collection[str]
     ) -> dict[str, set[HostPort]]:
-        """All those ports, also of addresses that answer at several. Raises ControllerError."""
+        """All ports, of those that lead to no other switch, where these IPv4 addresses answer.
+        Raises ControllerError."""
         sender = bytes([0x02]) + os.urandom(5)  # locally administered, of one host
         answers: dict[str, set[HostPort]] = {address: set() for address in addresses}
         complete = threading.Event()
@@ -127,8 +119,10 @@ class Scan(OpenFlowSwitches):
                 (wire.packet_out(number, frame), "a frame to find hosts by") for frame in frames
             ]
         with self._punting(batches, heard, [(arp.ETH_TYPE, {"eth_dst": sender.hex(":")})]):
-            self._tell(batches)
-            complete.wait(_ANSWER_S)
+            for _ in range(TRIES):
+                self._tell(batches)
+                if complete.wait(_ANSWER_S / TRIES):
+                    break
         return answers
 
     def find_delays(
@@ -183,11 +177,12 @@ class Scan(OpenFlowSwitches):
         with self._punting(discovered.ports, heard, matches):
             for wave in zip_longest(*sent.values()):
                 batch = [frame for frame in wave if frame is not None]
-                for _ in range(_ROUNDS):
+                for count in range(_ROUNDS):
                     for way, (seconds, mac) in self._times(batch, arrivals):
                         least[way] = min(seconds, least.get(way, seconds))
                         macs.setdefault(way[1], mac)
-                    batch = [(end, f) for end, f in batch if any(end == a for a, _ in least)]
+                    if count:  # what is lost twice leads nowhere
+                        batch = [(end, f) for end, f in batch if any(end == a for a, _ in least)]
         found_s, edge = delays(least), set(edge_ports(discovered))
         passages = [
             Passage({end: macs[end] for end in ends}, delay_s)
@@ -223,30 +218,6 @@ class Scan(OpenFlowSwitches):
         for way, (at, mac) in list(arrivals.items()):
             if at > began.get(way[0], at):
                 yield way, (at - began[way[0]], mac)
-
-    @contextmanager
-    def _punting(
-        self,
-        dpids: Collection[int],
-        heard: Callable[[int, Any], None],
-        matches: Sequence[tuple[int, Mapping[str, Any]]],
-    ) -> Iterator[None]:
-        """While it lasts, ``heard`` gets the packets that match from these switches."""
-        cookie = _COOKIE | int.from_bytes(os.urandom(6), "big")
-        rules = [
-            (wire.punt(kind, cookie, _RULE_S, **match), "a rule to look around by")
-            for kind, match in matches
-        ]
-        with self._lock:
-            self._listeners.append(heard)
-        try:
-            self._tell({dpid: rules for dpid in dpids})
-            yield
-        finally:
-            with self._lock:
-                self._listeners.remove(heard)
-            end = wire.delete_by_cookie(cookie, 2**64 - 1)
-            self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
 
 
 def edge_ports(discovered: Discovered) -> list[End]:
