@@ -283,7 +283,7 @@ def _scratch_schemes(inputs: Inputs) -> set[str]:
     staging = {elsewhere.get(site, site) for site in able}
     schemes = {
         scheme_of(server.url)
-        for site in staging - {SUBMIT_SITE}
+        for site in (staging - {SUBMIT_SITE}) & inputs.sites.keys()
         for directory in inputs.sites[site].directories
         if directory.kind == SCRATCH
         for server in directory.servers

@@ -144,6 +144,12 @@ def _merged(
         )
         if problem.staged
         else (),
+        bypassed=tuple(
+            tuple({f for job in jobs for f in problem.bypassed[job]}.intersection(files))
+            for files, jobs in zip(reads, members, strict=True)
+        )
+        if problem.bypassed
+        else (),
         level=tuple(level),
         own_priority=tuple(_own_priority(problem, jobs) for jobs in members),
         input_bytes=np.array([max(1.0, float(size[list(numbers)].sum())) for numbers in reads]),

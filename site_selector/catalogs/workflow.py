@@ -192,7 +192,7 @@ class _Reader:
         self.consumers: dict[str, list[str]] = {}
         self.stage_out: set[str] = set()
         self.needed: set[str] = set()  # by at least one of the jobs that read it
-        self.bypass: set[str] = set()  # by at least one of them from where it lies
+        self.staged: set[str] = set()  # for at least one of them
         self.edges: dict[str, dict[str, None]] = {}  # child to its parents, in order, without twins
 
     def add_job(self, entry: Any, path: tuple[Key, ...]) -> None:
@@ -284,8 +284,8 @@ class _Reader:
                 self.consumers.setdefault(lfn, []).append(job)
             if _text(use.get("optional")) not in _TRUE:
                 self.needed.add(lfn)
-            if _text(use.get("bypass")) in _TRUE:
-                self.bypass.add(lfn)
+            if _text(use.get("bypass")) not in _TRUE:
+                self.staged.add(lfn)
             return ""
         if link not in ("output", "checkpoint"):
             expected = "expected input, output or checkpoint"
@@ -377,7 +377,7 @@ class _Reader:
                 tuple(self.consumers.get(lfn, ())),
                 lfn in self.stage_out,
                 lfn not in self.needed,
-                lfn in self.bypass,
+                lfn in self.consumers and lfn not in self.staged,
             )
             for lfn in {**self.consumers, **self.producer}
         }

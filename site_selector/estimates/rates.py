@@ -141,7 +141,8 @@ def path_estimates(
         ends = [end for end in (path.gamma_t, disks["read"][a], disks["write"][b]) if end]
         least = min(ends, key=lambda end: end.value)
         if least is not path.gamma_t:
-            paths_known[a, b] = replace(path, gamma_t=least), written
+            link = path.bottleneck if least.value >= path.gamma_a.value else None
+            paths_known[a, b] = replace(path, gamma_t=least, bottleneck=link), written
     ratio = ratio_of(
         (path.gamma_a.value, written)
         for (a, b), (path, written) in paths_known.items()

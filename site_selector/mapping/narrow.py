@@ -113,7 +113,7 @@ def _alone(problem: Problem) -> Array:
         for held in set(problem.holders)
         if held
     }
-    own = problem.bypassed or ((),) * len(problem.jobs)  # in busy_seconds
+    own = [set(files) for files in problem.bypassed] or [set()] * len(problem.jobs)
     for job, files in enumerate(problem.reads):
         for file in files:
             if problem.producer[file] < 0 and file not in own[job]:

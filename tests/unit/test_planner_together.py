@@ -114,11 +114,13 @@ def test_who_is_bound_shares_a_site_wherever_one_can_run_all(
 def test_a_cluster_waits_once_and_computes_its_sum() -> None:
     files = [{"lfn": "f", "size": 1}, {"lfn": "g", "size": 1}]
     jobs = [
-        {"id": "p", "writes": [0], "runtime": "10"},
+        {"id": "p", "reads": [2], "writes": [0], "runtime": "10"},
         {"id": "q", "reads": [0], "writes": [1], "runtime": "20"},
         {"id": "r", "reads": [1], "runtime": "30"},
     ]
-    problem = problem_of(jobs, files)
+    problem = problem_of(jobs, [*files, {"lfn": "raw", "size": 1}])
+    raw = problem.files.index("raw")
+    problem = replace(problem, bypassed=((raw,), (), ()))
     kinds = np.array([[1.0] * 3, [7.0] * 3, [2.0] * 3])  # each job waits as its kind does
     merged = merge(replace(problem, queue_s=kinds), {"p": "x", "q": "x"})
     assert merged is not None
@@ -126,7 +128,8 @@ def test_a_cluster_waits_once_and_computes_its_sum() -> None:
     assert merged.problem.jobs == ("p", "r")
     assert merged.part == (0, 0, 1)
     assert list(merged.problem.compute_s[0]) == [30.0] * 3
-    assert (merged.problem.reads[0], merged.problem.parents) == ((), ((), (0,)))
+    assert (merged.problem.reads[0], merged.problem.parents) == ((raw,), ((), (0,)))
+    assert merged.problem.bypassed == ((raw,), ())
 
 
 def test_a_cluster_starts_by_the_last_priority_that_the_user_gave() -> None:

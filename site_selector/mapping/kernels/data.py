@@ -319,13 +319,15 @@ def busy_seconds(problem: Problem) -> Array:
 
 def _add_bypassed(busy: Array, problem: Problem) -> None:
     """Add what it takes to bring the bytes of the inputs that a job brings itself."""
-    shape, sites = shape_of(problem), np.arange(problem.n_sites)
+    shape = shape_of(problem)
     nearest = sources(shape, problem.seconds_per_byte).reshape(-1, shape.n_places)
     own = np.flatnonzero(np.asarray(shape.own))
     job, file = np.asarray(shape.slot_job)[own], np.asarray(shape.slot_file)[own]
-    src = nearest[np.asarray(shape.group)[file]][:, sites]
-    moving = np.array(problem.size)[file][:, None] * problem.seconds_per_byte[src, sites]
-    np.add.at(busy, job, np.where(src == sites, 0.0, moving))
+    group, size = np.asarray(shape.group)[file], np.array(problem.size)[file]
+    for site in range(problem.n_sites):
+        src = nearest[group, site]
+        moving = np.where(src == site, 0.0, size * problem.seconds_per_byte[src, site])
+        busy[:, site] += np.bincount(job, moving, shape.n_jobs)
 
 
 def allowed_mask(shape: Shape) -> NDArray[np.bool_]:

@@ -53,7 +53,7 @@ def simulate(
         soonest = now
         while soonest <= now:
             if ending <= now:
-                end_transfers(shape, order, numbers, state, now, note)
+                end_transfers(shape, numbers, state, now, note)
             take_events(shape, order, numbers, state, now, note)
             ending = next_ending(state)
             soonest = min(ending, next_event(state))
@@ -314,7 +314,6 @@ def next_ending(state: State) -> float:
 @kernel
 def end_transfers(
     shape: Shape,
-    order: Order,
     numbers: Numbers,
     state: State,
     now: float,
@@ -338,13 +337,11 @@ def end_transfers(
             state.total[LAST] = max(state.total[LAST], ready)
             if note:
                 state.arrived[number] = now
-            if ready > now:
-                code = 2 * shape.n_jobs + number
-                state.when[code] = ready
-                push(state.heap, 0, state.counts[EVENTS], state.when, code)
-                state.counts[EVENTS] += 1
-            else:
-                deliver(shape, order, numbers, state, number, now, note)
+            # Never at once: what follows may go over this very line.
+            code = 2 * shape.n_jobs + number
+            state.when[code] = ready
+            push(state.heap, 0, state.counts[EVENTS], state.when, code)
+            state.counts[EVENTS] += 1
         state.clock[line], state.set_s[line] = clock, now
         if state.under_way[line] > 0:
             rest = state.due[state.first[line]] - clock
