@@ -20,6 +20,7 @@ from network_provisioner.base.urls import scheme_of
 from network_provisioner.templates.template import RSpec, Template
 from site_selector.catalogs.documents import read_document, uncollected
 from site_selector.catalogs.entries import (
+    SCRATCH,
     SUBMIT_SITE,
     Executable,
     Replica,
@@ -44,7 +45,6 @@ TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
 INTEGRITY = "pegasus.integrity.checking"
 BYPASS = "pegasus.transfer.bypass.input.staging"
-SCRATCH = "sharedScratch"  # the kind of directory to which files are staged
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
 _FETCHING = {"nonsharedfs": "nonsharedfs", "condorio": "condorio", "condor": "condorio"}
@@ -68,7 +68,7 @@ class Inputs:
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
     ``configurations``: Pegasus's data configuration of each job at each of its candidates;
     ``staging``: the staging site of each site, ``*`` for all others. ``bypass``: inputs that all
-    their readers fetch themselves, from where they lie.
+    their readers bring themselves, from where they lie.
     ``estimated``: inputs of unknown size, and how it was estimated. ``notes``: what a user
     should know of the files, one line each. ``by_level``: jobs start in Pegasus's own order, for no
     priority can be handed over. ``for_all_jobs``: the priority that properties give jobs without
@@ -146,8 +146,8 @@ class Inputs:
 
     def has_own_disk(self, job: str) -> bool:
         """Whether a job has its files on a disk of its own, at all of its candidates."""
-        known = self.workflow.jobs[job].kind == "job"
-        return known and SHARED not in self.configurations.get(job, (SHARED,))
+        shares = SHARED in self.configurations.get(job, (SHARED,))
+        return self.workflow.jobs[job].kind == "job" and not shares
 
     def _staging_site(self, site: str, configuration: str) -> str:
         usual = SUBMIT_SITE if configuration == "condorio" else site
@@ -260,17 +260,18 @@ def read_inputs(
 
 
 def with_places(inputs: Inputs, properties: Mapping[str, str]) -> Inputs:
-    """With the places of replicas, by the schemes of their URLs, and with the files that jobs fetch
-    there themselves, as Pegasus bypasses staging: of these it takes no file without a server."""
+    """With the places of replicas, by the schemes of their URLs, and with the inputs that bypass
+    staging. Those have no ``file:`` replicas: Pegasus bypasses with URLs of servers."""
     into, checked = _scratch_schemes(inputs), properties.get(INTEGRITY) != "none"
     all_files, files = is_true(properties.get(BYPASS, "")), inputs.workflow.files
     places, bypass = {}, set()
     for lfn, replica in inputs.replicas.entries.items():
         places[lfn] = places_of(replica, into, checked)
         served = dict.fromkeys(site for site, url in replica.places if pfn_scheme(url) != "file")
-        readers = files[lfn].consumers if lfn in files else ()
-        wanted = all_files or (lfn in files and files[lfn].bypass)
-        if wanted and served and all(map(inputs.has_own_disk, readers)):
+        file = files.get(lfn)
+        if file is None or not served or not (all_files or file.bypass):
+            continue
+        if all(map(inputs.has_own_disk, file.consumers)):
             bypass.add(lfn)
             places[lfn] = tuple(served)
     return replace(inputs, places=places, bypass=frozenset(bypass))

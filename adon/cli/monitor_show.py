@@ -316,7 +316,7 @@ def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:
     add_output,
 )
 def _anomalies(args: argparse.Namespace) -> int:
-    """List changes of level, dips and outages, the one that began last first.
+    """List changes of level, dips and outages, the newest first.
 
     With --explain, show the current limits of each series instead: its expected value, its noise,
     the range of its daily and weekly cycle, and which values would be an anomaly.

@@ -16,7 +16,7 @@ from monitors.alerts.anomalies.model import (
     from_measurement,
     together,
 )
-from monitors.api.cursors import read_cursor
+from monitors.api.archive import read_cursor
 from monitors.archive.archive import Archive, Selection
 from monitors.archive.stores.selection import Cursor
 from monitors.base.measurement import Measurement

@@ -124,6 +124,16 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     return routes
 
 
+def read_cursor(cursor: str, kind: str) -> tuple[float, str]:
+    """The Unix second and the id of the last of a page, from ``SECOND:ID``; ``kind`` names what
+    is listed. Raises InputError."""
+    second, _, key = cursor.partition(":")
+    try:
+        return float(second), key
+    except ValueError:
+        raise InputError(f"cursor: found {cursor!r:.100}, expected SECOND:ID of {kind}") from None
+
+
 def _cursor(text: str | None) -> Cursor | None:
     try:
         return None if text is None else Cursor.parse(text)

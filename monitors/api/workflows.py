@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from monitors.api.cursors import read_cursor
+from monitors.api.archive import read_cursor
 from monitors.api.visible import Visible
 from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import Analysis, analyse, text

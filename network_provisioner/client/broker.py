@@ -362,8 +362,8 @@ class BrokerClient:
                 raise BrokerError(
                     f"the broker at {self.url} cannot be reached: a proxy answered {status}"
                 ) from None
-            there = answer.headers.get("location", "")
-            what = f"and sends to {there[:200]!r}" if there else f"with {text[:80]!r}"
+            location = answer.headers.get("location", "")
+            what = f"and sends to {location[:200]!r}" if location else f"with {text[:80]!r}"
             raise BrokerError(
                 f"{self.url} answered {status} {what}, expected JSON: is it a broker?",
                 "bad_answer",

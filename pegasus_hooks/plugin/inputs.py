@@ -13,6 +13,7 @@ from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
 from site_selector.catalogs.documents import Document
 from site_selector.catalogs.entries import (
+    SCRATCH,
     SUBMIT_SITE,
     Directory,
     Executable,
@@ -29,7 +30,6 @@ from site_selector.catalogs.sources import CONFIGURATION, known_configuration
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
 from site_selector.inputs import (
     CONFIGURATION_PROFILE,
-    SCRATCH,
     Inputs,
     configurations_of,
     estimated_sizes,
@@ -101,9 +101,8 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
             for tag, values in request.tags.get(name, {}).items()
         }
         url = request.scratch.get(name)
-        servers = (FileServer(url, "put"),) if url else ()
-        directories = (Directory(SCRATCH, "", servers),)
-        sites[name] = Site(name, None, None, directories, kept, parse_hints(good), tags=tags)
+        scratch = (Directory(SCRATCH, "", (FileServer(url, "put"),)),) if url else ()
+        sites[name] = Site(name, None, None, scratch, kept, parse_hints(good), tags=tags)
     return sites
 
 

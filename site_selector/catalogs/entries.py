@@ -49,6 +49,10 @@ class FileServer:
     operation: str
 
 
+SCRATCH = "sharedScratch"
+"""The kind of the directory of a site to which files are staged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Directory:
     """A directory of a site: ``kind`` is sharedScratch, localScratch, sharedStorage, …

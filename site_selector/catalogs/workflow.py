@@ -73,8 +73,8 @@ class DataFile:
     """A logical file. ``size_bytes`` is None if the workflow declares none.
 
     ``producer`` is None for an input of the workflow. ``stage_out``: the workflow wants it back.
-    ``optional``: every job that reads it does without it as well. ``bypass``: jobs fetch it
-    where it lies.
+    ``optional``: every job that reads it does without it as well. ``bypass``: every job that
+    reads it brings it from where it lies.
     """
 
     lfn: str

@@ -27,7 +27,7 @@ from statistics import median
 from monitors.archive.waits import width_name
 from monitors.base.estimates import Estimate
 from network_provisioner.templates.template import RSpec
-from site_selector.catalogs.entries import SUBMIT_SITE, Site, site_of_place
+from site_selector.catalogs.entries import SCRATCH, SUBMIT_SITE, Site, site_of_place
 from site_selector.estimates.plans import with_plans
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
@@ -258,7 +258,7 @@ def _space(site: Site, measured: MeasurementSource, now: float) -> EstimatedValu
     if site.hints.space_bytes is not None:
         return EstimatedValue(float(site.hints.space_bytes), "catalog")
     for directory in site.directories:
-        if directory.kind == "sharedScratch" and directory.free_bytes is not None:
+        if directory.kind == SCRATCH and directory.free_bytes is not None:
             return EstimatedValue(
                 float(directory.free_bytes), "catalog", note=f"freeSize of {directory.path}"
             )

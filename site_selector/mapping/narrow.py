@@ -113,11 +113,9 @@ def _alone(problem: Problem) -> Array:
         for held in set(problem.holders)
         if held
     }
-    own = [set(files) for files in problem.bypassed] or [set()] * len(problem.jobs)
-    for job, files in enumerate(problem.reads):
-        for file in files:
-            if problem.producer[file] < 0 and file not in own[job]:
-                cost[job] += size[file] * nearest[problem.holders[file]][shared[job]]
+    for job, file, own in zip(shape.slot_job, shape.slot_file, shape.own, strict=True):
+        if problem.producer[file] < 0 and not own:
+            cost[job] += size[file] * nearest[problem.holders[file]][shared[job]]
     if problem.output >= 0:
         back = returned_bytes(shape, problem)
         cost += back[:, None] * problem.seconds_per_byte[shared, problem.output]

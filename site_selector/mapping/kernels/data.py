@@ -271,14 +271,12 @@ def _own_slots(problem: Problem) -> IntArray:
 
 def _lines(problem: Problem) -> IntArray:
     """By path, the first of those that share what bounds it."""
-    n_paths = len(problem.places) ** 2
-    lines = np.arange(n_paths)
+    lines = np.arange(len(problem.places) ** 2)
     if problem.bottleneck is not None:
         link = problem.bottleneck.ravel()
-        first = np.full(link.max(initial=-1) + 1, n_paths)
         known = np.flatnonzero(link >= 0)
-        np.minimum.at(first, link[known], known)
-        lines[known] = first[link[known]]
+        _, first, which = np.unique(link[known], return_index=True, return_inverse=True)
+        lines[known] = known[first[which]]
     return lines
 
 
@@ -299,16 +297,20 @@ def busy_seconds(problem: Problem) -> Array:
     """(jobs, sites): how long a job has a worker, if nobody else uses the paths meanwhile."""
     if not problem.staged and not problem.bypassed:
         return problem.compute_s
-    shared, sites = shared_places(problem), np.arange(problem.n_sites)
-    away, size, reads = shared != sites, np.array(problem.size), problem.reads
+    shape, sites = shape_of(problem), np.arange(problem.n_sites)
+    shared, size = shared_places(problem), np.array(problem.size)
+    away = shared != sites
+    reader, file, own = (np.asarray(v) for v in (shape.slot_job, shape.slot_file, shape.own))
+    read, written = np.flatnonzero(own == 0), np.asarray(shape.writes)
     busy = problem.compute_s.copy()
     if problem.bypassed:
         _add_bypassed(busy, problem)
-        rows = zip(problem.reads, map(set, problem.bypassed), strict=True)
-        reads = tuple([tuple([f for f in files if f not in own]) for files, own in rows])
-    for row, path in ((reads, (shared, sites)), (problem.writes, (sites, shared))):
-        count = np.fromiter(map(len, row), np.int64, len(row))
-        n_bytes = np.bincount(np.repeat(np.arange(len(row)), count), size[ranges(row)[1]], len(row))
+    for job, moved, path in (
+        (reader[read], file[read], (shared, sites)),
+        (np.asarray(shape.producer)[written], written, (sites, shared)),
+    ):
+        count = np.bincount(job, minlength=shape.n_jobs)
+        n_bytes = np.bincount(job, size[moved], shape.n_jobs)
         taken = n_bytes[:, None] * problem.seconds_per_byte[path]
         for more_s, times in ((problem.first_s, count > 0), (problem.file_s, count - 1)):
             if more_s is not None:

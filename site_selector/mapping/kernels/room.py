@@ -36,13 +36,13 @@ class Room:
         level, writes = np.asarray(shape.level), np.asarray(shape.writes)
         writer = np.asarray(shape.producer)[writes]
         back = writes[np.asarray(shape.returns)[writes] > 0]
-        file = np.concatenate([np.asarray(shape.slot_file), writes, back])
-        job = np.concatenate([np.asarray(shape.slot_job), writer, np.asarray(shape.producer)[back]])
+        read = np.flatnonzero(np.asarray(shape.own) == 0)
+        file = np.concatenate([np.asarray(shape.slot_file)[read], writes, back])
+        reader = np.asarray(shape.slot_job)[read]
+        job = np.concatenate([reader, writer, np.asarray(shape.producer)[back]])
         at = level[job]
         at[len(at) - len(back) :] += 1
-        is_own = np.concatenate([np.asarray(shape.own), np.zeros(len(writes) + len(back))])
         order = np.argsort(at, kind="stable")
-        order = order[is_own[order] == 0]
         self._file, self._job, self._level = file[order], job[order], at[order]
         self._allowed, self._shared = np.asarray(shape.allowed), np.asarray(shape.shared)
         self._held, self._group = np.asarray(shape.held), np.asarray(shape.group)[self._file]

@@ -2,8 +2,9 @@
 //
 // A form is {name, title, fields, call, command, done, button}: `call(values)` gives {method, path,
 // body} with bytes, b/s, seconds and Unix seconds, `command(typed)` the words of a command line with
-// what was typed. A field is {name, label, kind, options, value, required, hint}; `any`, in words, where one of them is needed. `also` is a second
-// thing to do with the same fields, {button, call, command, input, done}, which changes nothing.
+// what was typed. A field is {name, label, kind, options, value, required, hint}. `any` says in
+// words that one of them at least is needed. `also` is a second thing to do with the same fields,
+// {button, call, command, input, done}, which changes nothing.
 
 import { send } from "./api.js";
 import { el } from "./dom.js";
