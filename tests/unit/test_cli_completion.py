@@ -13,11 +13,21 @@ from api_rig import application, keyring, serving, token_of
 from broker_rig import Clock, Rig
 from cli_world import NOBODY, adon, refusal
 
+from adon.cli import completion
+
 ASK = """
 source "$1"; shift
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
 $(complete -p adon | sed 's/.*-F \\([^ ]*\\).*/\\1/') adon
 echo "${COMPREPLY[@]}"
+"""
+
+PATIENT = f"""#!{sys.executable}
+import sys
+from adon.cli import completion
+from adon.cli.main import main
+completion._ANSWER_S = 120.0
+sys.exit(main())
 """
 
 
@@ -41,7 +51,7 @@ def completed(folder: Path, *words: str) -> list[str]:
     script = folder / "script"
     script.write_text(adon("completion", "bash").out)
     command = ["bash", "-c", ASK, "bash", str(script), "adon", *words]
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = os.environ | {"PATH": path}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=env)
     return done.stdout.split()
@@ -49,7 +59,13 @@ def completed(folder: Path, *words: str) -> list[str]:
 
 @pytest.fixture
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """With two transits, one of which a shell must not read."""
+    """With two transits, one of which a shell must not read. Who asks for names waits for them, as
+    nobody does who presses Tab."""
+    monkeypatch.setattr(completion, "_ANSWER_S", 120.0)
+    patient = tmp_path / "bin" / "adon"
+    patient.parent.mkdir()
+    patient.write_text(PATIENT)
+    patient.chmod(0o755)
     rig = Rig(tmp_path / "state.sqlite", clock=Clock(1_790_000_000.0))
     (tmp_path / "token").write_text(token_of("engineer"))
     monkeypatch.setenv("ADON_TOKEN_FILE", str(tmp_path / "token"))
