@@ -13,7 +13,7 @@ from ovs_rig import IN_SWITCHES
 from adon.config.adon_yml import load_config
 from examples.soykb.scenario import LAYOUT
 from examples.testbed import netns
-from examples.testbed.layout import OPENFLOW_LISTEN
+from examples.testbed.layout import OPENFLOW_LISTEN, Link
 from examples.testbed.network import Network
 from network_provisioner.topology.data import topology_from_dict
 
@@ -68,12 +68,12 @@ def test_from_a_site_catalog_to_a_granted_transit(network: Network, tmp_path: Pa
     (link,) = (link for link in made.whole_links if {link.a, link.b} == {"s1", "s2"})
     assert link.ports == {name: LAYOUT.port(overlay, name) for name in ("s1", "s2")}
     assert set(link.devices or ()) == {"s1", "s2"}
-    assert overlay.delay_s <= link.delay_s < overlay.delay_s + 0.2  # a busy machine adds some
+    assert _as_measured(link.delay_s, overlay)
     assert made.nodes["r1"].macs == router.macs
     halves = [link for link in made.whole_links if "r1" in (link.a, link.b)]
     assert {link.layer for link in halves} == {"l3"}
     assert [link.ports for link in halves] == [{n: LAYOUT.port(routed, n)} for n in ("s1", "s2")]
-    assert routed.delay_s <= sum(link.delay_s for link in halves) < routed.delay_s + 0.2
+    assert _as_measured(sum(link.delay_s for link in halves), routed)
 
     text = (tmp_path / "adon.yml").read_text()
     edited = text.replace("layer: l2", "layer: l2, loss: 0.001").replace(
@@ -89,3 +89,9 @@ def test_from_a_site_catalog_to_a_granted_transit(network: Network, tmp_path: Pa
         network.switches.ofctl(name, "del-flows")  # the broker's stay, as ever
     netns.batch(router.netns, [f"addr del {ROUTER}/32 dev lo"])  # a device would lose its routes
     netns.batch(None, [f"neigh del {ROUTER} dev dp0"])
+
+
+def _as_measured(delay_s: float, line: Link) -> bool:
+    """A busy machine adds to what is measured; what it adds to the way to the controller is taken
+    off, and the file has three digits."""
+    return 0.8 * line.delay_s <= delay_s < line.delay_s + 0.2
