@@ -317,25 +317,32 @@ def _moves(problem: Problem, site: int) -> dict[tuple[str, str], float]:
     """Bytes from place to place where all jobs run at ``site``."""
     out: dict[tuple[str, str], float] = {}
     shared = [problem.shared_at(job, site) for job in range(len(problem.jobs))]
+    own = [frozenset(row) for row in problem.bypassed] or [frozenset[int]()] * len(shared)
 
     def add(src: str, dst: str, size: float) -> None:
         for leg in legs_of(src, dst) if size > 0 else ():
             out[leg] = out.get(leg, 0.0) + size
 
+    def bring(file: int, at: int) -> None:
+        held = problem.holders[file]
+        if at not in held:
+            nearest = min(held, key=lambda h: problem.seconds_per_byte[h, at])
+            add(problem.places[nearest], problem.places[at], problem.size[file])
+
     for file, producer in enumerate(problem.producer):
-        size = problem.size[file]
         if producer >= 0 and problem.returns[file] and problem.output >= 0:
             for output in problem.places[problem.output].split(","):
-                add(problem.places[shared[producer]], output, size)
+                add(problem.places[shared[producer]], output, problem.size[file])
         elif producer < 0:
-            held = problem.holders[file]
-            for at in {shared[reader] for reader in problem.readers[file]} - {*held}:
-                nearest = min(held, key=lambda h: problem.seconds_per_byte[h, at])
-                add(problem.places[nearest], problem.places[at], size)
+            for at in {shared[job] for job in problem.readers[file] if file not in own[job]}:
+                bring(file, at)
     for job, at in enumerate(shared):
+        for file in own[job]:
+            bring(file, site)
         if at != site:
             for file in problem.reads[job]:
-                add(problem.places[at], problem.places[site], problem.size[file])
+                if file not in own[job]:
+                    add(problem.places[at], problem.places[site], problem.size[file])
             for file in problem.writes[job]:
                 add(problem.places[site], problem.places[at], problem.size[file])
     return out

@@ -261,19 +261,22 @@ def read_inputs(
 
 def with_places(inputs: Inputs, properties: Mapping[str, str]) -> Inputs:
     """With the places of replicas, by the schemes of their URLs, and with the inputs that bypass
-    staging. Those have no ``file:`` replicas: Pegasus bypasses with URLs of servers."""
+    staging: those that lie at every site where they may be read, or else at servers. With a
+    ``file:`` URL Pegasus bypasses only at the file's own site."""
     into, checked = _scratch_schemes(inputs), properties.get(INTEGRITY) != "none"
     all_files, files = is_true(properties.get(BYPASS, "")), inputs.workflow.files
     places, bypass = {}, set()
     for lfn, replica in inputs.replicas.entries.items():
         places[lfn] = places_of(replica, into, checked)
-        served = dict.fromkeys(site for site, url in replica.places if pfn_scheme(url) != "file")
         file = files.get(lfn)
-        if file is None or not served or not (all_files or file.bypass):
+        if file is None or not (all_files or file.bypass):
             continue
-        if all(map(inputs.has_own_disk, file.consumers)):
+        held = dict.fromkeys(site for site, _ in replica.places)
+        if not held.keys() >= {site for job in file.consumers for site in inputs.candidates[job]}:
+            held = dict.fromkeys(site for site, url in replica.places if pfn_scheme(url) != "file")
+        if held and all(map(inputs.has_own_disk, file.consumers)):
             bypass.add(lfn)
-            places[lfn] = tuple(served)
+            places[lfn] = tuple(held)
     return replace(inputs, places=places, bypass=frozenset(bypass))
 
 

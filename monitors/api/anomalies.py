@@ -37,7 +37,7 @@ LimitsOf = Callable[[str, str], Mapping[str, SeriesLimits]]
 
 
 class AnomaliesAnswer(Answer):
-    """Anomalies, the one that began last first."""
+    """Anomalies, the latest first, by when they began."""
 
     anomalies: list[Anomaly]
 

@@ -19,12 +19,10 @@ from urllib.parse import urlsplit
 from monitors.workflows.planned.transferlist import SiteUrl, Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.model import ExecutableJob, PlannedKind
-from site_selector.catalogs.entries import Directory, Site
+from site_selector.catalogs.entries import SCRATCH, SUBMIT_SITE, Directory, Site
 from site_selector.problem import JOBS_PER_STAGE_JOB
 
-SCRATCH = ("sharedScratch",)
 STORAGE = ("sharedStorage", "localStorage")
-SUBMIT_SITE = "local"
 _SERVES = {"get": ("get", "all"), "put": ("put", "all")}
 _TOP_PRIORITY, _PRIORITY_STEP = 100, 10
 
@@ -38,11 +36,11 @@ class RunPaths:
 
     def run_dir(self, site: str) -> str:
         """Absolute path of the run's directory at ``site``. Raises InputError."""
-        return f"{self._directory(site, SCRATCH).path.rstrip('/')}/{self.run}"
+        return f"{self._directory(site, (SCRATCH,)).path.rstrip('/')}/{self.run}"
 
     def scratch_url(self, site: str, lfn: str, operation: str) -> str:
         """URL of a file in the run's directory, to ``get`` or to ``put``. Raises InputError."""
-        base = _server(site, self._directory(site, SCRATCH), operation)
+        base = _server(site, self._directory(site, (SCRATCH,)), operation)
         return f"{base}/{self.run}/{lfn}"
 
     def storage_url(self, site: str, lfn: str) -> str:

@@ -15,11 +15,11 @@ from monitors.workflows.planned.transferlist import Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
-from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.hookscripts import safe_path
 from pegasus_hooks.prepost.keepsizes import EMBEDDED
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 from pegasus_hooks.prepost.tuning import AT_ONCE
+from site_selector.catalogs.entries import SUBMIT_SITE
 from site_selector.catalogs.fields import EXPECTED_PRIORITY, given_priority, is_priority
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Workflow

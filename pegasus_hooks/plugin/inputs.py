@@ -177,6 +177,7 @@ def _workflow(request: Request) -> Workflow:
             producer.get(i),
             tuple(consumers.get(i, ())),
             file.wanted and i in producer,
+            bypass=file.bypass,
         )
         for i, file in enumerate(files)
         if i in producer or i in consumers

@@ -38,13 +38,15 @@ class RequestedTransformation:
 @dataclass(frozen=True, slots=True)
 class RequestedFile:
     """A logical file. ``places`` are pairs of site and URL, of an input of the workflow;
-    ``checksum``: whether one is known."""
+    ``checksum``: whether one is known; ``bypass``: whether all jobs that read it bring it
+    themselves, past the staging site."""
 
     lfn: str
     size_bytes: int | None
     wanted: bool
     places: tuple[tuple[str, str], ...]
     checksum: bool
+    bypass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +251,8 @@ def _file(entry: _Entry) -> RequestedFile:
         if not isinstance(item, list) or len(item) != 2 or not all(_named(x) for x in item):
             raise entry.error("places", item, "pairs of site and URL")
         places.append((item[0], item[1]))
-    wanted, checksum = (entry.get(key, bool, False) for key in ("wanted", "checksum"))
-    return RequestedFile(entry.name("lfn"), size, wanted, tuple(places), checksum)
+    flags = {key: entry.get(key, bool, False) for key in ("wanted", "checksum", "bypass")}
+    return RequestedFile(entry.name("lfn"), size, places=tuple(places), **flags)
 
 
 def _task(

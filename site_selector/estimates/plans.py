@@ -123,9 +123,14 @@ def with_plans(
         else estimate
         for site, estimate in world.sites.items()
     }
+    sharing: dict[tuple[str, str], list[str]] = {}
+    for pair, path in world.paths.items():
+        sharing.setdefault(path.bottleneck or pair, []).append(">".join(pair))
+    rates_bps = {
+        line: _rate_bps(living, names, world.now, reserved) for line, names in sharing.items()
+    }
     paths = {
-        pair: _less(path, _rate_bps(living, ">".join(pair), world.now, reserved))
-        for pair, path in world.paths.items()
+        pair: _less(path, rates_bps[path.bottleneck or pair]) for pair, path in world.paths.items()
     }
     return replace(world, sites=sites, paths=paths, planned=planned)
 
@@ -155,11 +160,12 @@ def _at(steps: Steps, at_s: float) -> int:
     return steps[index - 1][1] if index else 0
 
 
-def _rate_bps(plans: Iterable[Plan], path: str, now: float, reserved: bool) -> float:
-    """What plans' transfers need of a path, on average until the last of them has ended."""
+def _rate_bps(plans: Iterable[Plan], paths: Iterable[str], now: float, reserved: bool) -> float:
+    """What plans' transfers over ``paths`` need of the line that these share, on average until the
+    last of them has ended."""
     rest, last_s = 0.0, 0.0
     for plan in plans:
-        for start_s, end_s, size in plan.flows.get(path, ()):
+        for start_s, end_s, size in chain.from_iterable(plan.flows.get(p, ()) for p in paths):
             begin, end = plan.at + start_s - now, plan.at + end_s - now
             if end <= 0 or (reserved and begin <= 0):
                 continue

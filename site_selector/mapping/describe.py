@@ -255,13 +255,15 @@ def queue_reasons(problem: Problem, world: World, assignment: Sequence[int]) -> 
 def _no_bandwidth(problem: Problem, world: World, job: int, assignment: Sequence[int]) -> str:
     per_byte, site = problem.seconds_per_byte, assignment[job]
     at, moves = problem.shared_at(job, site), []
+    own = problem.bypassed[job] if problem.bypassed else ()
     for file in problem.reads[job]:
+        to = site if file in own else at
         maker = problem.producer[file]
         held = (
             problem.holders[file] if maker < 0 else (problem.shared_at(maker, assignment[maker]),)
         )
-        moves.append((file, min(held, key=lambda place: per_byte[place, at]), at))
-        moves.append((file, at, site))
+        moves.append((file, min(held, key=lambda place: per_byte[place, to]), to))
+        moves.append((file, to, site))
     moves += [(file, site, at) for file in problem.writes[job]]
     if problem.output >= 0:
         moves += [(f, at, problem.output) for f in problem.writes[job] if problem.returns[f]]

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from site_selector.cost import Array
 from site_selector.estimates.world import ELSEWHERE, SPREADS, EstimatedValue, World, origin
 from site_selector.inputs import Inputs
+from site_selector.mapping.kernels.data import shape_of
 from site_selector.problem import NEVER_S, Problem
 
 # What is assumed to within ``e`` by where it comes from, before spread and age are looked at, and
@@ -186,6 +187,7 @@ def scenarios(
     compute_e = np.broadcast_to(uncertainty.compute, (len(kinds), n))
     kind_u, size_u = draw.even(len(names) * n), draw.even(files)
     rate_u, wait_u = draw.even(places * places), draw.even(n)
+    rate_u = rate_u[:, np.asarray(shape_of(problem).line)]  # what paths share is misjudged once
     size = np.array(problem.size)
     power = np.log(_middle(problem, kind, compute_e)) / math.log(0.5)
     out = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -344,6 +345,21 @@ def test_results_take_the_links_to_every_output_site() -> None:
         {"data>mu": 200 * MB, "mu>data": 10 * MB},
         {"data>tacc": 200 * MB, "tacc>mu": 10 * MB, "tacc>data": 10 * MB},
     ]
+
+
+def test_jobs_bring_what_bypasses_their_staging_site() -> None:
+    inputs = three_jobs()
+    staged = replace(
+        inputs,
+        configurations={j: ("nonsharedfs",) * len(at) for j, at in inputs.candidates.items()},
+        staging={"*": "mu"},
+        bypass=frozenset({"f0"}),
+    )
+    world = estimate_world(staged, now=0.0, output_site="mu")
+    tacc = edge_of(staged, world, "mu", [], ["tacc"]).ways[0]
+    assert {leg.name: leg.s_t_bytes for leg in tacc.legs} == {
+        "data>tacc": 100 * MB, "data>mu": 100 * MB, "mu>tacc": 200 * MB, "tacc>mu": 110 * MB,
+    }  # fmt: skip
 
 
 def test_the_decision_by_hand() -> None:

@@ -848,6 +848,17 @@ def test_a_run_time_that_fits_with_no_other_is_drawn_towards_the_speed_of_its_si
     assert middle(fits[:, :1].repeat(3, axis=1)) == pytest.approx(np.ones((4, 3)), rel=0.02)
 
 
+def test_paths_that_share_a_link_are_misjudged_alike() -> None:
+    base = problem_of([([], [])], {}, {}, [[1.0, 1.0, 1.0]], np.ones((3, 3)).tolist())
+    link = np.full((3, 3), -1)
+    link[0, 1] = link[0, 2] = 0
+    doubt = Uncertainty.everywhere(0.5)
+    drawn = scenarios(replace(base, bottleneck=link), "a", doubt, 5, np.random.default_rng(1))
+    for world in drawn:
+        rate = world.seconds_per_byte
+        assert rate[0, 1] == rate[0, 2] != rate[1, 2]
+
+
 def test_random_waits_are_spread_as_an_exponential_is_and_evenly() -> None:
     doubt = Uncertainty.everywhere(0.5, random_waits=True)
     drawn = scenarios(problem(), KINDS, doubt, 100, np.random.default_rng(1))

@@ -349,6 +349,15 @@ def test_jobs_fetch_what_bypasses_staging_from_where_it_lies(
         assert (problem.places[transfer.src], problem.places[transfer.dst]) == ("far", "grove")
 
 
+def test_jobs_read_what_bypasses_staging_where_they_run(load: Load) -> None:
+    catalog = {"sites_yml": sites(GROVE), "files": {"pegasus.properties": BYPASS}}
+    at_home = replicas({**IN, "pfns": [{"site": "grove", "pfn": "file:///data/in"}]})
+    inputs = load(replicas_yml=at_home, execution_sites=["grove"], **catalog)
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0))
+    assert problem.bypassed == ((0,),)
+    assert [t for t in Estimator(problem)([0]).transfers if t.file == 0] == []
+
+
 def test_staging_sites_are_those_that_pegasus_takes(load: Load) -> None:
     catalog = sites(GROVE, {"name": "store"})
     nonshared = {"files": {"pegasus.properties": f"{KEY} = nonsharedfs"}, "sites_yml": catalog}

@@ -346,9 +346,12 @@ def test_inputs_pass_through_the_submit_host_where_no_tool_moves_them_directly(
     job = {"id": "x", "transformation": 0, "reads": [0]}
     general = {"data_configuration": "sharedfs", "sites": sites, "files": files, **more}
     assert read(small(jobs=[job], **general))[0].places == {"raw": (place,)}
-    files[0]["checksum"] = True
+    assert not read(small(jobs=[job], **general))[0].workflow.files["raw"].bypass
+    files[0] |= {"checksum": True, "bypass": True}
     known = "tacc" if scratch is None or scratch.startswith("gsiftp") else place
-    assert read(small(jobs=[job], **general))[0].places == {"raw": (known,)}
+    inputs = read(small(jobs=[job], **general))[0]
+    assert inputs.places == {"raw": (known,)}
+    assert inputs.workflow.files["raw"].bypass
 
 
 def test_results_go_to_every_output_site() -> None:

@@ -68,6 +68,15 @@ def test_what_is_planned_is_taken_off_until_it_ends() -> None:
     assert seen(world_of(), wide(at=NOW - 90)) == world_of()
 
 
+def test_what_is_planned_for_one_path_is_taken_off_all_that_share_its_link() -> None:
+    world = world_of()
+    shared = replace(world.paths["a", "b"], bottleneck=("a", "switch"))
+    paths = {("a", "b"): shared, ("a", "c"): shared, ("b", "a"): world.paths["a", "b"]}
+    known = seen(replace(world, paths=paths), wide()).paths
+    assert known["a", "b"] == known["a", "c"] != shared
+    assert known["b", "a"] == paths["b", "a"]
+
+
 def test_others_take_three_quarters_of_workers_at_most_and_half_of_a_path() -> None:
     world = seen(world_of(8, gamma_bps=4.0), wide(cores=100))
     assert max(n for _, n in world.planned["a"]) == 6

@@ -49,7 +49,7 @@ export const fromFeed = (m) => ({
   ...m.details,
 });
 
-/** One entry for each, the one that began last first; one with an end is later than one without. */
+/** One entry for each, the latest first, by when they began; one with an end replaces one without. */
 export function withEnds(list) {
   const found = new Map();
   for (const a of list) {

@@ -251,7 +251,8 @@ final class Catalogs {
             for (Object item : location.getPFNList()) {
                 ReplicaCatalogEntry entry = (ReplicaCatalogEntry) item;
                 String site = entry.getResourceHandle();
-                if (site != null && entry.getPFN() != null && seen.add(site)) {
+                if (site != null && entry.getPFN() != null
+                        && seen.add(site + " " + entry.getPFN())) {
                     file.places.add(new String[] {site, entry.getPFN()});
                 }
             }

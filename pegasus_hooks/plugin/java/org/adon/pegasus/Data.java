@@ -17,6 +17,9 @@ final class Data {
     /** Whether its checksum is known. */
     boolean checksum;
 
+    /** Whether all jobs that read it bring it themselves, past the staging site. */
+    boolean bypass = true;
+
     /** Whether a job writes it; others are inputs of the workflow. */
     boolean produced;
 

@@ -78,6 +78,9 @@ final class RequestWriter {
         if (file.checksum) {
             json.pair("checksum", true);
         }
+        if (file.bypass && !file.produced) {
+            json.pair("bypass", true);
+        }
         if (!file.places.isEmpty()) {
             json.open("places", '[');
             for (String[] place : file.places) {

@@ -179,9 +179,18 @@ final class WorkReader {
             file.learn(use.getSize());
             file.produced |= written;
             file.wanted |= written && !use.getTransientTransferFlag();
+            file.bypass &= written || bypasses(use);
             found.add(known);
         }
         return numbers(found);
+    }
+
+    private static boolean bypasses(PegasusFile use) {
+        try {
+            return use.doBypassStaging();
+        } catch (LinkageError error) {
+            return false; // Pegasus 4 has no such flag
+        }
     }
 
     private static int[] numbers(Collection<Integer> values) {

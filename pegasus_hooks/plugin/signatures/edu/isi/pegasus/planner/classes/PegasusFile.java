@@ -16,6 +16,10 @@ public class PegasusFile {
         return 0;
     }
 
+    public boolean doBypassStaging() {
+        return false;
+    }
+
     public boolean getTransientTransferFlag() {
         return false;
     }
