@@ -70,6 +70,7 @@ class Scene:
     timeout_s: float | None = None
     options: Sequence[str] = ("-v",)
     kept: Sequence[str] = ()  # files that stay where they are written
+    bypassed: Sequence[str] = ()  # inputs that bypass the staging site
     replica_files: Sequence[tuple[str, str]] = ()  # "replicas", "inherited" or "cache", and a path
 
     def all_properties(self) -> dict[str, str]:
@@ -165,7 +166,8 @@ def _job_facts(scene: Scene, job: SceneJob) -> Iterator[Sequence[str]]:
     for link, uses in (("input", job.reads), ("output", job.writes)):
         for lfn, size in uses.items():
             stays = "stays" if lfn in scene.kept else ""
-            yield "use", job.id, lfn, link, "" if size is None else str(size), stays, "data"
+            way = "bypass" if lfn in scene.bypassed else ""
+            yield "use", job.id, lfn, link, "" if size is None else str(size), stays, "data", way
 
 
 def fake_plan(
@@ -322,6 +324,8 @@ def _job(scene: Scene, job: SceneJob) -> dict[str, Any]:
             use: dict[str, Any] = {"lfn": lfn, "type": link}
             if link == "output":
                 use |= {"stageOut": lfn not in scene.kept, "registerReplica": False}
+            if lfn in scene.bypassed:
+                use["bypass"] = True
             uses.append(use if size is None else use | {"size": size})
     head: dict[str, Any] = {"type": "job", "namespace": "t", "version": "1.0", "name": job.program}
     if job.kind == "DAXJob":

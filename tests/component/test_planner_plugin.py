@@ -462,7 +462,7 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
         SceneJob("c", after=["a"], profiles={"selector": {"execution.site": "mu"}}),
     ]  # fmt: skip
     scene = Scene(jobs, replicas={"raw": ("tacc", "http://tacc.example/raw", 5)}, cluster="label")
-    scene.kept = ["mid"]
+    scene.kept, scene.bypassed = ["mid"], ["raw"]
     scene.sites = {"local": {}, "mu": {"adon.workers": "7"}, "tacc": {"runtime": "99"}}
     scene.sites["tacc"]["data.configuration"] = "condorio"
     config = tmp_path / "adon.yml"
@@ -485,6 +485,7 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     assert {n: (f.size_bytes, f.wanted) for n, f in files.items()} == {
         "raw": (5, False), "mid": (10, False), "log": (None, True), "end": (1, True)
     }  # fmt: skip
+    assert [name for name, file in files.items() if file.bypass] == ["raw"]
     a, b, c = request.tasks
     assert [task.id for task in (a, b, c)] == ["a", "b", "c"]
     assert (b.runtime_s, b.group, b.cluster, b.cores) == (30.0, "g", "l", 2)

@@ -157,7 +157,8 @@ public final class FakePlanner {
         Job job = parts.get(f[1]);
         double size = f[4].isEmpty() ? -1 : Double.parseDouble(f[4]);
         PegasusFile file = new PegasusFile(
-                f[2], size, f[6].equals("executable") ? 1 : 0, f[5].equals("stays"));
+                f[2], size, f[6].equals("executable") ? 1 : 0, f[5].equals("stays"),
+                f.length > 7 && f[7].equals("bypass"));
         (f[3].equals("input") ? job.inputFiles : job.outputFiles).add(file);
     }
 

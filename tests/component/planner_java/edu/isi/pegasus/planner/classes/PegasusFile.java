@@ -6,12 +6,14 @@ public class PegasusFile {
     public final double size;
     public final int type;
     public final boolean stays;
+    public final boolean bypass;
 
-    public PegasusFile(String lfn, double size, int type, boolean stays) {
+    public PegasusFile(String lfn, double size, int type, boolean stays, boolean bypass) {
         this.lfn = lfn;
         this.size = size;
         this.type = type;
         this.stays = stays;
+        this.bypass = bypass;
     }
 
     public String getLFN() {
@@ -24,6 +26,10 @@ public class PegasusFile {
 
     public int getType() {
         return type;
+    }
+
+    public boolean doBypassStaging() {
+        return bypass;
     }
 
     public boolean getTransientTransferFlag() {
