@@ -309,18 +309,14 @@ def busy_seconds(problem: Problem) -> Array:
         (reader[read], file[read], (shared, sites)),
         (np.asarray(shape.producer)[written], written, (sites, shared)),
     ):
-        count = np.bincount(job, minlength=shape.n_jobs)
-        n_bytes = np.bincount(job, size[moved], shape.n_jobs)
-        taken = n_bytes[:, None] * problem.seconds_per_byte[path]
-        for more_s, times in ((problem.first_s, count > 0), (problem.file_s, count - 1)):
-            if more_s is not None:
-                taken += times[:, None] * more_s[path]
-        busy += np.where(away & (count > 0)[:, None], taken, 0.0)
+        count = np.bincount(job, minlength=shape.n_jobs)[:, None]
+        n_bytes = np.bincount(job, size[moved], shape.n_jobs)[:, None]
+        busy += np.where(away, _transfer_seconds(problem, count, n_bytes, path), 0.0)
     return busy
 
 
 def _add_bypassed(busy: Array, problem: Problem) -> None:
-    """Add what it takes to bring the bytes of the inputs that a job brings itself."""
+    """Add what it takes to bring the inputs that a job brings itself, one place after the other."""
     shape = shape_of(problem)
     nearest = sources(shape, problem.seconds_per_byte).reshape(-1, shape.n_places)
     own = np.flatnonzero(np.asarray(shape.own))
@@ -328,8 +324,21 @@ def _add_bypassed(busy: Array, problem: Problem) -> None:
     group, size = np.asarray(shape.group)[file], np.array(problem.size)[file]
     for site in range(problem.n_sites):
         src = nearest[group, site]
-        moving = np.where(src == site, 0.0, size * problem.seconds_per_byte[src, site])
-        busy[:, site] += np.bincount(job, moving, shape.n_jobs)
+        at, length = job * shape.n_places + src, shape.n_jobs * shape.n_places
+        count = np.bincount(at[src != site], minlength=length).reshape(-1, shape.n_places)
+        n_bytes = np.bincount(at, np.where(src == site, 0.0, size), length).reshape(count.shape)
+        busy[:, site] += _transfer_seconds(problem, count, n_bytes, (slice(None), site)).sum(axis=1)
+
+
+def _transfer_seconds(
+    problem: Problem, count: NDArray[Any], n_bytes: NDArray[Any], path: tuple[Any, Any]
+) -> Array:
+    """What one transfer of ``count`` files takes, nothing where there are none."""
+    taken = n_bytes * problem.seconds_per_byte[path]
+    for more_s, times in ((problem.first_s, 1), (problem.file_s, count - 1)):
+        if more_s is not None:
+            taken = taken + times * more_s[path]
+    return np.where(count > 0, taken, 0.0)
 
 
 def allowed_mask(shape: Shape) -> NDArray[np.bool_]:
