@@ -205,7 +205,7 @@ def list_schedule(
         np.zeros(free_at[-1]),
         np.zeros(shape.n_files * shape.n_places if knows.data else 0),
         np.zeros(shape.n_places**2),
-        np.zeros(shape.n_places),
+        np.zeros(shape.n_places**2),
         np.full(shape.n_sites, -1, np.int64),
         np.zeros(shape.n_jobs, np.int64),
         np.zeros(shape.n_jobs),

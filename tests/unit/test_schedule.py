@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,6 +117,26 @@ def test_greedy_charges_a_shared_file_once_and_per_job_each_time() -> None:
 
     assert greedy(made("per-site")) == [1, 1, 1]
     assert greedy(made("per-job")) == [1, 0, 0]
+
+
+def test_inputs_that_come_over_one_link_come_one_after_the_other() -> None:
+    # 4 MB each from places 2 and 3: over one link to site 0 in 8 s, over two to site 1 in 6 s.
+    per_byte = np.full((4, 4), 1.5e-6)
+    per_byte[2:, 0] = 1e-6
+    np.fill_diagonal(per_byte, 0.0)
+    link = np.full((4, 4), -1)
+    alone = problem_of(
+        [(["a", "b"], [])],
+        {"a": 4 * MB, "b": 4 * MB},
+        {"a": [2], "b": [3]},
+        [[1.0, 1.0]],
+        per_byte.tolist(),
+    )
+    shared = replace(alone, bottleneck=link)
+    link[2:, 0] = 0
+    rank = upward_rank(alone)
+    assert list_schedule(alone, rank, VARIANTS["lookahead"]) == [0]
+    assert list_schedule(shared, rank, VARIANTS["lookahead"]) == [1]
 
 
 def test_policies_honour_where_jobs_may_run() -> None:

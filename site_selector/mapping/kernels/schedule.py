@@ -161,10 +161,10 @@ class Growing(NamedTuple):
 
     ``free_at[s]`` to ``free_at[s + 1]`` is the range in ``free`` of a heap of the times at which a
     site's workers are free. ``there`` is when a file is at a place (file * n_places + place), NEVER
-    where it is not. ``busy`` is how long a line is taken (see ``Shape``), ``queue_end`` work space
-    for the same by place, of the paths from there to one site. ``gap`` is the last of the times in
-    which a worker of a site waits, -1 without one; each ``opens`` and ``closes``, and knows the one
-    ``before``; ``gaps`` counts them.
+    where it is not. ``busy`` is how long a line is taken (see ``Shape``), ``queue_end`` the same
+    with the transfers of one job that may come. ``gap`` is the last of the times in which a worker
+    of a site waits, -1 without one; each ``opens`` and ``closes``, and knows the one ``before``;
+    ``gaps`` counts them.
     """
 
     site: Ints
@@ -357,7 +357,8 @@ def data_ready(
     out = 0.0
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         src = origin(shape, source, growing, shape.slot_file[slot], job, s, ready)[0]
-        growing.queue_end[src] = growing.busy[shape.line[src * places + place]]
+        line = shape.line[src * places + place]
+        growing.queue_end[line] = growing.busy[line]
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         arrival = growing.there[file * places + place]
@@ -366,8 +367,9 @@ def data_ready(
         elif arrival >= NEVER:
             src, made = origin(shape, source, growing, file, job, s, ready)
             path = src * places + place
-            begin = max(made, growing.queue_end[src])
-            growing.queue_end[src] = begin + numbers.size[file] * numbers.occupied[path]
+            line = shape.line[path]
+            begin = max(made, growing.queue_end[line])
+            growing.queue_end[line] = begin + numbers.size[file] * numbers.occupied[path]
             arrival = begin + numbers.size[file] * numbers.per_byte[path] + numbers.setup[path]
         out = max(out, arrival)
     return out
