@@ -18,7 +18,7 @@ from typing import Any
 from faults_world import PATIENT_S, SIZE, Service, replace, some
 from hooks_world import POST, PRE, ROOT, move
 
-from condor_plugins import dagman
+from examples.testbed import dagman
 from examples.testbed.pool import Pool
 from monitors.workflows.planned import job_files, transferlist
 from network_provisioner.base.model import Transit

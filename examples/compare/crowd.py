@@ -25,7 +25,6 @@ from adon.planning.holdings import ask
 from adon.planning.placement import PlacedWorkflow, leave_plan, place
 from adon.planning.planner import plan_workflow
 from adon.planning.plans import plans_of
-from condor_plugins import dagman
 from examples import scenario as scenarios
 from examples.compare import shapes
 from examples.compare.record import Cores
@@ -35,6 +34,7 @@ from examples.demo import running, steps
 from examples.demo.expected_gain import best_effort_only
 from examples.demo.line import CHECK, clear
 from examples.demo.supervise import BrokerProcess, watching
+from examples.testbed import dagman
 from examples.testbed.layout import Layout
 from examples.testbed.testbed import Programs, Testbed
 from monitors.archive.archive import Archive

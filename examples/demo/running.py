@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from adon.service.poolsize import PoolSize
-from condor_plugins import dagman
-from condor_plugins.dagman import DagEnd
 from condor_plugins.pool.sitepool import SitePool
 from condor_plugins.waiting import StuckJob
 from examples.demo.demo_run import Ended
 from examples.demo.steps import ROOT, Say, asked_pool
+from examples.testbed import dagman
+from examples.testbed.dagman import DagEnd
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
 from monitors.archive.outbox import Outbox

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import fmean
 
 from adon.machine import packages
-from condor_plugins import dagman
+from examples.testbed import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.report import timeline

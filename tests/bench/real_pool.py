@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
-from condor_plugins.dagman import DagLog, submit_dag
+from examples.testbed.dagman import DagLog, submit_dag
 from examples.testbed.pool import Pool
 from monitors.jobs.jobs import Attempt, Jobs
 from monitors.workflows.logs.events import EventTail, Kind

@@ -23,7 +23,7 @@ from network_world import demo_network, star
 from planned_world import WORKFLOW, File, Planned
 from waiting import until
 
-from condor_plugins import dagman
+from examples.testbed import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.watcher import registry

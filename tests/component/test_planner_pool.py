@@ -12,7 +12,7 @@ from hooks_world import journal, write_config
 from planner_world import MAPPING, RESULT, Case, by_file, make_case
 
 from adon.machine.packages import ensure
-from condor_plugins import dagman
+from examples.testbed import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.planned import job_files

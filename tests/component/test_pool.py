@@ -17,8 +17,8 @@ from planner_world import by_file, make_case
 from waiting import until
 
 from adon.machine.packages import ensure
-from condor_plugins import dagman
 from condor_plugins.pool.sitepool import SitePool, pool_from_json, workers
+from examples.testbed import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN, SiteSpec
 from examples.testbed.procs import alive, marked

@@ -10,9 +10,9 @@ import classad2
 import pytest
 from waiting import until
 
-from condor_plugins import dagman
 from condor_plugins.pool.dags import JOB_ATTRIBUTES, FollowedDag, FollowedDags
 from condor_plugins.pool.run_times import RunTimes
+from examples.testbed import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.planned.forecast import forecast

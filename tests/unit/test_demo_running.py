@@ -13,7 +13,6 @@ from typing import Any, cast
 import pytest
 from monitor_files import Submitted
 
-from condor_plugins.dagman import DagEnd
 from condor_plugins.waiting import StuckJob
 from examples.demo.demo_run import Interrupted
 from examples.demo.running import (
@@ -25,6 +24,7 @@ from examples.demo.running import (
     stuck_words,
     waits,
 )
+from examples.testbed.dagman import DagEnd
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
 from monitors.jobs.jobs import Attempt, Outcome

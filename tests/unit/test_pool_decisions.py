@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from condor_plugins import dagman
-from condor_plugins.dagman import parse_cluster, submit_command, submit_dag
+from examples.testbed import dagman
+from examples.testbed.dagman import parse_cluster, submit_command, submit_dag
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import (
     FamilyPlace,

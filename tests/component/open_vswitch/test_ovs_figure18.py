@@ -20,10 +20,10 @@ from waiting import until
 
 from adon.machine import packages
 from adon.planning.planner import plan_workflow
-from condor_plugins import dagman
 from examples.demo import running
 from examples.demo.supervise import watching
 from examples.soykb.scenario import LAYOUT
+from examples.testbed import dagman
 from examples.testbed.gridftp import GridFtp, endpoints
 from examples.testbed.layout import HUB_ADDRESS, management_address
 from examples.testbed.network import Network
