@@ -54,8 +54,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     """Print a script with which your shell completes commands, options, files and names.
 
-    Names are of sites, templates, transits, policies and workflows, as the broker of ADON_BROKER
-    knows them. The Debian package has the script installed already.
+    The names of sites, templates, transits, policies and workflows come from the broker of
+    ADON_BROKER. The Debian package installs the script.
 
     Examples:
       eval "$(adon completion bash)"                                    in ~/.bashrc

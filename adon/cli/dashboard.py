@@ -23,8 +23,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     """Show the demo's measurements in the dashboard, without a network.
 
-    Serves copies of the demo's archive and state until Ctrl-C or TERM. Your own broker serves its
-    dashboard at its own address.
+    Serves copies of the demo's archive and state until Ctrl-C or SIGTERM. Your own broker serves
+    its dashboard at its own address.
 
     Examples:
       make demo && adon dashboard

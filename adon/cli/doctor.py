@@ -63,7 +63,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--fix", action="store_true",
-        help="first make missing folders of state and archive, and let no other users read them",
+        help="first create missing folders of state and archive, and close both to other users",
     )  # fmt: skip
     add_output(parser)
 
@@ -123,11 +123,11 @@ def plug_in() -> Iterator[CheckResult]:
     whole = next((jar for jar in jars if whole_jar(jar)), None)
     yield CheckResult(
         f"the planner plug-in that {path} names",
-        f"no whole {' or '.join(map(str, jars))}: pegasus-plan cannot run"
+        f"no intact {' or '.join(map(str, jars))}: pegasus-plan cannot run"
         if whole is None
         else str(whole),
         whole is not None,
-        advice="install it again: adon install pegasus, with the options of the first time",
+        advice="install it again: adon install pegasus, with the same options as before",
     )
 
 
@@ -149,7 +149,7 @@ def _python_packages() -> Iterator[CheckResult]:
     absent = [package for package in _COMMON if installed(package) is None]
     yield CheckResult(
         f"Python packages {', '.join(_COMMON)}",
-        "all there" if not absent else f"without {', '.join(absent)}", not absent,
+        "installed" if not absent else f"without {', '.join(absent)}", not absent,
         advice=f"pip install {' '.join(absent)}",
     )  # fmt: skip
 
@@ -158,7 +158,7 @@ def _network() -> CheckResult:
     reason = box.can_box()
     return CheckResult(
         "real network in namespaces", reason or "possible", reason is None, False,
-        "until then the network is simulated",
+        "the network is simulated instead",
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _disk() -> CheckResult:
     free = shutil.disk_usage(place).free
     return CheckResult(
         f"2 GB of disk for programs in {cache}", f"{free / 1e9:.1f} GB free", free > _DISK_BYTES,
-        advice="make room, or name another place in XDG_CACHE_HOME",
+        advice="free some space, or name another folder in XDG_CACHE_HOME",
     )  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
     """Whether the broker could keep its state, or measurements, where the configuration says."""
     from monitors.archive.archive import Archive
 
-    what = f"the {_KEPT[key]} as {file} has it"
+    what = f"the {_KEPT[key]} in {file}"
     try:
         where = getattr(config.broker, key)
         actual, works = (
@@ -220,7 +220,7 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
             Archive(where, read_only=True).close()  # another program's is refused
     except (AdonError, OSError) as error:
         actual, works = str(error), False
-    return CheckResult(what, actual, works, advice=f"mend broker.{key}: docs/{key}.md")
+    return CheckResult(what, actual, works, advice=f"correct broker.{key}: docs/{key}.md")
 
 
 def _leader(config: Config) -> Iterator[CheckResult]:
@@ -255,7 +255,7 @@ def _followed(config: Config) -> Iterator[CheckResult]:
     yield CheckResult(
         f"workflows of all users, for {user}",
         cannot_read(closed) if closed else "all homes can be read", not closed, False,
-        "let each of them run 'adon monitor run --mine --keep --broker', or give the broker's "
+        "let these users run 'adon monitor run --mine --keep --broker', or give the broker's "
         "service the capability CAP_DAC_READ_SEARCH",
     )  # fmt: skip
 
@@ -402,5 +402,5 @@ def _text(results: Sequence[CheckResult], healthy: bool) -> str:
         mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
         advice = f"  ({f.advice})" if not f.ok and f.advice else ""
         lines.append(f"{mark}  {f.what}: {f.found}{advice}")
-    lines.append("nothing required is missing" if healthy else "everything MISSING is required")
+    lines.append("nothing required is missing" if healthy else "what is MISSING is required")
     return "\n".join(lines)

@@ -43,7 +43,7 @@ Point the switches at this machine first. Open vSwitch:
   ovs-vsctl set bridge BRIDGE protocols=OpenFlow13 fail-mode=secure
   ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653
 
-Stop a broker that listens to them meanwhile; transits keep their paths.
+If a broker controls them, stop it first; transits keep their paths.
 
 Examples:
   adon init --sites sites.yml
@@ -94,7 +94,7 @@ def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.edits import carry_out, check_writable
 
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
-        raise InputError("standard input is no terminal to ask on, expected --yes or --dry-run")
+        raise InputError("standard input is not a terminal, expected --yes or --dry-run")
     before = _before(args.config)
     if before is not None:
         args.switches = args.switches or before.controller.listen
@@ -121,7 +121,7 @@ def _run(args: argparse.Namespace) -> int:
         print("dry run: nothing was written")
         return 0
     if not any(edit.needed for edit in edits):
-        print(f"{file}: nothing is new")
+        print(f"{file}: nothing to change")
         return 0
     if not _agrees(args, "Write these files?"):
         print("nothing was written")
@@ -156,12 +156,12 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
     for site in sorted(site_sources.pool_sites()):
         hosts.setdefault(site, [])
     for site in (site for site, names in hosts.items() if not names):
-        note(f"site {site}: no data transfer node is known; --dtn {site}=HOST names it")
+        note(f"site {site}: no data transfer node is known; name it with --dtn {site}=HOST")
     sites = site_sources.resolved(hosts, note)
     if len(sites) < 2:
         raise InputError(
-            f"found {len(sites)} sites with a data transfer node, expected two at least: "
-            "--dtn SITE=HOST, or --sites with Pegasus's site catalog"
+            f"found {len(sites)} sites with a data transfer node, expected at least two: "
+            "use --dtn SITE=HOST, or --sites with Pegasus's site catalog"
         )
     for site, dtns in sites.items():
         print(f"site {site}: {', '.join(dtn.address for dtn in dtns)}")
@@ -176,8 +176,8 @@ def _find(args: argparse.Namespace, before: Config | None) -> Facts:
             note(f"site {site}: {dtn.address}{mac} {_misplaced(places[dtn.address])}; left out")
     if len(facts.attached) < 2:
         raise InputError(
-            f"found {len(facts.attached)} sites at ports of switches, expected two at least: each "
-            "node has to be in the Ethernet segment of a switch that connects"
+            f"found {len(facts.attached)} sites at ports of switches, expected at least two: each "
+            "node must be in the Ethernet segment of a switch that connects"
         )
     return facts
 
@@ -220,7 +220,7 @@ def _listen(
                 if not scan.settle(until, _QUIET * listen_s):
                     raise InputError(
                         f"no switch connected to {args.switches} within {listen_s:g} s, expected "
-                        "some: set their controller to this machine (adon init --help)"
+                        "at least one: set its controller to this machine (adon init --help)"
                     )
                 network = scan.discover()
                 places = scan.find_ports(network, addresses)
@@ -273,19 +273,19 @@ def _choose(
     }
     for name in args.shared:
         if name not in links:
-            expected = f"one of {', '.join(links)}" if links else "none: no link is new"
+            expected = f"one of {', '.join(links)}" if links else "none: there is no new link"
             raise InputError(f"--shared: found {name!r}, expected {expected}")
     shared = set(args.shared) or {
         name
         for name, layer in links.items()
-        if _ask(args, f"is link {name} for ADON alone", "no" if layer == "l3" else "yes")[
+        if _ask(args, f"does only ADON use link {name}", "no" if layer == "l3" else "yes")[
             :1
         ].lower()
         != "y"
     }
     reach = args.reach or (before.broker.listen if before else "")
     reach = reach or _ask(
-        args, "address of the broker (others reach it unless it is loopback)", _LOOPBACK
+        args, "address of the broker (loopback: for this machine only)", _LOOPBACK
     )
     host, _ = split_address(reach, "--reach")
     if host in _ALL and before is None:
@@ -298,7 +298,8 @@ def _choose(
     tls = before.security.tls if before else None
     if host in _ALL or (tls is not None and Path(tls.certificate) != folder / CERTIFICATE):
         note(
-            "tokens and certificate are not of 'adon init': agents of new sites need some of yours"
+            "'adon init' did not make these tokens and this certificate: make tokens for the "
+            "agents of new sites yourself"
         )
     elif secure:
         edits, tokens = secret_edits(
@@ -329,7 +330,7 @@ def _before(file: Path) -> Config | None:
         )
         raise InputError(
             f"{file}: found {what}, expected a topology in it and controller.driver openflow; "
-            "--config names another file to write"
+            "write another file with --config"
         )
     return config
 

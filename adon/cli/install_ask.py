@@ -99,7 +99,7 @@ def confirm_changes(args: argparse.Namespace, needed: Sequence[FileEdit]) -> boo
     if args.yes:
         return True
     if not sys.stdin.isatty():
-        raise InputError("standard input is no terminal to ask on, expected --yes or --dry-run")
+        raise InputError("standard input is not a terminal, expected --yes or --dry-run")
     print("Change these files? [y/N] ", end="", flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True

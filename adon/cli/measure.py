@@ -230,7 +230,7 @@ def _agents(args: argparse.Namespace) -> int:
     add_output,
 )
 def _run(args: argparse.Namespace) -> int:
-    """Measure now: run a task at once, or a measurement that is no task.
+    """Measure now: run a task at once, or a single measurement.
 
     The broker schedules it where it disturbs no other measurement, and the command waits for the
     result.

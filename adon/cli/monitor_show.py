@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from monitors.workflows.planned.submit_dir import SubmitDir
     from network_provisioner.base.model import Transit
 
-NOUN = Noun("monitor", "Follow workflows, and look at what was measured of them.")
+NOUN = Noun("monitor", "Follow workflows, and show what was measured.")
 _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 # Where measurements go, or are.
 SOURCE = (one_of(ARCHIVE, broker_option("the broker's archive instead")), TOKEN_FILE)
@@ -445,8 +445,8 @@ def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -
 def _disks(args: argparse.Namespace) -> int:
     """Show how long hosts waited for their disks, and what the disks read and wrote.
 
-    The data come from agents with 'disks: true', each second. For one host, histograms show its
-    processes' I/O wait and their write rates of 10 Mb/s or more.
+    Agents with 'disks: true' report this every second. For one host, histograms show its processes'
+    I/O wait and their write rates of 10 Mb/s or more.
 
     Examples:
       adon monitor disks --since '10 min' --broker

@@ -29,8 +29,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         option("--dir", "folder of submit directories", "DIR", Path, default=Path("submit")),
         option("--hooks", "the hooks' configuration, JSON (default: no hooks)", "FILE", Path),
         option(
-            "--defer", "with the embedded planner: DAGMan asks again after this time for a queued "
-            "path, if the template defers (default: the hook waits)", "SECONDS",
+            "--defer", "with the embedded planner: while a path is queued and the template defers, "
+            "DAGMan runs the hook again after this time (default: the hook waits)", "SECONDS",
             whole(1, 86_400),
         ),
         option("--mapping", "a saved mapping (default: map now)", "FILE", Path),

@@ -1,9 +1,9 @@
 """Start, change, show and stop policies that divide links between users, projects or experiments.
 
-A policy puts the transfers of two of them into two queues on every link that it governs. Its
-strategy divides the link: '7-3' limits the queues to 70 and 30 %, '10-3' gives the first the whole
-link and the second at most 30 %, 'computed' follows demand and history and lets both use idle
-bandwidth.
+A policy has two queues on every link that it governs, for the transfers of two users, projects or
+experiments. Its strategy divides the link: '7-3' limits the queues to 70 and 30 %, '10-3' gives the
+first the whole link and the second at most 30 %, 'computed' follows demand and history and lets
+both use idle bandwidth.
 """
 
 from __future__ import annotations

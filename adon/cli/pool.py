@@ -59,7 +59,7 @@ _NAME = option("name", "name of the lease", "NAME")
     add_output,
 )
 def _enlarge(args: argparse.Namespace) -> int:
-    """Lease room in the pool for a number of jobs at once.
+    """Lease slots of the pool for a number of jobs at once.
 
     The lease is recorded, and 'adon pool run' adds the missing slots within the limits of adon.yml.
     A second lease of the same name replaces the first.

@@ -185,8 +185,7 @@ def _edge(args: argparse.Namespace) -> int:
 
     Edge optimisation: subtracts what running applications hold, and takes the site and layer with
     the lowest T_t among those with enough free resources. If there is none, the workflow waits in
-    the queue, and the answer names the missing resource, its holders, and those of them that could
-    give way.
+    the queue, and the answer names the missing resource, its holders, and those of lower priority.
 
     Examples:
       adon site edge workflow.yml --local mu --remote tacc,iplant

@@ -73,8 +73,8 @@ def _left_out(store: Store, for_programs: bool) -> int:
 def _copy(args: argparse.Namespace) -> int:
     """Copy a state to another place, which must be empty.
 
-    The copy is the state at one instant. To move a broker, stop it first, because what it does
-    later is missing in the copy. The source does not change. Passwords come from PGPASSWORD or the
+    The copy is the state at one instant. To move a broker, stop it first, because later changes
+    are missing in the copy. The source does not change. Passwords come from PGPASSWORD or the
     password file, as with PostgreSQL's own programs.
 
     Examples:

@@ -39,7 +39,7 @@ _SHOW_MORE = """
 Examples:
   adon topology show
   adon topology show --plot network.html           a drawing
-  adon topology show --at +2h                      present reservations for that time
+  adon topology show --at +2h                      what is reserved for that time
   adon topology show --at +1h --end +3h            who holds what during these two hours
   adon topology show --routes mu                   which paths mu's packets take, and why
   adon topology show --discovered                  differences from the real network
@@ -58,10 +58,10 @@ Examples:
 """
 _DRAIN = """Take a link or switch out of service for maintenance, without an interruption.
 
-One minute before the start, transits move to other paths; those that find no room wait for it, or
-go on as best effort. Advance reservations move at once; the answer names those that cannot move.
-Best effort takes other links if there are any. While a drain lasts, failures of the link or switch
-are not reported. Without ELEMENT, the drains are listed.
+One minute before the start, transits move to other paths. Without room there, they wait or continue
+as best effort. Advance reservations move at once; the answer names those that cannot move. Best
+effort takes other links if there are any. While a drain lasts, failures of the link or switch are
+not reported. Without ELEMENT, the drains are listed.
 """
 _DRAIN_MORE = """
 Examples:

@@ -111,7 +111,7 @@ def new_certificate(host: str) -> tuple[bytes, bytes]:
                 command, capture_output=True, text=True, check=False, timeout=_OPENSSL_S
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise InputError(f"openssl: {error}, expected it for the certificate") from None
+            raise InputError(f"openssl: {error}, expected openssl for the certificate") from None
         if done.returncode:
             why = (done.stderr.strip().splitlines() or ["it failed"])[-1]
             raise InputError(f"openssl: no certificate for {host}: {why}")

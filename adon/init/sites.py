@@ -122,7 +122,7 @@ def resolved(
                 continue
             address = str(info[0][4][0])
             if used.setdefault(address, site) != site:
-                note(f"site {site}: {name} is a node of site {used[address]} as well; left out")
+                note(f"site {site}: {name} also belongs to site {used[address]}; left out")
             elif all(dtn.address != address for dtn in sites.get(site, ())):
                 shown = "" if name == address else name
                 sites.setdefault(site, []).append(Dtn(address, shown))

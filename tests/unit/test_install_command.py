@@ -130,7 +130,7 @@ def test_doctor_sees_a_jar_that_stops_planning(
     [check] = doctor.plug_in()
     assert (check.ok, check.needed) == (False, True)
     assert check.what == f"the planner plug-in that {pegasus.properties} names"
-    assert check.found == f"no whole {pegasus.jar}: pegasus-plan cannot run"
+    assert check.found == f"no intact {pegasus.jar}: pegasus-plan cannot run"
     assert run("--yes")[0] == 0
     assert [check.ok for check in doctor.plug_in()] == [True]
 
@@ -141,7 +141,7 @@ def test_nobody_to_ask_is_said(run: Run, pegasus: FakePegasus) -> None:
         code, _, err = run(*options)
         if code:
             assert (code, err) == (
-                2, "adon: standard input is no terminal to ask on, expected --yes or --dry-run\n"
+                2, "adon: standard input is not a terminal, expected --yes or --dry-run\n"
             )  # fmt: skip
     assert pegasus.tree() == before
 
