@@ -29,17 +29,26 @@ class Switches:
         return 0, json.dumps(data), ""
 
 
+SECURE = ["s1", "00000000000000a1", "netdev", "secure", False, False, ["map", []]]
+
+
+def bridge(*changed: tuple[int, Any]) -> list[Any]:
+    """That bridge, with other values in these columns."""
+    values = dict(changed)
+    return [values.get(column, value) for column, value in enumerate(SECURE)]
+
+
 @pytest.mark.parametrize(
     ("bridge", "table", "buffer", "words"),
     [
-        (["s1", "00000000000000a1", "netdev", "secure", ["map", []]], [UUID, EMPTY, EMPTY],
-         LEAST_BUFFER, []),
-        (["s1", "00000000000000a1", "system", EMPTY, ["map", []]], [UUID, EMPTY, EMPTY], 1,
+        (SECURE, [UUID, EMPTY, EMPTY], LEAST_BUFFER, []),
+        (bridge((2, "system"), (3, EMPTY)), [UUID, EMPTY, EMPTY], 1,
          ["s1: fail_mode is standalone, expected secure"]),
-        (["s1", "00000000000000a1", "netdev", "secure", ["map", [[0, UUID]]]], [UUID, 10, "evict"],
+        (bridge((2, "system"), (5, True)), [UUID, EMPTY, EMPTY], 1,
+         ["s1: rstp_enable is true, expected false"]),
+        (bridge((6, ["map", [[0, UUID]]])), [UUID, 10, "evict"],
          212_992, ["a flow table holds 10 rules and evicts", "send buffer of 212992 bytes"]),
-        (["s9", "00000000000000a9", "netdev", "standalone", ["map", []]], [UUID, 10, "evict"], 1,
-         []),
+        (bridge((1, "00000000000000a9"), (3, "standalone"), (4, True)), [UUID, 10, "evict"], 1, []),
     ],
 )  # fmt: skip
 def test_what_costs_rules_or_packets_is_named(

@@ -232,6 +232,7 @@ class CommandRunner:
                 argv,
                 input=stdin,
                 text=True,
+                errors="replace",  # what a login prints, too
                 capture_output=True,
                 timeout=self._timeout_s,
                 check=False,
