@@ -130,6 +130,11 @@ class SwitchBackend(ABC):
     def dead_ends(self) -> Mapping[End, str]:
         """Ports that are down or missing, in words, as far as is known; asks nobody."""
 
+    def speeds(self) -> Mapping[End, tuple[float, float]]:
+        """How fast ports are, and how fast they could be, in b/s, as far as is known (0: it is
+        not); asks nobody."""
+        return {}
+
     @abstractmethod
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
         """Change rules, groups and meters; returns when all switches have confirmed.

@@ -340,6 +340,9 @@ class SwitchedController:
         with self._round:
             if self._may_change():
                 self._links.observe()
+                slow = self._links.slow()
+                for dpid in self._names:
+                    self._monitor.set_problem(dpid, "ports", slow.get(dpid, ""))
 
     def _unwatch(self) -> None:
         """Take the rules for probes off the switches."""

@@ -446,6 +446,11 @@ def test_ports_that_are_down_fail_their_links(rig: FakeRig) -> None:
     failed = rig.controller.failed_links()
     assert failed == dict.fromkeys([("s1", "s2"), ("s2", "s1")], "port 10 of s2 is down")
     rig.odl.nodes[2].down.clear()
+    rig.odl.nodes[2].closed.add(10)
+    rig.controller._links.observe()
+    failed = rig.controller.failed_links()
+    assert set(failed.values()) == {"port 10 of s2 is set to drop packets"}
+    rig.odl.nodes[2].closed.clear()
     rig.controller._links.observe()
     assert rig.controller.failed_links() == {}
     rig.odl.nodes[2].ports.remove(10)

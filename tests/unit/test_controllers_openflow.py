@@ -23,11 +23,14 @@ from network_provisioner.controllers.openflow import connections, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.openflow.scan import Scan
+from network_provisioner.controllers.others import MOST
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
     ROUTE_OWNER,
     TRANSIT_OWNER,
     TRANSIT_PRIORITY,
+    Changes,
+    Meter,
 )
 from network_provisioner.topology.graph import Topology
 
@@ -681,6 +684,16 @@ def test_rates_are_kept_by_meters_where_no_device_is_named_and_switches_have_the
             switch.close()
 
 
+def test_a_meter_that_the_switch_rounds_is_the_one_that_was_sent(rig: FakeRig) -> None:
+    switches, sent = rig.openflow._switches, Meter(1, TRANSIT_OWNER << 16 | 1, 20_000, 2_000)
+    rig.s1.has_meters = rig.s1.rounds = True
+    switches._meters.clear()
+    switches.send({1: Changes(add_entries=(sent,))}, rig.now())
+    assert switches.read_entries({1}) == {1: [sent]}
+    rig.s1.meters[sent.number] = rig.s1.meters[sent.number][:12] + struct.pack("!II4x", 64, 64)
+    assert switches.read_entries({1}) == {1: [replace(sent, rate_kbps=64, burst_kbit=64)]}
+
+
 def test_a_rule_with_our_cookie_that_we_would_not_make_is_removed_and_ours_stay(
     rig: FakeRig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -706,6 +719,7 @@ IP = 0x80000A02, 0x0800  # OXM header and value of eth_type=ip
         (65535, [], True),
         (65535, [IP], True),
         (11, [IP], True),
+        (10, [IP], True),  # which of the two is taken, OpenFlow leaves open
         (9, [IP], False),
         (65535, [(0x80000A02, 0x0806)], False),
         (65535, [(0x80000604, 0x12345678)], False),  # of a MAC address, cut short
@@ -722,6 +736,10 @@ def test_rules_of_others_before_ours_are_reported_and_left_alone(
     ours = next(iter(rig.s1.table.values()))
     rest = match.ljust(-(-len(match) // 8) * 8, b"\0")
     rig.s1.put(replace(ours, priority=priority, cookie=0x77, match=match, rest=rest))
+    for mac in range(2 * MOST):  # rules for other packets hide none
+        by_mac = struct.pack("!HHIHI", 1, 14, 0x80000606, 0x0200, mac)
+        rest = by_mac.ljust(16, b"\0")
+        rig.s1.put(replace(ours, priority=0xFFFF, cookie=0x77, match=by_mac, rest=rest))
     assert rig.openflow._bring_up_to_date(1, set()) is False
     problem = rig.openflow.switches()[0].problem
     assert ("cookie 0x77, priority" in problem) is is_in_front

@@ -155,6 +155,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self._next_end: dict[int, float] = {}
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
+        self._speeds: dict[End, tuple[float, float]] = {}
         # Probes: their UDP ports, what was counted of them, and when to lay the rules again.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
         self._numbers: dict[Way, int] = {}
@@ -267,11 +268,16 @@ class OpenDaylightSwitches(SwitchBackend):
     def check_ports(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend."""
         ports_by_switch = requests.ports_of(self._rest, self.connected())
-        self._down = {
-            (dpid, number): f"port {number} of {self._names[dpid]} is down"
+        self._speeds = {
+            (dpid, number): (port.speed_bps, port.most_bps)
             for dpid, ports in ports_by_switch.items()
             for number, port in ports.items()
-            if not port.up
+        }
+        self._down = {
+            (dpid, number): f"port {number} of {self._names[dpid]} {port.trouble}"
+            for dpid, ports in ports_by_switch.items()
+            for number, port in ports.items()
+            if port.trouble
         } | misplaced_ports(ports_by_switch, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
@@ -326,6 +332,10 @@ class OpenDaylightSwitches(SwitchBackend):
     def dead_ends(self) -> dict[End, str]:
         """See SwitchBackend."""
         return self._down
+
+    def speeds(self) -> Mapping[End, tuple[float, float]]:
+        """See SwitchBackend."""
+        return self._speeds
 
     # --- changing -----------------------------------------------------------------------------
 
