@@ -151,6 +151,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self._poll_s = poll_s
         self._settle_s = settle_s
         self._there: dict[int, Origin] = {}
+        self._unseen = ""  # why nobody knows which are there, in words
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
@@ -167,7 +168,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def open(self) -> None:
         """See SwitchBackend. Asks once, so that a wrong address or password is told at once."""
         self._closing.clear()
-        self._there = {}
+        self._there, self._unseen = {}, ""
         self._next_end = {}
         self._look()
         self._watcher = threading.Thread(target=self._watch, name="adon-odl", daemon=True)
@@ -187,6 +188,10 @@ class OpenDaylightSwitches(SwitchBackend):
     def connected(self) -> set[int]:
         """See SwitchBackend. While OpenDaylight does not answer: those that were there before."""
         return set(self._there)
+
+    def trouble(self, dpid: int) -> str:
+        """See SwitchBackend."""
+        return self._unseen
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
         """See SwitchBackend. A refused route is taken out of the configuration again."""
@@ -411,11 +416,11 @@ class OpenDaylightSwitches(SwitchBackend):
                     # Whatever happened meanwhile, nobody saw it.
                     self._there = {}
                 self._look()
-                out = False
+                out, self._unseen = False, ""
             except ControllerError as error:
                 if not out:
                     LOG.warning("switches are out of sight: %s", error)
-                out = True
+                out, self._unseen = True, f"is out of sight: {error}"
             now = self._clock()
             for dpid in [d for d, end in self._next_end.items() if end <= now]:
                 self._next_end[dpid] = math.inf
