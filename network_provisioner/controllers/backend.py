@@ -47,8 +47,8 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label``, ``connected``, ``trouble``, ``blind``, ``late`` and ``dead_ends`` may raise
-    ControllerError.
+    ``label``, ``connected``, ``trouble``, ``turned_away``, ``blind``, ``late``, ``dead_ends`` and
+    ``speeds`` may raise ControllerError.
     ``watch_s`` is how often it wants to :meth:`probe`, ``check_s`` how often to compare a switch
     with what it should have.
     """
@@ -91,6 +91,10 @@ class SwitchBackend(ABC):
 
     def trouble(self, dpid: int) -> str:
         """What is wrong with a switch's connection, in words, "" for nothing; asks nobody."""
+        return ""
+
+    def turned_away(self) -> str:
+        """Who has come lately and is not used, and why, "" for nobody; asks nobody."""
         return ""
 
     @abstractmethod

@@ -125,12 +125,14 @@ class SwitchedController:
             backend.connected,
             clock,
             backend.trouble,
+            backend.turned_away,
         )
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
         shaping = shaper if self._keep in ("dscp-htb", "queue") else None
         self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep, unused)
         self._ledger = ByteLedger()
+        self._uncounted: dict[int, str] = {}  # switches whose ports are not counted, and why
         self._running = self._stands_by = False
         self._leads: Callable[[], bool] = lambda: True  # else another broker has the switches
         self._resync: threading.Thread | None = None
@@ -282,8 +284,11 @@ class SwitchedController:
         for dpid in self._backend.connected():
             try:
                 carried |= self._backend.port_bytes({dpid})
+                self._uncounted.pop(dpid, None)
             except ControllerError as error:
-                LOG.warning("its ports are not counted: %s", error)
+                if self._uncounted.get(dpid) != str(error):
+                    LOG.warning("its ports are not counted: %s", error)
+                self._uncounted[dpid] = str(error)
         at = self._clock()
         counters = []
         for link in self._topology.links:

@@ -74,6 +74,7 @@ class FakeSwitch:
         self.mangle: Callable[[bytes], bytes] = lambda answer: answer
         # Called with the message's type before anything but a greeting is done.
         self.on_message: Callable[[int], None] = lambda kind: None
+        self.unknown: set[int] = set()  # what is not known to multipart requests
         self.mods = 0
         self.listed = 0  # rules in answers
         self.refuse_adds = False
@@ -300,6 +301,9 @@ class FakeSwitch:
 
     def _multipart(self, data: bytes, xid: int) -> bytes:
         (kind,) = struct.unpack_from("!H", data, 8)
+        if kind in self.unknown:
+            # OFPET_BAD_REQUEST, OFPBRC_BAD_MULTIPART
+            return _message(ERROR, xid, struct.pack("!HH", 1, 2) + data[:64])
         if kind == PORT_STATS:
             body = [
                 struct.pack("!I4x12QII", n, 0, 0, rx, tx, *([0] * 8), 1, 0)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from controller_rig import PATH, FakeRig, RecordingShaper
 from controller_worlds import MBPS, two_switches
-from fake_switch import ECHO_REPLY, ECHO_REQUEST, FakeSwitch
+from fake_switch import ECHO_REPLY, ECHO_REQUEST, GROUP_DESC, PORT_STATS, FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, ControllerError, Part
@@ -184,6 +184,17 @@ def test_counters_are_read_from_the_ports(rig: FakeRig) -> None:
     counted = {(c.a, c.b): c.bytes for c in rig.controller.counters()}
     assert counted["s1", "s2"] == 1010 and counted["s2", "s1"] == 1010
     assert counted["s1", "r1"] == 1011 and counted["s1", "mu"] == 1001
+
+
+def test_a_switch_without_groups_and_counters_has_circuits_all_the_same(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.s1.unknown = {GROUP_DESC, PORT_STATS}
+    rig.controller.apply([rig.circuit("a")])
+    assert rig.controller.installed() == ["a"]
+    assert rig.openflow._bring_up_to_date(1, set()) is not None
+    assert {c.a for c in (*rig.controller.counters(), *rig.controller.counters())} == {"s2"}
+    assert len([line for line in caplog.messages if "not counted" in line]) == 1
 
 
 def test_the_end_of_a_lease_frees_its_class(rig: FakeRig) -> None:
@@ -559,6 +570,21 @@ def test_a_switch_that_never_came_is_named_at_once() -> None:
     assert [s.problem for s in controller.switches()] == ["is not connected"] * 2
 
 
+def test_who_came_instead_of_a_switch_that_never_came_is_named(rig: FakeRig) -> None:
+    topology = Topology(
+        [replace(n, dpid=n.dpid and n.dpid + 1) for n in rig.topology.nodes.values()],
+        rig.topology.whole_links,
+    )
+    rig.controller.stop()
+    controller = OpenFlowController(topology, f"127.0.0.1:{rig.port}", RecordingShaper())
+    try:
+        controller.start(0.0)  # s1 has s2's dpid now, and the topology's s2 is not there
+        said = "is not connected; 127.0.0.2 has dpid 0x1, which is none of the topology's"
+        rig.wait_for("its name", lambda: controller.switches()[1].problem == said)
+    finally:
+        controller.stop()
+
+
 def test_a_switch_that_connects_again_and_again_is_named(rig: FakeRig) -> None:
     def again() -> bool:
         if 1 in rig.openflow._switches.connected():
@@ -776,8 +802,9 @@ def test_a_switch_of_somebody_else_is_named_once(
 @pytest.mark.parametrize(
     ("hello", "said"),
     [
-        (struct.pack("!BBHI", 1, 0, 8, 1), "1.0"),
-        (struct.pack("!BBHIHHI", 6, 0, 16, 1, 1, 8, 0b1100000), "1.4, 1.5"),
+        (struct.pack("!BBHI", 1, 0, 8, 1), "OpenFlow 1.0, expected 1.3 "),
+        (struct.pack("!BBHIHHI", 6, 0, 16, 1, 1, 8, 0b1100000), "OpenFlow 1.4, 1.5, expected 1.3 "),
+        (bytes.fromhex("16030100ab010000a7"), "TLS, expected tcp"),
     ],
 )
 def test_a_switch_that_speaks_another_openflow_is_named_once(
@@ -790,7 +817,7 @@ def test_a_switch_that_speaks_another_openflow_is_named_once(
                 while other.recv(100):
                     pass
     lines = [line for line in caplog.messages if "dropped" in line]
-    assert len(lines) == 1 and f"it speaks OpenFlow {said}, expected 1.3 " in lines[0]
+    assert len(lines) == 1 and f"it speaks {said}" in lines[0]
 
 
 @pytest.mark.parametrize("listen", ["", "6653", "host:", "host:http", "host:70000"])

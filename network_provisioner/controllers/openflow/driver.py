@@ -241,7 +241,7 @@ class OpenFlowSwitches(Connections):
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """See SwitchBackend."""
-        groups = self._ask(dpids, wire.groups_request())
+        groups = self._ask(dpids, wire.groups_request(), needs_answer=False)
         metered = {dpid for dpid in dpids if self.can_meter(dpid)}
         meters = self._ask(metered, wire.meters_request())
         entries: dict[int, list[TableEntry]] = {}
@@ -533,17 +533,26 @@ class OpenFlowSwitches(Connections):
         }
         return self._answers(tickets, messages)
 
-    def _ask(self, dpids: set[int], question: Any) -> dict[int, list[Any]]:
-        """What several switches answer to one question."""
+    def _ask(
+        self, dpids: set[int], question: Any, *, needs_answer: bool = True
+    ) -> dict[int, list[Any]]:
+        """What several switches answer to one question. Where it ``needs`` no ``answer``: nothing
+        of those that do not know the question."""
         tickets = {dpid: self._submit(dpid, [], question) for dpid in dpids}
-        return self._answers(tickets, {dpid: [(question, "a request")] for dpid in dpids})
+        sent = {dpid: [(question, "a request")] for dpid in dpids}
+        return self._answers(tickets, sent, needs_answer)
 
     def _answers(
-        self, tickets: Mapping[int, Ticket], sent: Mapping[int, Sequence[_Message]]
+        self,
+        tickets: Mapping[int, Ticket],
+        sent: Mapping[int, Sequence[_Message]],
+        needs_answer: bool = True,
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
             refusals = self._wait(dpid, ticket, problems)
+            if not needs_answer:
+                refusals = [it for it in refusals if not wire.is_of_unknown_request(it[1])]
             for position, error in refusals[-1:]:  # the first may be the stamp, which says less
                 batch = sent[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"

@@ -195,6 +195,12 @@ def is_of_earlier_term(error: Any) -> bool:
     return bool(error.type == kind and error.code == OFP.OFPRRFC_STALE)
 
 
+def is_of_unknown_request(error: Any) -> bool:
+    """Whether a switch says that it does not know what it was asked for."""
+    codes = OFP.OFPBRC_BAD_TYPE, OFP.OFPBRC_BAD_MULTIPART
+    return bool(error.type == OFP.OFPET_BAD_REQUEST and error.code in codes)
+
+
 def echo_reply(request: Any) -> Any:
     """The answer to a switch that asks whether we are there."""
     return PARSER.OFPEchoReply(_PROTOCOL, data=request.data)

@@ -122,13 +122,16 @@ class VsctlShaper:
         """Raises ControllerError for a device that would be slowed down."""
         if shape.capacity_bps < _MOST_BPS or self._is_unbound:
             return
-        version = " ".join(self._say(["get", "open_vswitch", ".", "ovs_version"])).strip('"')
-        numbers = re.match(r"(\d+)\.(\d+)", version)
-        self._is_unbound = numbers is None or tuple(map(int, numbers.groups())) >= _UNBOUND
-        if not self._is_unbound:
+        # Only the start scripts of Open vSwitch write its version down.
+        asked = (["get", "open_vswitch", ".", "ovs_version"], ["--version"])
+        texts = (" ".join(self._say(words)) for words in asked)
+        version = next(filter(None, (re.search(r"(\d+)\.(\d+)\S*\b", it) for it in texts)), None)
+        numbers = (int(version[1]), int(version[2])) if version else _UNBOUND
+        self._is_unbound = numbers >= _UNBOUND
+        if version and not self._is_unbound:
             raise ControllerError(
                 f"queues of {shape.device} at {format_rate(shape.capacity_bps)}: Open vSwitch "
-                f"{version} keeps at most {format_rate(_MOST_BPS)}, expected 3.2 or later, or "
+                f"{version[0]} keeps at most {format_rate(_MOST_BPS)}, expected 3.2 or later, or "
                 "bandwidth: dscp-htb"
             )
 
