@@ -24,6 +24,14 @@ End = tuple[int, int]
 ASSUMED_BPS = 1e9  # of a link whose ports do not say how fast they are
 
 
+_UNSAID_BPS = 1e7  # Linux, before 6.2, says so of the port of each virtual machine
+
+
+def said_bps(speed_bps: float) -> float:
+    """A speed that a port reports, 0 for one that says nothing of it."""
+    return speed_bps if speed_bps > _UNSAID_BPS else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """A port of a switch as it describes itself. ``speed_bps`` and ``most_bps``, what it could do

@@ -220,6 +220,22 @@ def test_a_port_that_goes_down_fails_its_link_and_one_that_was_down_before(rig: 
 
 
 @pytest.mark.parametrize(
+    ("speeds", "speed_bps"),
+    [
+        ((0, 0, 100_000_000, 0), 1e11),
+        ((1 << 7, 0, 0, 0), 4e10),
+        ((1 << 1, 0, 10_000, 0), 0.0),  # of a virtual machine
+        ((0, 0, 0, 0), 0.0),
+    ],
+)
+def test_a_port_has_the_speed_that_it_says(
+    rig: FakeRig, speeds: tuple[int, int, int, int], speed_bps: float
+) -> None:
+    rig.s1.speeds[1] = speeds
+    assert rig.openflow.discover().ports[1][1].speed_bps == speed_bps
+
+
+@pytest.mark.parametrize(
     ("speeds", "problem"),
     [
         ((0, 0, 100_000, 1_000_000), "has only 100 Mb/s at port 10, expected 200 Mb/s"),

@@ -35,7 +35,7 @@ from network_provisioner.controllers.rules import (
     is_our_number,
     item_text,
 )
-from network_provisioner.topology.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
 
 LOG = logging.getLogger(__name__)
 Origin = tuple[str, str]
@@ -452,7 +452,9 @@ def _port(port: dict[str, Any]) -> Port:
     down = "PORT-DOWN" in config or (said("state") or {}).get("link-down")
     drops = not down and not {"NO-RECV", "NO-FWD"}.isdisjoint(config)
     # OpenFlow 1.3 section 7.2.1: in kb/s.
-    speed, most = (1000.0 * int(said(f"{which}-speed") or 0) for which in ("current", "maximum"))
+    speed, most = (
+        said_bps(1000.0 * int(said(f"{which}-speed") or 0)) for which in ("current", "maximum")
+    )
     return Port(str(said("name") or ""), not down and not drops, speed, most, drops)
 
 

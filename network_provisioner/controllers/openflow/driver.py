@@ -58,7 +58,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -637,4 +637,4 @@ def _port(description: Any) -> Port:
 def _bps(kbps: int, features: int) -> float:
     """A port's speed; some switches only say it by a bit of its features."""
     said = (bps for bit, bps in _FEATURES.items() if features & bit)
-    return 1000.0 * kbps or max(said, default=0.0)
+    return said_bps(1000.0 * kbps) or max(said, default=0.0)
