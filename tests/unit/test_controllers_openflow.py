@@ -29,6 +29,7 @@ from network_provisioner.controllers.rules import (
     ROUTE_OWNER,
     TRANSIT_OWNER,
     TRANSIT_PRIORITY,
+    UNCOUNTED,
     Changes,
     Meter,
 )
@@ -184,6 +185,15 @@ def test_counters_are_read_from_the_ports(rig: FakeRig) -> None:
     counted = {(c.a, c.b): c.bytes for c in rig.controller.counters()}
     assert counted["s1", "s2"] == 1010 and counted["s2", "s1"] == 1010
     assert counted["s1", "r1"] == 1011 and counted["s1", "mu"] == 1001
+
+
+def test_what_a_switch_does_not_count_is_not_known(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s1.change(lambda entry: replace(entry, bytes=UNCOUNTED))
+    rig.s1.carried = dict.fromkeys([1, 4, 10, 11], (UNCOUNTED, UNCOUNTED))
+    assert rig.controller.circuit_bytes("a") == 0 and rig.openflow.is_uncounted("a")
+    assert rig.openflow.hop_bytes(["a"]) == {}
+    assert {c.a for c in rig.controller.counters()} == {"s2"}
 
 
 def test_a_switch_without_groups_and_counters_has_circuits_all_the_same(
