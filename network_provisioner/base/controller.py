@@ -200,6 +200,15 @@ class CountsHops(Protocol):
 
 
 @runtime_checkable
+class MayMissBytes(Protocol):
+    """A controller whose switches may not say what they have forwarded."""
+
+    def is_uncounted(self, circuit_id: str) -> bool:
+        """Whether the switches did not say what a circuit carries when they were asked last."""
+        ...
+
+
+@runtime_checkable
 class StandsBy(Protocol):
     """A controller that switches may be connected with while another broker's has them."""
 

@@ -137,12 +137,12 @@ def number(value: object, what: str, expected: str) -> float:
 
 
 def address(value: object, what: str) -> str:
-    """An IP address, or nothing."""
+    """An IP address that packets of one host have, or nothing."""
     try:
-        return "" if value == "" else str(ip_address(name(value, what)))
+        return "" if value == "" else _of_hosts(plain_address(name(value, what)))
     except ValueError:
         raise InputError(
-            f"{what} is {shown(value)}, expected an IP address such as 10.0.0.1"
+            f"{what} is {shown(value)}, expected an IP address such as 10.0.0.1, of a host"
         ) from None
 
 
@@ -157,12 +157,28 @@ def addresses(value: object, what: str) -> str:
     """An IP address or a prefix; one that has all bits is an address."""
     try:
         network = ip_network(name(value, what))
+        single = network.num_addresses == 1
+        return _of_hosts(plain_address(str(network[0]))) if single else _of_hosts(str(network))
     except ValueError:
         raise InputError(
-            f"{what} is {shown(value)}, expected an IP address such as 10.0.0.1, or a prefix such "
-            "as 10.0.0.0/24"
+            f"{what} is {shown(value)}, expected an IP address such as 10.0.0.1, of a host, or a "
+            "prefix such as 10.0.0.0/24"
         ) from None
-    return str(network[0] if network.num_addresses == 1 else network)
+
+
+def _of_hosts(text: str) -> str:
+    """An address or prefix as it is. Raises ValueError for one that no packet of a host has as its
+    source on its way through a network, or that another host may have on another link."""
+    network = ip_network(text)  # none with a scope
+    if (
+        network.is_multicast
+        or network.is_loopback
+        or network.is_link_local
+        or (network.num_addresses == 1 and network.is_unspecified)
+        or text == "255.255.255.255"
+    ):
+        raise ValueError(text)
+    return text
 
 
 def mac(value: object, what: str) -> str:

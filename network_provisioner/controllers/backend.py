@@ -47,8 +47,8 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label``, ``connected``, ``trouble``, ``blind``, ``late`` and ``dead_ends`` may raise
-    ControllerError.
+    ``label``, ``connected``, ``trouble``, ``turned_away``, ``blind``, ``late``, ``dead_ends`` and
+    ``speeds`` may raise ControllerError.
     ``watch_s`` is how often it wants to :meth:`probe`, ``check_s`` how often to compare a switch
     with what it should have.
     """
@@ -93,6 +93,10 @@ class SwitchBackend(ABC):
         """What is wrong with a switch's connection, in words, "" for nothing; asks nobody."""
         return ""
 
+    def turned_away(self) -> str:
+        """Who has come lately and is not used, and why, "" for nobody; asks nobody."""
+        return ""
+
     @abstractmethod
     def check_ports(self, segments: Collection[Segment]) -> None:
         """Look at the ports at both ends, for :meth:`dead_ends`; and prepare for probes."""
@@ -129,6 +133,11 @@ class SwitchBackend(ABC):
     @abstractmethod
     def dead_ends(self) -> Mapping[End, str]:
         """Ports that are down or missing, in words, as far as is known; asks nobody."""
+
+    def speeds(self) -> Mapping[End, tuple[float, float]]:
+        """How fast ports are, and how fast they could be, in b/s, as far as is known (0: it is
+        not); asks nobody."""
+        return {}
 
     @abstractmethod
     def send(self, changes: Mapping[int, Changes], now: float) -> None:

@@ -13,15 +13,18 @@ from network_provisioner.controllers.shaping.shapes import Commands
 
 LEAST_BUFFER = 4_000_000  # bytes, of sockets that the userspace datapath sends by
 _BUFFER = "/proc/sys/net/core/wmem_default"
-_COLUMNS = {"Bridge": "name,datapath_id,datapath_type,fail_mode,flow_tables",
-            "Flow_Table": "_uuid,flow_limit,overflow_policy"}  # fmt: skip
+_BRIDGE = "name,datapath_id,datapath_type,fail_mode,stp_enable,rstp_enable,flow_tables,ports"
+_COLUMNS = {"Bridge": _BRIDGE, "Flow_Table": "_uuid,flow_limit,overflow_policy",
+            "Port": "_uuid,name,interfaces"}  # fmt: skip
+_TREES = ("stp_enable", "rstp_enable")
+_TREE = "its ports drop packets for half a minute, or for as long as there is another way"
 
 
 def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
     """In words, what is set on bridges with these datapath ids that costs rules or packets; nothing
     where there is no Open vSwitch to ask."""
     try:
-        bridges, tables = (_rows(runner, *item, 5) for item in _COLUMNS.items())
+        bridges, tables, ports = (_rows(runner, *item, 5) for item in _COLUMNS.items())
         ours = [row for row in bridges if int(row["datapath_id"] or "0", 16) in dpids]
         userspace = [row["name"] for row in ours if row["datapath_type"] == "netdev"]
         buffer = int(runner.ask(["cat", _BUFFER])[1] or 0) if userspace else LEAST_BUFFER
@@ -35,6 +38,18 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
                 f"{name}: fail_mode is {row['fail_mode'] or 'standalone'}, expected secure: "
                 f"ovs-vsctl set-fail-mode {name} secure"
             )
+        warnings += [
+            f"{name}: {key} is true, expected false, as {_TREE}: ovs-vsctl set bridge {name} "
+            f"{key}=false"
+            for key in _TREES
+            if row[key]
+        ]
+        warnings += [
+            f"{name}: port {port['name']} is a bond, whose packets come in by several OpenFlow "
+            "ports, expected one: let the kernel bond them"
+            for port in ports
+            if isinstance(port["interfaces"], list) and port["_uuid"] in (row["ports"] or ())
+        ]
         for table in tables:
             if table["_uuid"] in row["flow_tables"].values() and table["flow_limit"]:
                 what = "and evicts rules" if table["overflow_policy"] == "evict" else "at most"
@@ -48,17 +63,19 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
 
 
 def insecure_bridges(runner: Commands, dpids: Collection[int]) -> dict[int, str]:
-    """What is wrong with the ``fail_mode`` of the bridges with these datapath ids, in words; those
-    that the database does not have are left out. Raises ControllerError where it does not answer,
-    MissingError for no ``ovs-vsctl``."""
+    """What is wrong with ``fail_mode`` and spanning trees of the bridges with these datapath ids,
+    in words; those that the database does not have are left out. Raises ControllerError where it
+    does not answer, MissingError for no ``ovs-vsctl``."""
     insecure = {}
-    for row in _rows(runner, "Bridge", "datapath_id,fail_mode", 1):
+    for row in _rows(runner, "Bridge", ",".join(("datapath_id,fail_mode", *_TREES)), 1):
         dpid = int(row["datapath_id"] or "0", 16)
         if dpid in dpids and row["fail_mode"] != "secure":
             insecure[dpid] = (
                 f"has fail_mode {row['fail_mode'] or 'standalone'}, expected secure: without the "
                 "broker it is a plain switch"
             )
+        for key in (key for key in _TREES if dpid in dpids and row[key]):
+            insecure[dpid] = f"has {key} true, expected false: {_TREE}"
     return insecure
 
 

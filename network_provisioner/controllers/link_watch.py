@@ -11,11 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from functools import cached_property
 from types import MappingProxyType
 
 from network_provisioner.base.controller import ControllerError, Way
+from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.segments import Segment, failed_hops, segments
 from network_provisioner.topology.discovery import End
@@ -45,6 +47,7 @@ class LinkWatch:
         """What a probe has come through once, or was expected to."""
         self._missed: dict[Way, int] = {}  # rounds, of those that can be probed now
         self._awaited: set[Way] = set()  # those of them that were not heard since they can be
+        self._lateness: Counter[int] = Counter()  # rounds without what probes need, by switch
         self._unpunted: set[Way] = set()  # those whose last switch lacked the rules for probes
         self._carried: dict[Way, tuple[float, int, int]] = {}
         self._rounds, self._round_at = 0, 0.0
@@ -75,9 +78,12 @@ class LinkWatch:
         return {w for w, n in self._missed.copy().items() if n <= 1 and w not in awaited}
 
     def unheard(self) -> set[tuple[str, str]]:
-        """The directed links that no probe has come through, nor was expected to; and those whose
-        last switch lacked the rules for probes since one did."""
-        return self._hops(self.segments) - self._hops(self.known - self._unpunted)
+        """The directed links that no probe has come through, nor was expected to; those whose last
+        switch lacked the rules for probes since one did; and those of a switch that goes on to
+        refuse them."""
+        late = {dpid for dpid, rounds in self._lateness.copy().items() if rounds > _ROUNDS}
+        watched = {w for w in self.known if late.isdisjoint(end[0] for end in w)} - self._unpunted
+        return self._hops(self.segments) - self._hops(watched)
 
     def _hops(self, ways: Iterable[Way]) -> set[tuple[str, str]]:
         return {hop for way in ways for hop in self.segments[way].hops}
@@ -98,6 +104,16 @@ class LinkWatch:
             if link is not None:
                 failures |= dict.fromkeys(link.hops, why)
         return failures
+
+    def slow(self) -> dict[int, str]:
+        """By switch, in words, the first port that does less than its link should, and could."""
+        slow: dict[int, str] = {}
+        for end, (bps, most_bps) in self._backend.speeds().items():
+            link = self._link_at.get(end)
+            if link is not None and 0 < bps < link.capacity_bps <= most_bps:
+                is_now, should = format_rate(bps), format_rate(link.capacity_bps)
+                slow.setdefault(end[0], f"has only {is_now} at port {end[1]}, expected {should}")
+        return slow
 
     def _port(self, end: End) -> str:
         dpid, number = end
@@ -142,6 +158,8 @@ class LinkWatch:
         self._missed = {way: self._missed.get(way, 0) for way in ways}
         self._backend.probe(probed)
         late = self._backend.late()
+        without = (late | self._backend.blind()) & self._backend.connected()
+        self._lateness = Counter({dpid: self._lateness[dpid] + 1 for dpid in without})
         if in_time:
             self._missed = {
                 way: missed + late.isdisjoint(end[0] for end in way)

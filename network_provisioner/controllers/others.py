@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_network
+from itertools import islice
 from typing import Any, NamedTuple
 
 from network_provisioner.controllers.rules import PORT_BITS, FlowRule
 
 MOST = 20
-"""Of more rules than these, the first are looked at."""
+"""Of more rules than these that look at no more than ours, the first are looked at."""
+_MOST_READ = 1000
 Match = Mapping[str, Any]
 """What a rule looks at, by OpenFlow's names; addresses are prefixes, a port may have a mask."""
 ENDS = {
@@ -36,19 +38,20 @@ class OtherRule(NamedTuple):
 def in_front(
     others: Sequence[OtherRule], ours: Iterable[FlowRule], match_of: Callable[[Any], Match | None]
 ) -> str:
-    """In words, the first of ``others`` that comes before one of our rules and may meet the same
-    packets; "" for none. One that looks at what our rules do not, such as MAC addresses, or whose
-    match cannot be read (None), is passed over: it may be for other packets."""
+    """In words, the first of ``others`` that comes before one of our rules, or beside it, where a
+    switch takes either, and may meet the same packets; "" for none. One that looks at what our
+    rules do not, such as MAC addresses, or whose match cannot be read (None), is passed over: it
+    may be for other packets."""
     rules = list(ours) if others else []
-    for entry in sorted(others, key=lambda e: -e.priority)[:MOST]:
-        match = match_of(entry.contents)
-        if (
-            match is not None
-            and match.keys() <= _KNOWN
-            and any(entry.priority > rule.priority and _overlap(match, rule) for rule in rules)
-        ):
+    first = islice(sorted(others, key=lambda e: -e.priority), _MOST_READ)
+    ordered = ((entry, match_of(entry.contents)) for entry in first)
+    alike = ((e, match) for e, match in ordered if match is not None and match.keys() <= _KNOWN)
+    for entry, match in islice(alike, MOST):
+        met = [r.priority for r in rules if entry.priority >= r.priority and _overlap(match, r)]
+        if met:
+            where = "before" if min(met) < entry.priority else "beside"
             return (
-                f"has a rule of somebody else before ours, cookie {entry.cookie:#x}, priority "
+                f"has a rule of somebody else {where} ours, cookie {entry.cookie:#x}, priority "
                 f"{entry.priority}: what it takes gets no path of ours"
             )
     return ""

@@ -20,6 +20,7 @@ from network_provisioner.controllers.rules import (
     LATER_S,
     OURS,
     OWNER_MASK,
+    UNCOUNTED,
     Changes,
     FlowRule,
     SeenRule,
@@ -159,17 +160,19 @@ class Reconciler:
         return self.counted_by(rule for group in groups for rule in rules[group.key][:1])
 
     def counted_by(self, rules: Iterable[FlowRule]) -> list[SeenRule]:
-        """Rules with their bytes, of the switches that answer: all with a cookie of these."""
+        """Rules with their bytes, of the switches that answer and count: all with a cookie of
+        these."""
         wanted: dict[int, set[int]] = {}
         for rule in rules:
             wanted.setdefault(rule.dpid, set()).add(rule.cookie)
         there = wanted.keys() & self._backend.connected()
         try:
-            return self._backend.read_bytes({d: sorted(wanted[d]) for d in there}, self._clock())
+            seen = self._backend.read_bytes({d: sorted(wanted[d]) for d in there}, self._clock())
         except ControllerError as error:
             if there <= self._backend.connected():  # else that is said already
                 LOG.warning("its bytes are not counted: %s", error)
             return []
+        return [rule for rule in seen if rule.bytes != UNCOUNTED]
 
     def prepare(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> Transition:
         """What will change where exactly these are wanted; nothing does so yet. Raises

@@ -20,6 +20,8 @@ Key = tuple[object, ...]
 Masked = tuple[int, int]
 
 PORT_BITS = 0xFFFF
+# What a switch says of a counter that it does not have (OpenFlow 1.3, 7.3.5).
+UNCOUNTED = 2**64 - 1
 # What packets a rule's protocol means: Ethernet type, and IP protocol where it has one. 0x88b6 is
 # the second of IEEE 802's experimental types.
 _PACKETS = {

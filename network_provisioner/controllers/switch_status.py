@@ -39,8 +39,8 @@ class SwitchMonitor:
     """The switches of one network. Thread-safe.
 
     ``names`` gives a name and a label by datapath id, ``connected`` the ids that can be reached,
-    ``trouble`` what is wrong with a connection, "" for nothing. ``clock`` gives Unix seconds,
-    ``monotonic`` seconds that never jump.
+    ``trouble`` what is wrong with a connection, "" for nothing, ``turned_away`` who else has
+    come. ``clock`` gives Unix seconds, ``monotonic`` seconds that never jump.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class SwitchMonitor:
         connected: Callable[[], set[int]],
         clock: Callable[[], float],
         trouble: Callable[[int], str] = lambda dpid: "",
+        turned_away: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.Lock()
@@ -56,6 +57,7 @@ class SwitchMonitor:
         self._connected = connected
         self._clock = clock
         self._trouble = trouble
+        self._turned_away = turned_away
         self._monotonic = monotonic
 
     def statuses(self) -> list[SwitchStatus]:
@@ -135,7 +137,8 @@ class SwitchMonitor:
         if trouble:
             problem = trouble
         elif away:
-            problem = "is not connected"
+            who = "" if switch.came else self._turned_away()
+            problem = f"is not connected; {who}" if who else "is not connected"
         elif self._are_many(switch.came_at):
             problem = (
                 f"connects again and again: {_CONTESTED} times within {_CONTESTED_S:.0f} s or less"

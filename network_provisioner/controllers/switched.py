@@ -35,7 +35,7 @@ from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
 from network_provisioner.controllers.link_watch import LinkWatch
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import CHECK_S, Reconciler, Resync
-from network_provisioner.controllers.rules import FlowRule, same_but_lease
+from network_provisioner.controllers.rules import UNCOUNTED, FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switch_status import SwitchMonitor
 from network_provisioner.topology.graph import Topology
@@ -125,12 +125,15 @@ class SwitchedController:
             backend.connected,
             clock,
             backend.trouble,
+            backend.turned_away,
         )
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
         shaping = shaper if self._keep in ("dscp-htb", "queue") else None
         self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep, unused)
         self._ledger = ByteLedger()
+        self._uncounted: set[str] = set()  # circuits, when their bytes were asked for last
+        self._portless: dict[int, str] = {}  # switches whose ports are not counted, and why
         self._running = self._stands_by = False
         self._leads: Callable[[], bool] = lambda: True  # else another broker has the switches
         self._resync: threading.Thread | None = None
@@ -224,6 +227,7 @@ class SwitchedController:
             plan = prepared.after
             first = (rule.key for g in plan.groups if g.data for rule in _first_rules(plan, g))
             self._ledger.retain(first, (c.id for c in circuits))
+            self._uncounted &= {c.id for c in circuits}
 
     def circuit_bytes(self, circuit_id: str) -> int:
         """See Controller. Circuits that share both sites and name no flows (or the same) share a
@@ -233,6 +237,10 @@ class SwitchedController:
                 group = self._reconciler.plan().carrier(circuit_id)
                 self._account([group] if group is not None else [])
             return self._ledger.bytes_of(circuit_id)
+
+    def is_uncounted(self, circuit_id: str) -> bool:
+        """See :class:`~network_provisioner.base.controller.MayMissBytes`."""
+        return circuit_id in self._uncounted
 
     def hop_bytes(self, circuit_ids: Collection[str]) -> dict[str, list[tuple[str, int]]]:
         """See :class:`~network_provisioner.base.controller.CountsHops`."""
@@ -282,14 +290,17 @@ class SwitchedController:
         for dpid in self._backend.connected():
             try:
                 carried |= self._backend.port_bytes({dpid})
+                self._portless.pop(dpid, None)
             except ControllerError as error:
-                LOG.warning("its ports are not counted: %s", error)
+                if self._portless.get(dpid) != str(error):
+                    LOG.warning("its ports are not counted: %s", error)
+                self._portless[dpid] = str(error)
         at = self._clock()
         counters = []
         for link in self._topology.links:
             for switch, port in (link.ports or {}).items():
                 count = carried.get(self._dpids.get(switch, 0), {}).get(port)
-                if count is not None:
+                if count is not None and count[0] != UNCOUNTED:
                     counters.append(LinkCounter(switch, link.other(switch), count[0], at))
         return counters
 
@@ -340,6 +351,9 @@ class SwitchedController:
         with self._round:
             if self._may_change():
                 self._links.observe()
+                slow = self._links.slow()
+                for dpid in self._names:
+                    self._monitor.set_problem(dpid, "ports", slow.get(dpid, ""))
 
     def _unwatch(self) -> None:
         """Take the rules for probes off the switches."""
@@ -415,7 +429,10 @@ class SwitchedController:
         counted = {s.rule.key: s.bytes for s in self._reconciler.counted(carrying)}
         for group in carrying:
             parts = shares(circuits, group)
-            for rule in _first_rules(plan, group):
+            rules = _first_rules(plan, group)
+            missed = any(rule.key not in counted for rule in rules)
+            (self._uncounted.update if missed else self._uncounted.difference_update)(group.data)
+            for rule in rules:
                 if rule.key in counted:
                     self._ledger.observe(rule.key, counted[rule.key], parts)
 

@@ -24,13 +24,29 @@ End = tuple[int, int]
 ASSUMED_BPS = 1e9  # of a link whose ports do not say how fast they are
 
 
+_UNSAID_BPS = 1e7  # Linux, before 6.2, says so of the port of each virtual machine
+
+
+def said_bps(speed_bps: float) -> float:
+    """A speed that a port reports, 0 for one that says nothing of it."""
+    return speed_bps if speed_bps > _UNSAID_BPS else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of a switch as it describes itself. ``speed_bps`` is 0 where it does not say."""
+    """A port of a switch as it describes itself. ``speed_bps`` and ``most_bps``, what it could do
+    at most, are 0 where it does not say. ``drops``: it is up, and set to drop packets."""
 
     name: str
     up: bool
     speed_bps: float = 0.0
+    most_bps: float = 0.0
+    drops: bool = False
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing passes, "" where something may."""
+        return "is set to drop packets" if self.drops else "" if self.up else "is down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +186,8 @@ def _ports(topology: Topology, discovered: Discovered) -> Iterator[str]:
             port = ports.get(number)
             if port is None:
                 yield f"{what} is not there"
-            elif not port.up:
-                yield f"{what} is down"
+            elif port.trouble:
+                yield f"{what} {port.trouble}"
             elif 0 < port.speed_bps < link.capacity_bps:
                 speed, capacity = format_rate(port.speed_bps), format_rate(link.capacity_bps)
                 yield f"{what} has {speed}, and the link {capacity}"

@@ -16,7 +16,7 @@ from typing import Any
 import networkx as nx
 
 from network_provisioner.base.errors import InputError, did_you_mean
-from network_provisioner.base.fields import format_dpid
+from network_provisioner.base.fields import format_dpid, plain_address
 from network_provisioner.base.units import format_rate
 from network_provisioner.topology.paths import PathFinder
 
@@ -94,7 +94,7 @@ class Node:
             if named == host.address or (host.name and _same_name(named, host.name)):
                 return host
         try:
-            address = ip_address(named)
+            address = ip_address(plain_address(named))
         except ValueError:
             return None
         for host in self.hosts:

@@ -19,7 +19,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from network_provisioner.base.controller import Circuit, Controller, ControllerError, Queue
+from network_provisioner.base.controller import (
+    Circuit,
+    Controller,
+    ControllerError,
+    MayMissBytes,
+    Queue,
+)
 from network_provisioner.base.model import Transit
 from network_provisioner.policies.accounting import meter
 from network_provisioner.policies.differentiator import Differentiator
@@ -335,6 +341,11 @@ class DesiredState:
         """What the switches are to guarantee a transit now, 0 for one they do not carry."""
         known = self._circuits.get(transit_id)
         return 0.0 if known is None else known.min_bps
+
+    def may_carry(self, transit_id: str) -> bool:
+        """Whether the switches have forwarded anything for a transit, or cannot say."""
+        can_miss = self._controller if isinstance(self._controller, MayMissBytes) else None
+        return bool(self.bytes_of(transit_id) or (can_miss and can_miss.is_uncounted(transit_id)))
 
     def bytes_of(self, transit_id: str) -> int:
         """What the switches have forwarded for a transit, 0 where they cannot say."""

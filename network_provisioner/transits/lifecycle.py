@@ -177,7 +177,8 @@ class Lifecycle:
         usage = transit.usage
         usage.switch_bytes = max(usage.switch_bytes, self._desired.bytes_of(transit.id))
         if transit.state in KEPT:
-            if usage.bytes and not usage.switch_bytes and self._desired.counts:
+            missed = usage.bytes and not usage.switch_bytes and self._desired.counts
+            if missed and not self._desired.may_carry(transit.id):
                 transit.reason += f"; {UNMET}"
             if not self._state.active.pairs.mates(transit):  # else its count is a part of theirs
                 mark(transit, count_mismatch(transit))
@@ -463,7 +464,7 @@ class Lifecycle:
         self.reported(transit, n_bytes, now)
         if transit.state is not before:
             self._repository.save([transit])
-        seen = not self._desired.counts or self._desired.bytes_of(transit.id)
+        seen = not self._desired.counts or self._desired.may_carry(transit.id)
         since = max(transit.grant.installed_at, self._named_at.get(transit.id, 0.0))
         if seen or now - since < COUNTED_S:
             return False

@@ -60,6 +60,7 @@ class FakeNode:
     # Says yes to everything and does nothing.
     lazy: bool = False
     down: set[int] = field(default_factory=set)  # ports without a link
+    closed: set[int] = field(default_factory=set)  # ports that are set to drop what is sent there
     # Takes nothing that is configured.
     deaf: bool = False
     changes: int = 0
@@ -186,10 +187,7 @@ class FakeOpenDaylight:
                 "id": f"openflow:{dpid}",
                 "flow-node-inventory:ip-address": "127.0.0.1",
                 "flow-node-inventory:port-number": node.connection,
-                "node-connector": [
-                    _connector(dpid, port, port == "LOCAL" or port in node.down)
-                    for port in [*node.ports, "LOCAL"]
-                ],
+                "node-connector": [_connector(dpid, port, node) for port in [*node.ports, "LOCAL"]],
             }
             for dpid, node in self.nodes.items()
             if node.connected
@@ -329,13 +327,18 @@ def _under_cookie(entry: Entry, given: Json) -> bool:
     return int(entry.flow["cookie"]) & mask == int(given.get("cookie", 0)) & mask
 
 
-def _connector(dpid: int, port: object, down: bool) -> Json:
+def _connector(dpid: int, port: object, node: FakeNode) -> Json:
+    down, closed = port == "LOCAL" or port in node.down, port in node.closed
     return {
         "id": f"openflow:{dpid}:{port}",
         "flow-node-inventory:name": f"s{dpid}-{port}",
         "flow-node-inventory:current-speed": 10_000_000,
         "flow-node-inventory:state": {"link-down": down, "blocked": False},
-        "flow-node-inventory:configuration": "PORT-DOWN" if port == "LOCAL" else "",
+        "flow-node-inventory:configuration": "PORT-DOWN"
+        if port == "LOCAL"
+        else "NO-FWD NO-PACKET-IN"
+        if closed
+        else "",
     }
 
 

@@ -67,18 +67,22 @@ class FakeSwitch:
         # Groups and meters, as they came behind their command.
         self.groups: dict[int, bytes] = {}
         self.meters: dict[int, bytes] = {}
+        self.rounds = False  # whether meters have other rates and bursts than they were sent
         # Meters are something that a switch may not have.
         self.has_meters = has_meters
         # What becomes of its answers on the way, but for greetings.
         self.mangle: Callable[[bytes], bytes] = lambda answer: answer
         # Called with the message's type before anything but a greeting is done.
         self.on_message: Callable[[int], None] = lambda kind: None
+        self.unknown: set[int] = set()  # what is not known to multipart requests
         self.mods = 0
         self.listed = 0  # rules in answers
         self.refuse_adds = False
         self.size = 0  # of the table, where it says that; 0: it does not
         self.evicts = False  # whether the oldest rules make room for others
         self.down: set[int] = set()
+        self.config: dict[int, int] = {}  # of ports, as in OFPPC_*
+        self.speeds: dict[int, tuple[int, int, int, int]] = {}  # features, most, kb/s, most kb/s
         self.wires: dict[int, tuple[FakeSwitch, int]] = {}  # where a port's frames come out
         self.carried: dict[int, tuple[int, int]] = {}  # bytes received and sent by a port
         self.lost_frames = 0  # that the controller has it send, the next ones
@@ -116,10 +120,13 @@ class FakeSwitch:
         self.say(_message(PORT_STATUS, 0, struct.pack("!B7x", 2) + self._port(number)))
 
     def _port(self, number: int) -> bytes:
-        down = int(number in self.down)
+        down, config = int(number in self.down), self.config.get(number, 0)
+        features, most, kbps, most_kbps = self.speeds.get(number, (0, 0, 0, 0))
+        name = self.names.get(number, "eth").encode()
         return struct.pack(
-            "!I4x6s2x16sII24x", number, b"", self.names.get(number, "eth").encode(), 0, down
-        )
+            "!I4x6s2x16s8I",
+            number, b"", name, config, down, features, 0, most, 0, kbps, most_kbps,
+        )  # fmt: skip
 
     def _forward(self, data: bytes, xid: int) -> bytes:
         """Have a frame come out where a wire leads to, for the controller if a rule says so."""
@@ -287,10 +294,16 @@ class FakeSwitch:
         else:
             length = len(data) - 8
             there[number] = struct.pack("!HHI", length, middle, number) + data[16:]
+            if self.rounds and kind == METER_MOD:  # to whole 64 kb/s, and to bursts that it has
+                head, (rate, _) = there[number][:12], struct.unpack_from("!II", data, 20)
+                there[number] = head + struct.pack("!II4x", -(-rate // 64) * 64, 64)
         return b""
 
     def _multipart(self, data: bytes, xid: int) -> bytes:
         (kind,) = struct.unpack_from("!H", data, 8)
+        if kind in self.unknown:
+            # OFPET_BAD_REQUEST, OFPBRC_BAD_MULTIPART
+            return _message(ERROR, xid, struct.pack("!HH", 1, 2) + data[:64])
         if kind == PORT_STATS:
             body = [
                 struct.pack("!I4x12QII", n, 0, 0, rx, tx, *([0] * 8), 1, 0)

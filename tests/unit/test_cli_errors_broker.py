@@ -47,7 +47,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
          " such as '02:00:00:00:00:01'"),
         (changed(CONFIG, "topology", "nodes", 0, "address", to="10.10.0.300"),
          "adon.yml: topology: node 'mu': address: found '10.10.0.300', expected an IP address such as"
-         " 10.0.0.1"),
+         " 10.0.0.1, of a host"),
         (changed(CONFIG, "topology", "nodes", 2, "dpid", to="one"),
          "adon.yml: topology: node 's1': dpid: found 'one', expected a datapath id such as"
          " '00005e0a53bd7f10' or '0x5e0a53bd7f10'"),

@@ -193,6 +193,12 @@ def test_a_command_that_hangs_is_a_failure() -> None:
     assert code != 0 and "no answer" in said
 
 
+def test_a_command_that_may_not_run_or_prints_no_text_is_a_failure() -> None:
+    assert CommandRunner(["/etc/passwd"]).ask([]) == (126, "", "/etc/passwd: Permission denied")
+    login = CommandRunner(["sh", "-c", "printf '\\377' >&2; exit 255"])
+    assert login.ask([]) == (255, "", "\ufffd")
+
+
 def test_what_somebody_has_put_in_place_of_ours_is_not_cleared() -> None:
     tc = Tc()
     shaper = TcShaper(tc)

@@ -285,6 +285,17 @@ def test_circuits_stay_while_opendaylight_is_away(rig: FakeRig) -> None:
     rig.wait_for("sight", lambda: rig.controller.installed() == ["before"])
 
 
+def test_a_proxy_that_answers_for_opendaylight_is_what_is_wrong_with_its_switches(
+    rig: FakeRig,
+) -> None:
+    rig.odl.wrong = lambda verb, path: (502, "text/html", b"<h1>Bad Gateway</h1>")
+    rig.wait_for("it", lambda: not any(s.connected for s in rig.controller.switches()))
+    problem = rig.controller.switches()[0].problem
+    assert problem.startswith("is out of sight: OpenDaylight at ") and "status 502" in problem
+    rig.odl.wrong = None
+    rig.wait_for("its end", lambda: {s.problem for s in rig.controller.switches()} == {""})
+
+
 def test_an_opendaylight_that_forgot_everything_is_told_again(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit()])
     rig.odl.down()
@@ -446,6 +457,11 @@ def test_ports_that_are_down_fail_their_links(rig: FakeRig) -> None:
     failed = rig.controller.failed_links()
     assert failed == dict.fromkeys([("s1", "s2"), ("s2", "s1")], "port 10 of s2 is down")
     rig.odl.nodes[2].down.clear()
+    rig.odl.nodes[2].closed.add(10)
+    rig.controller._links.observe()
+    failed = rig.controller.failed_links()
+    assert set(failed.values()) == {"port 10 of s2 is set to drop packets"}
+    rig.odl.nodes[2].closed.clear()
     rig.controller._links.observe()
     assert rig.controller.failed_links() == {}
     rig.odl.nodes[2].ports.remove(10)

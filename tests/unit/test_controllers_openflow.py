@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from controller_rig import PATH, FakeRig, RecordingShaper
 from controller_worlds import MBPS, two_switches
-from fake_switch import ECHO_REPLY, ECHO_REQUEST, FakeSwitch
+from fake_switch import ECHO_REPLY, ECHO_REQUEST, GROUP_DESC, PORT_STATS, FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, ControllerError, Part
@@ -23,11 +23,15 @@ from network_provisioner.controllers.openflow import connections, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.openflow.scan import Scan
+from network_provisioner.controllers.others import MOST
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
     ROUTE_OWNER,
     TRANSIT_OWNER,
     TRANSIT_PRIORITY,
+    UNCOUNTED,
+    Changes,
+    Meter,
 )
 from network_provisioner.topology.graph import Topology
 
@@ -181,6 +185,26 @@ def test_counters_are_read_from_the_ports(rig: FakeRig) -> None:
     counted = {(c.a, c.b): c.bytes for c in rig.controller.counters()}
     assert counted["s1", "s2"] == 1010 and counted["s2", "s1"] == 1010
     assert counted["s1", "r1"] == 1011 and counted["s1", "mu"] == 1001
+
+
+def test_what_a_switch_does_not_count_is_not_known(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s1.change(lambda entry: replace(entry, bytes=UNCOUNTED))
+    rig.s1.carried = dict.fromkeys([1, 4, 10, 11], (UNCOUNTED, UNCOUNTED))
+    assert rig.controller.circuit_bytes("a") == 0 and rig.openflow.is_uncounted("a")
+    assert rig.openflow.hop_bytes(["a"]) == {}
+    assert {c.a for c in rig.controller.counters()} == {"s2"}
+
+
+def test_a_switch_without_groups_and_counters_has_circuits_all_the_same(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.s1.unknown = {GROUP_DESC, PORT_STATS}
+    rig.controller.apply([rig.circuit("a")])
+    assert rig.controller.installed() == ["a"]
+    assert rig.openflow._bring_up_to_date(1, set()) is not None
+    assert {c.a for c in (*rig.controller.counters(), *rig.controller.counters())} == {"s2"}
+    assert len([line for line in caplog.messages if "not counted" in line]) == 1
 
 
 def test_the_end_of_a_lease_frees_its_class(rig: FakeRig) -> None:
@@ -556,6 +580,21 @@ def test_a_switch_that_never_came_is_named_at_once() -> None:
     assert [s.problem for s in controller.switches()] == ["is not connected"] * 2
 
 
+def test_who_came_instead_of_a_switch_that_never_came_is_named(rig: FakeRig) -> None:
+    topology = Topology(
+        [replace(n, dpid=n.dpid and n.dpid + 1) for n in rig.topology.nodes.values()],
+        rig.topology.whole_links,
+    )
+    rig.controller.stop()
+    controller = OpenFlowController(topology, f"127.0.0.1:{rig.port}", RecordingShaper())
+    try:
+        controller.start(0.0)  # s1 has s2's dpid now, and the topology's s2 is not there
+        said = "is not connected; 127.0.0.2 has dpid 0x1, which is none of the topology's"
+        rig.wait_for("its name", lambda: controller.switches()[1].problem == said)
+    finally:
+        controller.stop()
+
+
 def test_a_switch_that_connects_again_and_again_is_named(rig: FakeRig) -> None:
     def again() -> bool:
         if 1 in rig.openflow._switches.connected():
@@ -681,6 +720,16 @@ def test_rates_are_kept_by_meters_where_no_device_is_named_and_switches_have_the
             switch.close()
 
 
+def test_a_meter_that_the_switch_rounds_is_the_one_that_was_sent(rig: FakeRig) -> None:
+    switches, sent = rig.openflow._switches, Meter(1, TRANSIT_OWNER << 16 | 1, 20_000, 2_000)
+    rig.s1.has_meters = rig.s1.rounds = True
+    switches._meters.clear()
+    switches.send({1: Changes(add_entries=(sent,))}, rig.now())
+    assert switches.read_entries({1}) == {1: [sent]}
+    rig.s1.meters[sent.number] = rig.s1.meters[sent.number][:12] + struct.pack("!II4x", 64, 64)
+    assert switches.read_entries({1}) == {1: [replace(sent, rate_kbps=64, burst_kbit=64)]}
+
+
 def test_a_rule_with_our_cookie_that_we_would_not_make_is_removed_and_ours_stay(
     rig: FakeRig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -706,6 +755,7 @@ IP = 0x80000A02, 0x0800  # OXM header and value of eth_type=ip
         (65535, [], True),
         (65535, [IP], True),
         (11, [IP], True),
+        (10, [IP], True),  # which of the two is taken, OpenFlow leaves open
         (9, [IP], False),
         (65535, [(0x80000A02, 0x0806)], False),
         (65535, [(0x80000604, 0x12345678)], False),  # of a MAC address, cut short
@@ -722,6 +772,10 @@ def test_rules_of_others_before_ours_are_reported_and_left_alone(
     ours = next(iter(rig.s1.table.values()))
     rest = match.ljust(-(-len(match) // 8) * 8, b"\0")
     rig.s1.put(replace(ours, priority=priority, cookie=0x77, match=match, rest=rest))
+    for mac in range(2 * MOST):  # rules for other packets hide none
+        by_mac = struct.pack("!HHIHI", 1, 14, 0x80000606, 0x0200, mac)
+        rest = by_mac.ljust(16, b"\0")
+        rig.s1.put(replace(ours, priority=0xFFFF, cookie=0x77, match=by_mac, rest=rest))
     assert rig.openflow._bring_up_to_date(1, set()) is False
     problem = rig.openflow.switches()[0].problem
     assert ("cookie 0x77, priority" in problem) is is_in_front
@@ -758,8 +812,9 @@ def test_a_switch_of_somebody_else_is_named_once(
 @pytest.mark.parametrize(
     ("hello", "said"),
     [
-        (struct.pack("!BBHI", 1, 0, 8, 1), "1.0"),
-        (struct.pack("!BBHIHHI", 6, 0, 16, 1, 1, 8, 0b1100000), "1.4, 1.5"),
+        (struct.pack("!BBHI", 1, 0, 8, 1), "OpenFlow 1.0, expected 1.3 "),
+        (struct.pack("!BBHIHHI", 6, 0, 16, 1, 1, 8, 0b1100000), "OpenFlow 1.4, 1.5, expected 1.3 "),
+        (bytes.fromhex("16030100ab010000a7"), "TLS, expected tcp"),
     ],
 )
 def test_a_switch_that_speaks_another_openflow_is_named_once(
@@ -772,7 +827,7 @@ def test_a_switch_that_speaks_another_openflow_is_named_once(
                 while other.recv(100):
                     pass
     lines = [line for line in caplog.messages if "dropped" in line]
-    assert len(lines) == 1 and f"it speaks OpenFlow {said}, expected 1.3 " in lines[0]
+    assert len(lines) == 1 and f"it speaks {said}" in lines[0]
 
 
 @pytest.mark.parametrize("listen", ["", "6653", "host:", "host:http", "host:70000"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,28 @@ def test_the_qos_that_somebody_has_put_on_a_port_stays_there(on: str, cleared: b
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("gbps", "version", "works"),
+    [(40, '"3.1.0"', False), (400, '"2.17.9"', False), (40, '"3.2.1"', True), (40, "[]", True),
+     (25, '"3.1.0"', True)],
+)  # fmt: skip
+def test_a_link_is_not_held_to_what_is_left_of_its_rate_in_32_bits(
+    gbps: int, version: str, works: bool
+) -> None:
+    class Versioned(Vsctl):
+        def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+            said = super().ask(command)
+            return (0, f"{version}\n", "") if command[-1] == "ovs_version" else said
+
+    shaper, shape = VsctlShaper(Versioned()), replace(ONE, capacity_bps=gbps * 1e9)
+    if works:
+        shaper.begin([shape])
+        return
+    for step in (shaper.begin, shaper.sync, shaper.grow):
+        with pytest.raises(ControllerError, match=r"s1-a at \d+ Gb/s: Open vSwitch [\d.]+ keeps"):
+            step([shape])
+
+
 def test_a_queue_that_somebody_changed_is_laid_again() -> None:
     database = Changed()
     shaper = VsctlShaper(database)
@@ -84,11 +107,13 @@ def test_a_queue_that_somebody_changed_is_laid_again() -> None:
 def test_bridges_that_forward_without_a_controller_are_named() -> None:
     class Bridges(Vsctl):
         def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
-            modes = {1: "secure", 2: "standalone", 3: ["set", []], 4: ["set", []]}
-            return self.code, json.dumps({"data": [[f"{d:016x}", m] for d, m in modes.items()]}), ""
+            modes = {1: "secure", 2: "standalone", 3: ["set", []], 4: ["set", []], 5: "secure"}
+            rows = [[f"{d:016x}", mode, d == 5, False] for d, mode in modes.items()]
+            return self.code, json.dumps({"data": rows}), ""
 
-    problems = insecure_bridges(Bridges(), {1, 2, 3})
-    assert problems.keys() == {2, 3}
+    problems = insecure_bridges(Bridges(), {1, 2, 3, 5})
+    assert problems.keys() == {2, 3, 5}
+    assert problems[5].startswith("has stp_enable true, expected false: ")
     assert problems[3].startswith("has fail_mode standalone, expected secure: ")
     with pytest.raises(ControllerError, match="does not answer: exit code 1"):
         insecure_bridges(Bridges(1), {1, 2, 3})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from controller_worlds import RULES_AT as NOW
 from controller_worlds import flow_rules
 from hypothesis import given
@@ -90,6 +91,29 @@ def test_groups_and_meters_are_read_back() -> None:
     assert wire.read_group(1, message.body[0]) is None  # somebody else's
 
 
+@pytest.mark.parametrize(
+    ("number", "middle", "rest"),
+    [
+        (7, 0, b""),  # a group of type ALL
+        (10, 2 | 4, struct.pack("!HHII4x", 1, 16, 20_000, 2_000)),  # packets, not kb
+        (10, 1 | 4, struct.pack("!HHIIB3x", 2, 16, 20_000, 2_000, 1)),  # DSCP, not drops
+    ],
+)
+def test_a_group_or_meter_of_another_kind_is_not_the_one_that_was_sent(
+    number: int, middle: int, rest: bytes
+) -> None:
+    ours = TRANSIT_OWNER << 16 | 1
+    group = SelectGroup(1, ours, (Bucket(3, 5, 10),))
+    rest = rest or as_described(wire.encode(wire.add_entry(group, there=False), 1))[8:]
+    middle_part = struct.pack("!BxI" if number == 7 else "!HI", middle, ours)
+    body = struct.pack("!HH4xH", number, 0, 8 + len(rest)) + middle_part + rest
+    (entry,) = wire.decode(struct.pack("!BBHI", 4, 19, 8 + len(body), 1) + body).body
+    if number == 7:
+        assert wire.read_group(1, entry) != group
+    else:
+        assert wire.read_meter(1, entry) == Meter(1, ours, 0, 0)
+
+
 def packet_in(*fields: bytes) -> bytes:
     body = b"".join(fields)
     match = struct.pack("!HH", 1, 4 + len(body)) + body + bytes(-(4 + len(body)) % 8)
@@ -107,7 +131,17 @@ def test_a_frame_with_fields_of_a_vendor_has_its_port_all_the_same() -> None:
     assert wire.decode(packet_in(vendor)) is None
 
 
-def test_a_vendors_error_is_told_by_its_numbers() -> None:
-    body = struct.pack("!HHI", 0xFFFF, 5, 0x2320)
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (struct.pack("!HHI", 0xFFFF, 5, 0x2320), "OFPET_EXPERIMENTER 0x2320 type 5"),
+        (struct.pack("!HH", 0xFFFF, 5), "OFPET_EXPERIMENTER code 5"),  # cut short
+        (struct.pack("!HHI", 5, 99, 0), "OFPET_FLOW_MOD_FAILED code 99"),
+        (struct.pack("!HH", 77, 3), "type 77 code 3"),
+    ],
+)
+def test_a_refusal_in_words_of_others_is_one_and_told_by_its_numbers(
+    body: bytes, words: str
+) -> None:
     message = wire.decode(struct.pack("!BBHI", 4, 1, 8 + len(body), 1) + body)
-    assert wire.error_text(message) == "OFPET_EXPERIMENTER 0x2320 type 5"
+    assert (wire.error_text(message), message.xid) == (words, 1)

@@ -25,6 +25,15 @@ def test_doctor_fixes_modes_and_folders(tmp_path: Path) -> None:
     assert "closed" not in adon("doctor", "--config", file, "--fix").err
 
 
+def test_doctor_says_that_the_broker_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ADON_BROKER", raising=False)
+    file = config_file(tmp_path, broker={"listen": "127.0.0.1:9"})
+    said = adon("doctor", "--config", file).out
+    assert "without  the broker at http://127.0.0.1:9: cannot be reached: " in said
+
+
 def test_doctor_asks_a_broker_with_tls_by_https(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

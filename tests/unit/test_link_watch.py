@@ -213,6 +213,47 @@ def test_a_port_that_goes_down_fails_its_link_and_one_that_was_down_before(rig: 
     assert rig.openflow.failed_links()["s1", "s2"] == "port 10 of s1 is down"
     rig.s1.set_port(10, up=True)
     rig.wait_for("its return", lambda: not L2 & look(rig))
+    rig.s1.config[10] = 1 << 5  # OFPPC_NO_FWD
+    rig.s1.set_port(10, up=True)
+    rig.wait_for("news", lambda: len(rig.openflow.failed_links()) == 4)
+    assert rig.openflow.failed_links()["s1", "s2"] == "port 10 of s1 is set to drop packets"
+
+
+@pytest.mark.parametrize(
+    ("speeds", "speed_bps"),
+    [
+        ((0, 0, 100_000_000, 0), 1e11),
+        ((1 << 7, 0, 0, 0), 4e10),
+        ((1 << 1, 0, 10_000, 0), 0.0),  # of a virtual machine
+        ((0, 0, 0, 0), 0.0),
+    ],
+)
+def test_a_port_has_the_speed_that_it_says(
+    rig: FakeRig, speeds: tuple[int, int, int, int], speed_bps: float
+) -> None:
+    rig.s1.speeds[1] = speeds
+    assert rig.openflow.discover().ports[1][1].speed_bps == speed_bps
+
+
+@pytest.mark.parametrize(
+    ("speeds", "problem"),
+    [
+        ((0, 0, 100_000, 1_000_000), "has only 100 Mb/s at port 10, expected 200 Mb/s"),
+        ((0, 1 << 6, 100_000, 0), "has only 100 Mb/s at port 10, expected 200 Mb/s"),
+        ((1 << 6, 1 << 6, 0, 0), ""),  # only the features say 10 Gb/s
+        ((0, 0, 100_000, 0), ""),  # of a virtual machine, or of several ports in one
+        ((0, 0, 0, 0), ""),
+    ],
+)
+def test_a_port_that_is_slower_than_it_could_be_is_named(
+    rig: FakeRig, speeds: tuple[int, int, int, int], problem: str
+) -> None:
+    rig.s1.speeds[10] = speeds
+    rig.s1.set_port(10, up=True)
+    rig.wait_for("its speed", lambda: (1, 10) in rig.openflow._switches.speeds())
+    rig.openflow._look_once()
+    rig.openflow._look_once()
+    assert [status.problem for status in rig.openflow.switches()] == [problem, ""]
 
 
 def test_a_port_that_goes_down_just_after_it_was_asked_about_is_down(
@@ -284,6 +325,7 @@ def test_a_switch_that_takes_no_rules_for_probes_is_no_link_failure(rig: FakeRig
         with pytest.raises(ControllerError, match="refused the rule to watch by"):
             look(rig)
     assert rig.openflow.failed_links() == {}
+    assert rig.openflow._links.unheard() >= {*L2}
     rig.s2.refuse_adds = False
     rig.wait_for("silence", lambda: look(rig) == L2)
 

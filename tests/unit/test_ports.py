@@ -156,18 +156,21 @@ def test_where_a_transit_opens_the_way_it_does_not_wait_for_connections(tmp_path
     assert rig.ask("b", "mu", "iplant", min_bps=1e6, ports_at="seen").request.ports_at == "seen"
 
 
-@pytest.mark.parametrize("counted", [0, 900])
+@pytest.mark.parametrize("counted", [0, 900, None])
 def test_room_of_rules_that_met_no_packet_is_given_back_while_bytes_move(
-    rig: Rig, counted: int
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, counted: int | None
 ) -> None:
     rig.ask("a", "mu", "tacc", min_bps=150e6, ports_at="src", job="a")
-    rig.controller.bytes["a"] = counted
+    rig.controller.bytes["a"] = counted or 0
+    if counted is None:  # the switch is away, or does not count
+        monkeypatch.setattr(rig.controller, "is_uncounted", lambda name: True, raising=False)
     waits = rig.ask("b", "local", "iplant", template="soykb", min_bps=150e6)
     assert rig.broker.report_progress("a", 10**6).state is TransitState.INSTALLED
     rig.clock.now += COUNTED_S  # switches may count late
     got = rig.broker.report_progress("a", 10**6)
-    if counted:
+    if counted != 0:
         assert got.state in ON_SWITCHES and waits.state is TransitState.QUEUED
+        assert UNMET not in rig.broker.release("a", 1000, 8.0, "success").reason
         return
     assert (got.state, UNMET in got.reason) == (TransitState.BEST_EFFORT, True)
     assert rig.broker.get("b").state is TransitState.INSTALLED

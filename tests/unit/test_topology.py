@@ -122,6 +122,20 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
             ["address 10.1.2.3 is that of 'mu' and of 'tacc'"],
         ),
         (spoil("nodes", 2, hosts=[{"address": "10.9.0.1"}]), ["s1", "hosts of a switch"]),
+        *(
+            (spoil("nodes", 0, address=it), [f"'mu': address: found '{it}'", "of a host"])
+            for it in (
+                "127.0.0.1",
+                "0.0.0.0",
+                "224.0.0.5",
+                "255.255.255.255",
+                "::1",
+                "fe80::1%eth0",
+                "fe80::1",
+                "::ffff:127.0.0.1",
+            )
+        ),
+        (spoil("nodes", 0, hosts=[{"address": "169.254.0.0/16"}]), ["'mu'", "host 1", "of a host"]),
         (spoil("nodes", 0, hosts=[{"address": "10.9"}]), ["'mu'", "host 1", "a prefix such"]),
         (
             spoil("nodes", 0, dmz=True, hosts=[{"address": "2001:db8::1"}]),

@@ -151,10 +151,12 @@ class OpenDaylightSwitches(SwitchBackend):
         self._poll_s = poll_s
         self._settle_s = settle_s
         self._there: dict[int, Origin] = {}
+        self._unseen = ""  # why nobody knows which are there, in words
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
+        self._speeds: dict[End, tuple[float, float]] = {}
         # Probes: their UDP ports, what was counted of them, and when to lay the rules again.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
         self._numbers: dict[Way, int] = {}
@@ -166,7 +168,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def open(self) -> None:
         """See SwitchBackend. Asks once, so that a wrong address or password is told at once."""
         self._closing.clear()
-        self._there = {}
+        self._there, self._unseen = {}, ""
         self._next_end = {}
         self._look()
         self._watcher = threading.Thread(target=self._watch, name="adon-odl", daemon=True)
@@ -186,6 +188,10 @@ class OpenDaylightSwitches(SwitchBackend):
     def connected(self) -> set[int]:
         """See SwitchBackend. While OpenDaylight does not answer: those that were there before."""
         return set(self._there)
+
+    def trouble(self, dpid: int) -> str:
+        """See SwitchBackend."""
+        return self._unseen
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
         """See SwitchBackend. A refused route is taken out of the configuration again."""
@@ -267,11 +273,16 @@ class OpenDaylightSwitches(SwitchBackend):
     def check_ports(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend."""
         ports_by_switch = requests.ports_of(self._rest, self.connected())
-        self._down = {
-            (dpid, number): f"port {number} of {self._names[dpid]} is down"
+        self._speeds = {
+            (dpid, number): (port.speed_bps, port.most_bps)
             for dpid, ports in ports_by_switch.items()
             for number, port in ports.items()
-            if not port.up
+        }
+        self._down = {
+            (dpid, number): f"port {number} of {self._names[dpid]} {port.trouble}"
+            for dpid, ports in ports_by_switch.items()
+            for number, port in ports.items()
+            if port.trouble
         } | misplaced_ports(ports_by_switch, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
@@ -326,6 +337,10 @@ class OpenDaylightSwitches(SwitchBackend):
     def dead_ends(self) -> dict[End, str]:
         """See SwitchBackend."""
         return self._down
+
+    def speeds(self) -> Mapping[End, tuple[float, float]]:
+        """See SwitchBackend."""
+        return self._speeds
 
     # --- changing -----------------------------------------------------------------------------
 
@@ -401,11 +416,11 @@ class OpenDaylightSwitches(SwitchBackend):
                     # Whatever happened meanwhile, nobody saw it.
                     self._there = {}
                 self._look()
-                out = False
+                out, self._unseen = False, ""
             except ControllerError as error:
                 if not out:
                     LOG.warning("switches are out of sight: %s", error)
-                out = True
+                out, self._unseen = True, f"is out of sight: {error}"
             now = self._clock()
             for dpid in [d for d, end in self._next_end.items() if end <= now]:
                 self._next_end[dpid] = math.inf

@@ -35,7 +35,7 @@ from network_provisioner.controllers.rules import (
     is_our_number,
     item_text,
 )
-from network_provisioner.topology.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
 
 LOG = logging.getLogger(__name__)
 Origin = tuple[str, str]
@@ -64,7 +64,7 @@ PROBE_COOKIE = _PUNT_COOKIE  # with no number of a search
 _PORTS = (
     "opendaylight-inventory:nodes?content=nonconfig&fields=node(id;node-connector(id;"
     "flow-node-inventory:name;flow-node-inventory:state;flow-node-inventory:configuration;"
-    "flow-node-inventory:current-speed))"
+    "flow-node-inventory:current-speed;flow-node-inventory:maximum-speed))"
 )
 _LINKS = "network-topology:network-topology/topology=flow%3A1?content=nonconfig&fields=link"
 
@@ -448,9 +448,14 @@ def _port(port: dict[str, Any]) -> Port:
     def said(what: str) -> Any:
         return port.get(f"flow-node-inventory:{what}")
 
-    down = "PORT-DOWN" in str(said("configuration")) or (said("state") or {}).get("link-down")
+    config = str(said("configuration")).split()
+    down = "PORT-DOWN" in config or (said("state") or {}).get("link-down")
+    drops = not down and not {"NO-RECV", "NO-FWD"}.isdisjoint(config)
     # OpenFlow 1.3 section 7.2.1: in kb/s.
-    return Port(str(said("name") or ""), not down, 1000.0 * int(said("current-speed") or 0))
+    speed, most = (
+        said_bps(1000.0 * int(said(f"{which}-speed") or 0)) for which in ("current", "maximum")
+    )
+    return Port(str(said("name") or ""), not down and not drops, speed, most, drops)
 
 
 def _end(text: object) -> End | None:

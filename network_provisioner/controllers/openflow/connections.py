@@ -35,8 +35,10 @@ _RIVAL_S = 3.0
 SILENT_AFTER_S = 1.5
 _ECHO_S = 0.25
 _LATE_S = 1.0  # who looks again only after so long is on a busy machine
+_TLS = b"\x16\x03"  # a handshake of SSL 3.0 or later
 _ROLE_XID = 1  # in the handshake, where no other request is under way
 _MOST_STRANGERS = 100  # unknown datapath ids that are logged
+_TURNED_AWAY_S = 60.0  # who was turned away and does not come within this has given up
 _DROPPED_S = 300.0  # who was hung up on and does not come within this is news again
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
@@ -309,6 +311,10 @@ class Channel:
         head = self._stream.read(wire.HEADER_BYTES)
         if len(head) < wire.HEADER_BYTES:
             raise ChannelLostError("the switch closed the connection")
+        if head.startswith(_TLS):
+            raise ChannelLostError(
+                "it speaks TLS, expected tcp (ovs-vsctl set-controller NAME tcp:…)"
+            )
         length = wire.header(head)[2]
         if length < wire.HEADER_BYTES:
             raise ChannelLostError(f"a message of {length} bytes, expected 8 or more")
@@ -369,6 +375,7 @@ class Connections(SwitchBackend):
         self._rivals: dict[int, Channel] = {}
         self._rivals_gone: dict[int, tuple[str, float]] = {}
         self._strangers: set[int] = set()  # datapath ids of connections that are not used
+        self._turned_away: dict[str, float] = {}  # whose dpid is unknown, by where it is
         # Who was hung up on, and why; and the monotonic second of that.
         self._dropped: dict[tuple[str, str], float] = {}
         self._listener: socket.socket | None = None
@@ -464,6 +471,17 @@ class Connections(SwitchBackend):
             return "does not answer"
         rival = self._rival(dpid) if there else ""
         return rival and f"has the datapath id of another switch, at {rival}, which is not used"
+
+    def turned_away(self) -> str:
+        """See SwitchBackend."""
+        since = time.monotonic() - _TURNED_AWAY_S
+        with self._lock:
+            strangers = {text for text, at in self._turned_away.items() if at > since}
+            dropped = {who for who, at in self._dropped.items() if at > since}
+        # The first by name: what is said is to stay the same while they come again and again.
+        return min(
+            strangers | {f"{host} was hung up on: {why}" for host, why in dropped}, default=""
+        )
 
     def _rival(self, dpid: int) -> str:
         """Where another switch with this one's datapath id is connected from, or was a moment
@@ -638,6 +656,11 @@ class Connections(SwitchBackend):
     def _report_stranger(self, channel: Channel) -> None:
         """Log a connection that is not used, once: it will come again and again."""
         dpid = channel.dpid
+        if dpid not in self._names:
+            text = f"{_host(channel)} has dpid {format_dpid(dpid)}, which is none of the topology's"
+            with self._lock:
+                self._turned_away[text] = time.monotonic()
+                self._turned_away = dict(list(self._turned_away.items())[-_MOST_STRANGERS:])
         if dpid in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
             return
         self._strangers.add(dpid)

@@ -49,6 +49,8 @@ from network_provisioner.controllers.rules import (
     OURS,
     Changes,
     FlowRule,
+    Key,
+    Meter,
     SeenRule,
     TableEntry,
     item_text,
@@ -56,7 +58,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import Discovered, End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -72,6 +74,12 @@ _SEARCH_RULE_S = 60  # the rules of a search end by themselves where nobody take
 # Frames of a search are sent so often: Open vSwitch confirms a new rule before its cache of flows
 # knows it, and loses what comes in between.
 TRIES = 4
+_ROUNDED, _ROUNDED_KBPS = 0.05, 64  # by which a switch may have another rate than it was sent
+_DROPS = wire.OFP.OFPPC_NO_RECV | wire.OFP.OFPPC_NO_FWD
+_FEATURES = {  # with full duplex
+    wire.OFP.OFPPF_1GB_FD: 1e9, wire.OFP.OFPPF_10GB_FD: 1e10, wire.OFP.OFPPF_40GB_FD: 4e10,
+    wire.OFP.OFPPF_100GB_FD: 1e11, wire.OFP.OFPPF_1TB_FD: 1e12,
+}  # fmt: skip
 # A message, and what it is when a switch refuses it.
 _Message = tuple[Any, str]
 
@@ -161,6 +169,8 @@ class OpenFlowSwitches(Connections):
         self._devices = devices
         # Whether each switch has meters, as far as it was asked since it connected.
         self._meters: dict[int, bool] = {}
+        # Meters as they were sent, and as the switch then has them: some round rates and bursts.
+        self._meters_sent: dict[Key, tuple[Meter, Meter | None]] = {}
         # Rules that are being deleted, by switch, cookie and priority: their end is no news.
         self._deleting: Counter[tuple[int, int, int]] = Counter()
         self._listeners: list[Callable[[int, Any], None]] = []
@@ -174,6 +184,7 @@ class OpenFlowSwitches(Connections):
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
+        self._speeds: dict[End, tuple[float, float]] = {}  # b/s, now and at most
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
@@ -189,6 +200,10 @@ class OpenFlowSwitches(Connections):
                 for rule in change.delete
             )
         self._tell({dpid: _messages(change, now) for dpid, change in changes.items()})
+        for change in changes.values():
+            for entry in (*change.add_entries, *change.change_entries):
+                if isinstance(entry, Meter):
+                    self._meters_sent[entry.key] = entry, None
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
         """See SwitchBackend."""
@@ -226,15 +241,32 @@ class OpenFlowSwitches(Connections):
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """See SwitchBackend."""
-        groups = self._ask(dpids, wire.groups_request())
+        groups = self._ask(dpids, wire.groups_request(), needs_answer=False)
         metered = {dpid for dpid in dpids if self.can_meter(dpid)}
         meters = self._ask(metered, wire.meters_request())
         entries: dict[int, list[TableEntry]] = {}
         for dpid in dpids:
             read: list[TableEntry | None] = [wire.read_group(dpid, g) for g in groups[dpid]]
-            read += [wire.read_meter(dpid, m) for m in meters.get(dpid, ())]
+            read += [self._as_sent(wire.read_meter(dpid, m)) for m in meters.get(dpid, ())]
             entries[dpid] = [entry for entry in read if entry is not None]
         return entries
+
+    def _as_sent(self, meter: Meter | None) -> Meter | None:
+        """A meter as we sent it where the switch has what it first made of that."""
+        sent, rounded = self._meters_sent.get(meter.key, (None, None)) if meter else (None, None)
+        if meter is None or sent is None:
+            return meter
+        if (
+            rounded is None
+            and meter.burst_kbit
+            and (
+                abs(meter.rate_kbps - sent.rate_kbps)
+                <= max(_ROUNDED * sent.rate_kbps, _ROUNDED_KBPS)
+            )
+        ):
+            rounded = meter
+            self._meters_sent[meter.key] = sent, rounded
+        return sent if meter == rounded else meter
 
     def fingerprint(self, dpid: int) -> Hashable:
         """See SwitchBackend. No rule is looked into: there may be thousands."""
@@ -445,6 +477,10 @@ class OpenFlowSwitches(Connections):
         """See SwitchBackend."""
         return {**self._down, **self._misplaced}
 
+    def speeds(self) -> Mapping[End, tuple[float, float]]:
+        """See SwitchBackend."""
+        return self._speeds.copy()
+
     def _ask_about_ports(
         self, dpid: int, segments: Collection[Segment]
     ) -> tuple[Ticket, list[_Message]]:
@@ -482,10 +518,13 @@ class OpenFlowSwitches(Connections):
 
     def _note_port(self, dpid: int, description: Any, gone: bool = False) -> None:
         end = (dpid, description.port_no)
-        if (_port(description).up and not gone) or description.port_no > wire.OFP.OFPP_MAX:
+        port = _port(description)
+        trouble = "is down" if gone else port.trouble
+        self._speeds[end] = (0.0, 0.0) if gone else (port.speed_bps, port.most_bps)
+        if not trouble or description.port_no > wire.OFP.OFPP_MAX:
             self._down.pop(end, None)
         else:
-            self._down[end] = f"port {description.port_no} of {self._names[dpid]} is down"
+            self._down[end] = f"port {description.port_no} of {self._names[dpid]} {trouble}"
 
     def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
         """Have several switches do these; what each answers, when all have done everything."""
@@ -494,17 +533,26 @@ class OpenFlowSwitches(Connections):
         }
         return self._answers(tickets, messages)
 
-    def _ask(self, dpids: set[int], question: Any) -> dict[int, list[Any]]:
-        """What several switches answer to one question."""
+    def _ask(
+        self, dpids: set[int], question: Any, *, needs_answer: bool = True
+    ) -> dict[int, list[Any]]:
+        """What several switches answer to one question. Where it ``needs`` no ``answer``: nothing
+        of those that do not know the question."""
         tickets = {dpid: self._submit(dpid, [], question) for dpid in dpids}
-        return self._answers(tickets, {dpid: [(question, "a request")] for dpid in dpids})
+        sent = {dpid: [(question, "a request")] for dpid in dpids}
+        return self._answers(tickets, sent, needs_answer)
 
     def _answers(
-        self, tickets: Mapping[int, Ticket], sent: Mapping[int, Sequence[_Message]]
+        self,
+        tickets: Mapping[int, Ticket],
+        sent: Mapping[int, Sequence[_Message]],
+        needs_answer: bool = True,
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
             refusals = self._wait(dpid, ticket, problems)
+            if not needs_answer:
+                refusals = [it for it in refusals if not wire.is_of_unknown_request(it[1])]
             for position, error in refusals[-1:]:  # the first may be the stamp, which says less
                 batch = sent[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
@@ -572,8 +620,21 @@ class OpenFlowSwitches(Connections):
 
 def _port(description: Any) -> Port:
     name = printable(bytes(description.name).split(b"\0")[0].decode("ascii", "replace"))
+    drops = bool(description.config & _DROPS)
     down = (
         description.config & wire.OFP.OFPPC_PORT_DOWN
         or description.state & wire.OFP.OFPPS_LINK_DOWN
     )
-    return Port(name, not down, 1000.0 * description.curr_speed)
+    return Port(
+        name,
+        not down and not drops,
+        _bps(description.curr_speed, description.curr),
+        _bps(description.max_speed, description.supported),
+        drops and not down,
+    )
+
+
+def _bps(kbps: int, features: int) -> float:
+    """A port's speed; some switches only say it by a bit of its features."""
+    said = (bps for bit, bps in _FEATURES.items() if features & bit)
+    return said_bps(1000.0 * kbps) or max(said, default=0.0)

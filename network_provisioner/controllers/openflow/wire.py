@@ -38,6 +38,7 @@ from network_provisioner.controllers.rules import (
 
 _TABLE_FEATURES = struct.Struct("!HB57xI")  # what comes before its properties
 _FLOW_ENTRY = struct.Struct("!HBxIIHHHH4xQQQ")
+_UNNAMED = "Unknown"  # what os-ken calls an error of a later version, or of a vendor
 _PACKET_IN_MATCH = 24  # where its match begins
 VERSION = 0x04
 HEADER_BYTES = 8
@@ -142,6 +143,10 @@ def decode(data: bytes) -> Any:
     except OFPTruncatedMessage:
         raise
     except Exception:  # the library's decoders raise whatever a number leads them to
+        if kind == OFP.OFPT_ERROR and len(data) >= 12:  # a refusal is one, whoever numbered it
+            error = PARSER.OFPErrorMsg(_PROTOCOL, *struct.unpack_from("!HH", data, 8))
+            error.xid = xid
+            return error
         return _packet_in(data, xid) if kind == OFP.OFPT_PACKET_IN else None
 
 
@@ -188,6 +193,12 @@ def is_of_earlier_term(error: Any) -> bool:
     """Whether a switch refuses us for a master of a later term."""
     kind = OFP.OFPET_ROLE_REQUEST_FAILED
     return bool(error.type == kind and error.code == OFP.OFPRRFC_STALE)
+
+
+def is_of_unknown_request(error: Any) -> bool:
+    """Whether a switch says that it does not know what it was asked for."""
+    codes = OFP.OFPBRC_BAD_TYPE, OFP.OFPBRC_BAD_MULTIPART
+    return bool(error.type == OFP.OFPET_BAD_REQUEST and error.code in codes)
 
 
 def echo_reply(request: Any) -> Any:
@@ -400,12 +411,14 @@ def more_follows(message: Any) -> bool:
 
 
 def error_text(message: Any) -> str:
-    """An OFPT_ERROR in the specification's own words, or a vendor's by numbers."""
-    if message.type == OFP.OFPET_EXPERIMENTER:
+    """An OFPT_ERROR in the specification's own words, or another's by numbers."""
+    if message.type == OFP.OFPET_EXPERIMENTER and message.experimenter is not None:
         return f"OFPET_EXPERIMENTER {message.experimenter:#x} type {message.exp_type}"
-    kind = OFP.ofp_error_type_to_str(message.type)
-    code = OFP.ofp_error_code_to_str(message.type, message.code)
-    return f"{kind.partition('(')[0]} {code.partition('(')[0]}"
+    kind = OFP.ofp_error_type_to_str(message.type).partition("(")[0]
+    code = OFP.ofp_error_code_to_str(message.type, message.code).partition("(")[0]
+    named = (f"type {message.type}" if kind == _UNNAMED else kind,
+             f"code {message.code}" if code == _UNNAMED else code)  # fmt: skip
+    return " ".join(named)
 
 
 def _match(rule: FlowRule) -> Any:
@@ -558,7 +571,8 @@ def read_group(dpid: int, entry: Any) -> SelectGroup | None:
         return None
     buckets = []
     for bucket in entry.buckets:
-        does = _read_actions(bucket.actions) or {"out_port": 0}
+        is_select = entry.type == OFP.OFPGT_SELECT  # any other would send copies, or all one way
+        does = (is_select and _read_actions(bucket.actions)) or {"out_port": 0}
         buckets.append(
             Bucket(
                 weight=bucket.weight,
@@ -576,4 +590,6 @@ def read_meter(dpid: int, entry: Any) -> Meter | None:
     if not is_our_number(entry.meter_id):
         return None
     band = entry.bands[0] if len(entry.bands) == 1 else None
+    if not (entry.flags & OFP.OFPMF_KBPS and isinstance(band, PARSER.OFPMeterBandDrop)):
+        band = None  # so much of something else
     return Meter(dpid, entry.meter_id, getattr(band, "rate", 0), getattr(band, "burst_size", 0))

@@ -8,14 +8,18 @@ hierarchy, so :class:`~network_provisioner.base.controller.Queue` cannot be had 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from network_provisioner.base.controller import ControllerError
+from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
 _MARK = "adon-device"
+# Before 3.2, Open vSwitch keeps rates as bytes per second in 32 bits; larger ones wrap around.
+_MOST_BPS, _UNBOUND = 8.0 * (1 << 32), (3, 2)
 _OURS = ("--bare", "--columns=_uuid", "find")
 _Rates = tuple[int, int, int]
 _LIST = (
@@ -49,10 +53,12 @@ class VsctlShaper:
         # Which queues a device has, by number: the record's UUID and what it says.
         self._laid: dict[str, dict[int, tuple[str, _Rates]]] = {}
         self._qos: dict[str, str] = {}
+        self._is_unbound = False  # whether rates are known to be kept whole
 
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         """See Shaper."""
         for shape in shapes:
+            self._check_rate(shape)
             there = self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"])
             if there:
                 self._qos[shape.device] = there[0]
@@ -62,6 +68,8 @@ class VsctlShaper:
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
         """See Shaper."""
         wanted = list(shapes)
+        for shape in wanted:
+            self._check_rate(shape)
         records = self._records() if any(s.device in self._laid for s in wanted) else None
         others = [s for s in wanted if records is None or not self._agrees(s, records)]
         for shape in others:
@@ -72,6 +80,7 @@ class VsctlShaper:
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
         """See Shaper."""
         for shape in shapes:
+            self._check_rate(shape)
             if shape.device in self._laid:
                 self._change(shape, _queues(shape))
             else:
@@ -108,6 +117,23 @@ class VsctlShaper:
         for device in devices:
             if f"{_MARK}={device}" in marks:
                 self._remove(device)
+
+    def _check_rate(self, shape: DeviceShape) -> None:
+        """Raises ControllerError for a device that would be slowed down."""
+        if shape.capacity_bps < _MOST_BPS or self._is_unbound:
+            return
+        # Only the start scripts of Open vSwitch write its version down.
+        asked = (["get", "open_vswitch", ".", "ovs_version"], ["--version"])
+        texts = (" ".join(self._say(words)) for words in asked)
+        version = next(filter(None, (re.search(r"(\d+)\.(\d+)\S*\b", it) for it in texts)), None)
+        numbers = (int(version[1]), int(version[2])) if version else _UNBOUND
+        self._is_unbound = numbers >= _UNBOUND
+        if version and not self._is_unbound:
+            raise ControllerError(
+                f"queues of {shape.device} at {format_rate(shape.capacity_bps)}: Open vSwitch "
+                f"{version[0]} keeps at most {format_rate(_MOST_BPS)}, expected 3.2 or later, or "
+                "bandwidth: dscp-htb"
+            )
 
     def _records(self) -> _Records:
         lines = answer(self._run, [*self._words, *_LIST]).splitlines()

@@ -232,6 +232,7 @@ class CommandRunner:
                 argv,
                 input=stdin,
                 text=True,
+                errors="replace",  # what a login prints, too
                 capture_output=True,
                 timeout=self._timeout_s,
                 check=False,
@@ -241,6 +242,8 @@ class CommandRunner:
             raise MissingError(
                 f"{argv[0]!r} was not found; it is in the Debian package {package}"
             ) from None
+        except OSError as error:
+            return 126, "", f"{argv[0]}: {error.strerror}"  # as a shell has it
         except subprocess.TimeoutExpired:
             return 124, "", f"no answer within {self._timeout_s:g} s"
         return done.returncode, done.stdout, done.stderr
