@@ -99,7 +99,7 @@ def test_every_relative_path_counts_from_the_folder_of_the_file(
     monkeypatch.setenv("HOME", "/home/ada")
     home = parse_config({**GOOD, "broker": {"state": "~/state/b.sqlite"}}, "etc/adon.yml").broker
     assert home.state == "/home/ada/state/b.sqlite"
-    for place in (":memory:", "postgresql://adon@db.example.org/adon"):
+    for place in (":memory:", "postgresql://adon@db.example.org/adon", "host=db dbname=adon"):
         archive_config = parse_config({**GOOD, "broker": {"archive": place}}, "etc/adon.yml")
         assert archive_config.broker.archive == place
 
@@ -129,6 +129,10 @@ def test_a_file_that_lies_where_the_broker_was_started_is_not_silently_left(
     used.touch(0o600)
     (tmp_path / "a.sqlite").symlink_to(used)
     assert len(used_files(config, file)) == 2
+    file.write_text(
+        "topology: {nodes: [], links: []}\nbroker: {archive: 'postgresql://u:pw@h/etc'}"
+    )
+    assert used_files(load_config(file), file)[1:] == ["archive postgresql://u@h/etc"]
 
 
 def test_what_the_example_leaves_out_can_be_put_in() -> None:
