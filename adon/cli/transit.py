@@ -35,6 +35,7 @@ from adon.cli.parsing import (
 )
 from adon.cli.terminal import print_paged
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import (
     format_rate,
     format_size,
@@ -264,7 +265,7 @@ def _list(args: argparse.Namespace) -> int:
     ended = args.all or args.state is not None
     none = "no transits" if ended else "no transit holds bandwidth or waits"
     with bad_answer(args, "list of transits"):
-        shown = rendered_pages(args, _columns(), records(), none=none, below=lambda: reasons)
+        shown = rendered_pages(args, _columns(ended), records(), none=none, below=lambda: reasons)
         print_paged(shown)
     return 0
 
@@ -299,7 +300,8 @@ def _explain(args: argparse.Namespace) -> int:
     return print_answer(args, "transit", transit.as_dict(), lambda: explanation(transit))
 
 
-def _columns() -> list[Column]:
+def _columns(ended: bool = False) -> list[Column]:
+    """Of transits, some of which may have ended."""
     from network_provisioner.base.model import LIVE
 
     now = time.time()
@@ -320,6 +322,7 @@ def _columns() -> list[Column]:
         Column("granted_bps", "granted>", granted, ("path", "state", "max_bps")),
         Column("goodput_bps", "goodput>", lambda bps: format_rate(bps) if bps else "-"),
         Column("lease_until", "lease>", left, ("state",)),
+        *([Column("released_at", "ended", lambda at: local_time(at) if at else "-")] * ended),
         Column("path", "path", lambda p, on: f"{'-'.join(p)} ({on})" if p else "-", ("layer",)),
         Column("user", "for", lambda *of: "/".join(filter(None, of)) or "-", ("project",)),
         Column("job"),

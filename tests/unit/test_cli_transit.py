@@ -20,6 +20,7 @@ from adon.cli import transit
 from adon.cli.transit import _STATES, _packets, explanation
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
+from network_provisioner.base.instants import local_time
 from network_provisioner.base.model import IoRecord, TransitState
 
 
@@ -174,6 +175,10 @@ def test_lists_by_state_and_by_whose(rig: Rig) -> None:
     assert ids("--user", "nobody") == []
     assert adon("transit", "list", "--state", "failed").out == "no transits\n"
     assert adon("transit", "list").out.splitlines()[2].split()[-3:] == ["u/p", "job-a", "a"]
+    ended = local_time(rig.broker.get("c").grant.released_at)
+    assert "ended" not in adon("transit", "list").out
+    head, c, b, _ = adon("transit", "list", "--all").out.splitlines()
+    assert c.index(ended) == head.index("ended") and b[head.index("ended")] == "-"
     assert tuple(TransitState) == _STATES
 
 
