@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import Column, duration, table
-from adon.cli.terminal import bar, grid
+from adon.cli.terminal import bar, below_table, grid
 from network_provisioner.base.errors import printable
 from network_provisioner.base.units import format_rate
 
@@ -131,7 +131,7 @@ def tasks(now: float) -> list[Column]:
 def with_problems(rows: Rows, shown: str) -> str:
     """A table of tasks, and why some are in no schedule."""
     problems = [_said(f"{t['name']}: {t['problem']}") for t in rows if t["problem"]]
-    return "\n".join([shown, *problems])
+    return "\n".join([shown, *below_table(problems)])
 
 
 def agents(now: float) -> list[Column]:
@@ -161,7 +161,7 @@ def with_errors(rows: Rows, now: float, shown: str) -> str:
         errors.append(
             f"{', '.join(unseen)}: never seen; 'adon agent run --config agent.yml' starts an agent"
         )
-    return "\n".join([shown, *errors])
+    return "\n".join([shown, *below_table(errors)])
 
 
 def runs(rows: Rows, moved: Rows, now: float) -> list[Column]:

@@ -33,7 +33,7 @@ from adon.cli.parsing import (
     option,
     whole,
 )
-from adon.cli.terminal import print_paged
+from adon.cli.terminal import below_table, print_paged
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import (
@@ -221,9 +221,14 @@ def _release(args: argparse.Namespace) -> int:
 def _print_one(args: argparse.Namespace, transit: Transit) -> int:
     """Its line and the reason for its state; exit code 0."""
     shown = transit.as_dict()
-    below = (transit.reason, *_warnings(transit))
+    reasons = below_table((transit.reason, *_warnings(transit)))
     return answered_records(
-        args, "transit", _columns(), [shown], document=shown, text=lambda t: "\n".join((t, *below))
+        args,
+        "transit",
+        _columns(),
+        [shown],
+        document=shown,
+        text=lambda t: "\n".join((t, *reasons)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import re
@@ -40,6 +41,19 @@ def test_on_a_terminal_nothing_is_wider_than_that(monkeypatch: pytest.MonkeyPatc
     assert len(lines) > 3 and max(map(len, lines)) <= 40
     assert lines[1:3] == ["[bold]short", "  size 1 MB"]  # a name is no mark-up
     assert " ".join(lines).split().count("words") == 4
+
+
+def test_lines_below_a_table_are_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    reasons = ["t: no path has room for that rate, " * 3]
+    args = argparse.Namespace(json=False, csv=False, columns=None)
+    for stream, lines in ((Terminal(), 3), (io.StringIO(), 1)):
+        monkeypatch.setattr(sys, "stdout", stream)
+        parts = output.rendered_pages(
+            args, [output.Column("a")], [[{"a": 1}]], below=lambda: reasons
+        )
+        shown = "\n".join(parts).splitlines()[2:]
+        assert len(shown) == lines and (max(map(len, shown)) <= 40) == (lines == 3)
 
 
 def test_on_a_narrow_terminal_long_texts_are_below_their_row(
