@@ -6,7 +6,6 @@ import argparse
 import math
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.live import watch
@@ -98,8 +97,8 @@ def _request(args: argparse.Namespace) -> int:
     or its lease ends), held (it is yours from its start on), queued (no room now), best_effort or
     failed.
 
-    Times are ISO 8601 (UTC by default), Unix seconds, or '+10 min' from now. Ports are destination
-    ports unless they begin with 'src:', and TCP unless 'udp/' precedes them.
+    Times are ISO 8601 (local time by default), Unix seconds, or '+10 min' from now. Ports are
+    destination ports unless they begin with 'src:', and TCP unless 'udp/' precedes them.
 
     Examples:
       adon transit request mu tacc --size '25 GB'
@@ -463,8 +462,8 @@ def _flow(flow: Flow) -> str:
 
 
 def _when(at: float) -> str:
-    """Unix seconds for people, in UTC; "" for 0."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else ""
+    """Unix seconds for people; "" for 0."""
+    return local_time(at) if at else ""
 
 
 def _metric(value: float | None, name: str) -> str:

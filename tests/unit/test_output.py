@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+import time
 from argparse import Namespace
 from itertools import count
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from adon.cli import output, terminal
+from adon.cli.options import instant_of, moment_of
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import instant, local_time
 
 HEAD = ("name", "size>")
 ROWS = [("[bold]short", "1 MB"), ("a name of many words " * 4, "20 MB")]
@@ -41,6 +44,18 @@ def test_on_a_terminal_nothing_is_wider_than_that(monkeypatch: pytest.MonkeyPatc
     assert len(lines) > 3 and max(map(len, lines)) <= 40
     assert lines[1:3] == ["[bold]short", "  size 1 MB"]  # a name is no mark-up
     assert " ".join(lines).split().count("words") == 4
+
+
+def test_times_without_a_zone_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = instant("2026-11-21T14:00:00Z", "x")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1")
+        time.tzset()
+        typed = [read("2026-11-21 15:00", "--at", 0.0) for read in (instant_of, moment_of)]
+        shown = local_time(at)
+    time.tzset()
+    assert typed == [at, at] and shown == "2026-11-21 15:00:00"
+    assert instant_of("2026-11-21T14:00Z", "--at", 0.0) == at == instant("2026-11-21T14:00", "x")
 
 
 def test_lines_below_a_table_are_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
