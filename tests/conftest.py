@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ settings.register_profile(
 )
 settings.load_profile("adon")
 pytest.register_assert_rewrite("store_suite")  # tests that several modules run
+os.environ["TZ"] = "UTC"  # what is shown is the same on each machine
+time.tzset()
 gc.disable()  # until all modules of tests are loaded: nothing of them becomes garbage
 LONGEST = "test_open_vswitch"
 QUICK_AFTER_SLOW = 2

@@ -26,6 +26,7 @@ from adon.cli.parsing import (
 )
 from network_provisioner.base.database_url import check_state
 from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.instants import local_time
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
@@ -61,13 +62,9 @@ def _selection(args: argparse.Namespace) -> Selection:
     return Selection(tuple(args.metrics), args.subject, args.workflow, args.source, since, until)
 
 
-def utc(at: float) -> str:
-    """A time for people, in UTC without saying so; ``-`` for none."""
-    from network_provisioner.base.instants import iso
-
-    if not math.isfinite(at):
-        return "-"
-    return iso(at).replace("T", " ").removesuffix("Z")
+def when(at: float) -> str:
+    """A time for people; ``-`` for none."""
+    return local_time(at) if math.isfinite(at) else "-"
 
 
 @NOUN.verb("show", ARCHIVE, add_output)
@@ -84,10 +81,10 @@ def _show(args: argparse.Namespace) -> int:
         Column("metric", "METRIC"),
         Column("subjects", "SUBJECTS>"),
         Column("count", "COUNT>"),
-        Column("oldest", "OLDEST", utc),
-        Column("newest", "NEWEST", utc),
+        Column("oldest", "OLDEST", when),
+        Column("newest", "NEWEST", when),
         Column("rollups", "ROLL-UPS>"),
-        Column("whole_since", "WHOLE SINCE", utc),
+        Column("whole_since", "WHOLE SINCE", when),
     )
     return print_records(args, columns, rows, document={"metrics": rows}, none=_NOTHING)
 
@@ -118,7 +115,7 @@ def _query(args: argparse.Namespace) -> int:
             print_json(measurement, indent=None)
         return 0
     columns = (
-        Column("at", "AT (UTC)", utc),
+        Column("at", "AT", when),
         Column("metric", "METRIC"),
         Column("subject", "SUBJECT"),
         Column("value", "VALUE>", _six),
@@ -212,7 +209,7 @@ def _rollups(args: argparse.Namespace) -> int:
         rolled = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
         rows = [as_dict(rollup, QUANTILES) for rollup in rolled]
     columns = (
-        Column("start", "FROM (UTC)", utc),
+        Column("start", "FROM", when),
         Column("count", "COUNT>"),
         *(Column(name, f"{name.upper()}>", _six) for name in ("min", "median", "mean", "max")),
         Column("unit", "UNIT"),

@@ -21,7 +21,9 @@ _SHELLS = ("bash", "zsh", "tcsh")
 _ANSWER_S = 1.0  # who presses Tab waits no longer
 _MOST = 500  # names
 _PLAIN = re.compile(r"[\w.:@+,/-]+")
+_DRAINED = ("switch", "router", "link")  # what a named link is, between its halves
 _NAMES: dict[str, Callable[[BrokerClient], Iterator[str]]] = {
+    "elements": lambda broker: _elements(broker.topology()),
     "policies": lambda broker: (policy["id"] for policy in broker.policies()),
     "sites": lambda broker: (
         node["name"] for node in broker.topology()["nodes"] if node["kind"] == "site"
@@ -40,6 +42,7 @@ _KINDS = {
     "template name": "templates",
     "transit id": "transits",
     "policy name": "policies",
+    "element": "elements",
     "workflow": "workflows",
 }
 
@@ -54,8 +57,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     """Print a script with which your shell completes commands, options, files and names.
 
-    The names of sites, templates, transits, policies and workflows come from the broker of
-    ADON_BROKER. The Debian package installs the script.
+    The names of sites, switches, links, templates, transits, policies and workflows come from the
+    broker of ADON_BROKER. The Debian package installs the script.
 
     Examples:
       eval "$(adon completion bash)"                                    in ~/.bashrc
@@ -69,6 +72,7 @@ def _run(args: argparse.Namespace) -> int:
     from adon.cli.main import build_parser
 
     parser = build_parser()
+    _add_help(parser)
     for noun, action in _actions(parser):
         if action.type is Path:
             kind = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
@@ -77,6 +81,30 @@ def _run(args: argparse.Namespace) -> int:
             action.complete = _completed_by(names)  # type: ignore[attr-defined]
     print(shtab.complete(parser, args.shell))
     return 0
+
+
+def _elements(topology: dict[str, Any]) -> Iterator[str]:
+    """What can be drained."""
+    kinds = {node["name"]: node["kind"] for node in topology["nodes"]}
+    yield from (name for name, kind in kinds.items() if kind in _DRAINED)
+    for link in topology["links"]:
+        if "link" not in (kinds[link["a"]], kinds[link["b"]]):
+            yield f"{link['a']}-{link['b']}"
+
+
+def _add_help(parser: argparse.ArgumentParser) -> None:
+    """``adon help COMMAND``, which :func:`adon.cli.main.main` makes ``COMMAND --help`` of."""
+    (nouns,) = _below(parser)
+    commands = list(nouns.choices.items())
+    explained = nouns.add_parser("help", help="explain a command", add_help=False).add_subparsers()
+    for name, noun in commands:
+        again = explained.add_parser(name, help=noun.description, add_help=False)
+        for verbs in _below(noun):  # shtab mixes further commands below with these
+            again.add_argument("verb", choices=list(verbs.choices), help="VERB")
+
+
+def _below(parser: argparse.ArgumentParser) -> list[Nouns[Any]]:
+    return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
 
 
 def _names_of(noun: str, action: argparse.Action) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import pwd
 import shutil
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 from adon.cli.output import Column, note, print_records
 from adon.cli.parsing import Nouns, add_command, add_output
 from adon.machine import box
+from adon.machine.service_account import as_broker, service_user
 from network_provisioner.base import account
 from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError
@@ -187,7 +187,7 @@ def _configured(file: Path) -> Iterator[CheckResult]:
         if line.startswith("warning: "):
             yield CheckResult("one archive, one state", line, False, False)
     yield from _leader(config)
-    yield from _followed(config)
+    yield from _followed(config, file)
     yield from _slow(config)
     yield from _running(config)
     yield from _bridges(config)
@@ -214,7 +214,7 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
     try:
         where = getattr(config.broker, key)
         actual, works = (
-            _database(where) if is_database_url(where) else _file(Path(where), key == "state")
+            _database(where) if is_database_url(where) else _file(file, Path(where), key == "state")
         )
         if key == "archive":
             Archive(where, read_only=True).close()  # another program's is refused
@@ -240,7 +240,7 @@ def _leader(config: Config) -> Iterator[CheckResult]:
             )  # fmt: skip
 
 
-def _followed(config: Config) -> Iterator[CheckResult]:
+def _followed(config: Config, file: Path) -> Iterator[CheckResult]:
     """Whose homes the broker cannot read, where it is to follow the workflows of all users."""
     from monitors.workflows.discovery import cannot_read, unread_homes
     from monitors.workflows.service import ALL
@@ -248,9 +248,9 @@ def _followed(config: Config) -> Iterator[CheckResult]:
     if config.monitoring is None or ALL not in config.monitoring.workflows:
         return
     try:
-        with _as_owner(Path(config.broker.archive)) as user:
+        with as_broker(file, Path(config.broker.archive)) as user:
             closed = unread_homes()
-    except (OSError, KeyError):  # reported already; or its user is not of this machine
+    except OSError:  # reported already
         return
     yield CheckResult(
         f"workflows of all users, for {user}",
@@ -258,30 +258,6 @@ def _followed(config: Config) -> Iterator[CheckResult]:
         "let these users run 'adon monitor run --mine --keep --broker', or give the broker's "
         "service the capability CAP_DAC_READ_SEARCH",
     )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _as_owner(file: Path) -> Iterator[str]:
-    """As the user that ``file`` belongs to, which the broker runs as, where we may; its name."""
-    owner = file.stat().st_uid if file.exists() else os.geteuid()
-    before = os.geteuid(), os.getegid(), os.getgroups()
-    if owner == before[0] or before[0] != 0:
-        yield account.user_name(before[0])
-        return
-    try:
-        user = pwd.getpwuid(owner)
-    except KeyError:  # not known on this machine
-        yield account.user_name(before[0])
-        return
-    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
-    os.setegid(user.pw_gid)
-    os.seteuid(owner)
-    try:
-        yield user.pw_name
-    finally:
-        os.seteuid(before[0])
-        os.setegid(before[1])
-        os.setgroups(before[2])
 
 
 def _running(config: Config) -> Iterator[CheckResult]:
@@ -359,26 +335,26 @@ def _database(url: str) -> tuple[str, bool]:
     return f"{link.shown} answers: PostgreSQL {version}", True
 
 
-def _file(path: Path, is_state: bool) -> tuple[str, bool]:
-    nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
-    works = os.access(nearest, os.W_OK)
-    actual = f"{path} {'can' if works else 'cannot'} be written"
-    if works:
-        folder = nearest if nearest.is_dir() else nearest.parent
+def _file(config: Path, path: Path, is_state: bool) -> tuple[str, bool]:
+    from network_provisioner.stores.sqlite import faults
+
+    with as_broker(config, path) as user:
+        problem, folder = f"{path} cannot be written by {user}", path.parent
         try:
+            nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
+            if not os.access(nearest, os.W_OK, effective_ids=True):
+                return problem, False
+            folder = nearest if nearest.is_dir() else nearest.parent
             with tempfile.TemporaryFile(dir=folder) as trial:
                 trial.write(bytes(1 << 16))
                 trial.flush()
                 os.fsync(trial.fileno())
         except OSError as error:
-            return f"{path} cannot be written: {folder}: {error.strerror}", False
-    if works and is_state and path.exists():
-        from network_provisioner.stores.sqlite import faults
-
-        if problems := faults(path):
+            return f"{problem}: {folder}: {error.strerror}", False
+        if is_state and path.exists() and (problems := faults(path)):
             more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
             return f"{path}: {'; '.join(problems[:3])}{more}", False
-    return actual, works
+    return f"{path} can be written by {user}", True
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -399,7 +375,8 @@ def _fix(file: Path) -> None:
     from adon.config.repairs import repair
 
     with contextlib.suppress(AdonError):  # reported as a finding
-        for line in repair(load_config(file)):
+        user = service_user(file)
+        for line in repair(load_config(file), -1 if user is None else user.pw_uid):
             note(line)
 
 

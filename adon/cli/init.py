@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import note
 from adon.cli.parsing import DRY_RUN, Nouns, add_command, catalog, config, flag, option
+from adon.machine.service_account import SERVICE
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 _LOOPBACK, _SWITCHES = "127.0.0.1:8470", "0.0.0.0:6653"
 _ALL = ("0.0.0.0", "[::]")
-_SERVICE = Path("/etc/adon"), "/var/lib/adon"  # configuration and state of the package
 _QUIET = 0.4  # of the time to listen: Open vSwitch tries again after 8 s at most
 _TC_S = 20.0
 _MORE = """
@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
     for difference in differences(network, facts.network):
         note(difference)
     edits = [*secrets, *config_edits(file, text)]
-    if file.parent == _SERVICE[0]:
+    if file.parent == SERVICE[0]:
         edits += unit_edits(bool(choices.devices) and not choices.execute)
     check_writable(edits)
     print("".join(edit.diff() for edit in edits if edit.needed), end="")
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
         print("nothing was written")
         return 1
     carry_out(edits)
-    if file.parent == _SERVICE[0] and parsed.security.tls is not None:
+    if file.parent == SERVICE[0] and parsed.security.tls is not None:
         _give_to_service(Path(parsed.security.tls.key))
     return _try(file, parsed)
 
@@ -292,7 +292,7 @@ def _choose(
         raise InputError(f"--reach: found {reach}, expected the name or address that others use")
     secure = not is_loopback(host)
     folder = args.config.absolute().parent
-    state = _SERVICE[1] if folder == _SERVICE[0] else ""
+    state = SERVICE[1] if folder == SERVICE[0] else ""
     edits: list[FileEdit] = []
     tokens: list[dict[str, Any]] = []
     tls = before.security.tls if before else None
@@ -376,7 +376,7 @@ def _try(file: Path, parsed: Config) -> int:
         f"transit {request.src} to {request.dst}: granted on {' > '.join(transit.grant.path)}, "
         "and released"
     )
-    if file.parent == _SERVICE[0]:  # the state is the service's
+    if file.parent == SERVICE[0]:  # the state is the service's
         print("next: systemctl enable --now adon-broker")
     else:
         print(f"next: adon broker --config {file}")
@@ -385,6 +385,6 @@ def _try(file: Path, parsed: Config) -> int:
         print(f"  ADON_TOKEN_FILE={file.parent / 'engineer.token'}")
         print(f"  ADON_CA={file.parent / 'broker.pem'}")
         print(f"  the agent of each site has its folder in {file.parent / 'agents'}:")
-        for line in agent_steps(file.parent == _SERVICE[0]):
+        for line in agent_steps(file.parent == SERVICE[0]):
             print(f"  {line}")
     return 0

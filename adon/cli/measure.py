@@ -171,7 +171,7 @@ def _list(args: argparse.Namespace) -> int:
 def _schedule(args: argparse.Namespace) -> int:
     """Show recent and upcoming runs.
 
-    Also shows the share of time in which measurements use each host and link. Times are UTC.
+    Also shows the share of time in which measurements use each host and link.
 
     Examples:
       adon measure schedule

@@ -7,12 +7,12 @@ import math
 import string
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import Column, duration, table
-from adon.cli.terminal import bar, grid
+from adon.cli.terminal import bar, below_table, grid
 from network_provisioner.base.errors import printable
 from network_provisioner.base.units import format_rate
 
@@ -131,7 +131,7 @@ def tasks(now: float) -> list[Column]:
 def with_problems(rows: Rows, shown: str) -> str:
     """A table of tasks, and why some are in no schedule."""
     problems = [_said(f"{t['name']}: {t['problem']}") for t in rows if t["problem"]]
-    return "\n".join([shown, *problems])
+    return "\n".join([shown, *below_table(problems)])
 
 
 def agents(now: float) -> list[Column]:
@@ -161,14 +161,14 @@ def with_errors(rows: Rows, now: float, shown: str) -> str:
         errors.append(
             f"{', '.join(unseen)}: never seen; 'adon agent run --config agent.yml' starts an agent"
         )
-    return "\n".join([shown, *errors])
+    return "\n".join([shown, *below_table(errors)])
 
 
 def runs(rows: Rows, moved: Rows, now: float) -> list[Column]:
     """Of a list of runs, of which some were moved."""
     instead = {m["run"]: f"moved once, from {_at(m['instead_of'], now)}" for m in moved}
     return [
-        Column("at", "at (UTC)", lambda at: _at(at, now)),
+        Column("at", "at", lambda at: _at(at, now)),
         Column("at", "in>", lambda at: _ahead(at, now)),
         Column("until", "for>", lambda until, at: duration(until - at), ("at",)),
         Column(
@@ -199,7 +199,7 @@ def run_time_text(run: Mapping[str, Any], now: float) -> str:
     """When a run will be."""
     wait_s = max(0.0, float(run["at"]) - now)
     return (
-        _said(f"{run['id']}: {run['tool']} of {run['subject']} at {_at(run['at'], now)} UTC, ")
+        _said(f"{run['id']}: {run['tool']} of {run['subject']} at {_at(run['at'], now)}, ")
         + f"in {duration(wait_s)}, for {duration(run['until'] - run['at'])}"
     )
 
@@ -272,8 +272,8 @@ def _seen(instant: float, now: float) -> str:
 
 
 def _at(instant: float, now: float) -> str:
-    """The time of day in UTC, with its date where that is not today."""
-    moment, today = (datetime.fromtimestamp(t, UTC) for t in (instant, now))
+    """The time of day, with its date where that is not today."""
+    moment, today = (datetime.fromtimestamp(t).astimezone() for t in (instant, now))
     return moment.strftime("%H:%M:%S" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
 

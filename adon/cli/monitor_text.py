@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from adon.cli.output import Column, duration, fitted, table
 from adon.cli.output import Record as Row
-from adon.cli.terminal import line_width, wrapped
+from adon.cli.terminal import below_table, line_width, wrapped
 from monitors.workflows.logs.kickstart import NOT_STARTED
 from monitors.workflows.logs.status import for_people
 from network_provisioner.base.errors import printable
@@ -115,7 +115,7 @@ def status_text(
     blocks = [
         wrapped(head),
         fitted(STATUS, status_rows(workflow, inner), str, (len(STATUS) - 1,)),
-        *stuck([workflow, *inner]),
+        *below_table(stuck([workflow, *inner])),
         *_ends([workflow, *inner]),
         *_held([workflow, *inner], now),
         *(wrapped(f"{printable(w['job'])} waits: {printable(w['reason'])}") for w in waiting),
@@ -310,7 +310,7 @@ def _state(row: Row) -> str:
 
 def stuck(rows: Iterable[Row]) -> list[str]:
     return [
-        wrapped(f"{printable(row['name'])} is stuck: {printable(row['stuck'])}")
+        f"{printable(row['name'])} is stuck: {printable(row['stuck'])}"
         for row in rows
         if row["stuck"]
     ]

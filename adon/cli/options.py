@@ -34,7 +34,7 @@ OUTPUT_SITE = "local"
 
 
 def instant_of(text: str | None, option: str, now: float) -> float | None:
-    """Unix seconds from ISO 8601 (UTC without an offset), from Unix seconds, or from ``+2 h``,
+    """Unix seconds from ISO 8601 (local without an offset), from Unix seconds, or from ``+2 h``,
     which counts from ``now``; None if nothing was said. Raises InputError."""
     if text is None:
         return None
@@ -49,7 +49,7 @@ def instant_of(text: str | None, option: str, now: float) -> float | None:
 def _absolute(text: str, option: str) -> float:
     from network_provisioner.base.instants import instant
 
-    return instant(float(text) if _SECONDS.fullmatch(text) else text, option)
+    return instant(float(text) if _SECONDS.fullmatch(text) else text, option, local=True)
 
 
 def moment_of(text: str | None, option: str, now: float) -> float | None:

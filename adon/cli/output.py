@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
-from adon.cli.terminal import Grid, fits, grid, print_paged, wrapped
+from adon.cli.terminal import Grid, below_table, fits, grid, print_paged, wrapped
 from network_provisioner.base.errors import InputError, did_you_mean, printable
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
@@ -153,7 +153,7 @@ def rendered_pages(
         yield none
     else:
         yield from _table_parts(columns, every)
-        yield from below()
+        yield from below_table(below())
 
 
 def print_fields(

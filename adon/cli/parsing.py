@@ -213,7 +213,9 @@ ARCHIVE = option(
 )  # fmt: skip
 SINCE = option("--since", "only from this time on: a time, or how long ago", "TIME")
 UNTIL = option("--until", "only up to this time: a time, or how long ago", "TIME")
-START = option("--start", "start: ISO 8601 (UTC), Unix seconds, or '+2 h' (default: now)", "TIME")
+START = option(
+    "--start", "start: ISO 8601 (local time), Unix seconds, or '+2 h' (default: now)", "TIME"
+)
 UNDO = flag("--undo", "remove what this command has added")
 SETTINGS = option(
     "--set", "option of the tool (docs/agents.md); may be repeated", "OPTION=VALUE",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import pool_run
-from adon.cli.archive import open_archive, utc
+from adon.cli.archive import open_archive, when
 from adon.cli.live import watch
 from adon.cli.options import above_0, credentials
 from adon.cli.output import (
@@ -293,12 +293,12 @@ def _lines(decision: dict[str, Any]) -> str:
     """One decision, with a line for each reason."""
     details = decision["details"]
     lines = [
-        f"{utc(decision['at'])}  {decision['subject']}: {decision['outcome']}",
+        f"{when(decision['at'])}  {decision['subject']}: {decision['outcome']}",
         f"  jobs: {details['demand'] or 'none'}; machines: {details['machines'] or 'none'}",
     ]
     for row in decision["choices"]:
         done = f" {row['done']}" if row["done"] else ""
         lines.append(f"  {row['what']}{done}: {row['why'] or 'nothing was written down'}")
     for flavour, at in details["matched"].items():
-        lines.append(f"  {flavour}: HTCondor last had a job for one at {utc(at)}")
+        lines.append(f"  {flavour}: HTCondor last had a job for one at {when(at)}")
     return "\n".join(map(wrapped, lines))

@@ -125,6 +125,11 @@ def wrapped(line: str, indent: str = "") -> str:
     )
 
 
+def below_table(lines: Iterable[str]) -> Iterator[str]:
+    """Lines below a table: on a terminal no wider than that, elsewhere as they are."""
+    return map(wrapped, lines) if sys.stdout.isatty() else iter(lines)
+
+
 def print_paged(parts: Iterable[str]) -> None:
     """Print them, each as soon as it is there; on a terminal by ``$PAGER`` where they have more
     lines than that."""

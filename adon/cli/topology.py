@@ -24,7 +24,7 @@ from adon.cli.parsing import (
     add_plot,
     flag,
 )
-from adon.cli.terminal import print_paged
+from adon.cli.terminal import below_table, print_paged
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate
@@ -267,7 +267,7 @@ def _with_warnings(data: dict[str, Any], shown: str) -> str:
     ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
     warnings += [f"link {end}: it is unknown whether it works" for end in dict.fromkeys(ends)]
     warnings += dict.fromkeys(str(k["failed"]) for k in data["links"] if k.get("drained"))
-    return "\n".join((shown, *warnings))
+    return "\n".join((shown, *below_table(warnings)))
 
 
 def _held(args: argparse.Namespace, data: dict[str, Any]) -> str:

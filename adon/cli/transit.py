@@ -6,7 +6,6 @@ import argparse
 import math
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.live import watch
@@ -33,8 +32,9 @@ from adon.cli.parsing import (
     option,
     whole,
 )
-from adon.cli.terminal import print_paged
+from adon.cli.terminal import below_table, print_paged
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import (
     format_rate,
     format_size,
@@ -97,8 +97,8 @@ def _request(args: argparse.Namespace) -> int:
     or its lease ends), held (it is yours from its start on), queued (no room now), best_effort or
     failed.
 
-    Times are ISO 8601 (UTC by default), Unix seconds, or '+10 min' from now. Ports are destination
-    ports unless they begin with 'src:', and TCP unless 'udp/' precedes them.
+    Times are ISO 8601 (local time by default), Unix seconds, or '+10 min' from now. Ports are
+    destination ports unless they begin with 'src:', and TCP unless 'udp/' precedes them.
 
     Examples:
       adon transit request mu tacc --size '25 GB'
@@ -220,9 +220,14 @@ def _release(args: argparse.Namespace) -> int:
 def _print_one(args: argparse.Namespace, transit: Transit) -> int:
     """Its line and the reason for its state; exit code 0."""
     shown = transit.as_dict()
-    below = (transit.reason, *_warnings(transit))
+    reasons = below_table((transit.reason, *_warnings(transit)))
     return answered_records(
-        args, "transit", _columns(), [shown], document=shown, text=lambda t: "\n".join((t, *below))
+        args,
+        "transit",
+        _columns(),
+        [shown],
+        document=shown,
+        text=lambda t: "\n".join((t, *reasons)),
     )
 
 
@@ -264,7 +269,7 @@ def _list(args: argparse.Namespace) -> int:
     ended = args.all or args.state is not None
     none = "no transits" if ended else "no transit holds bandwidth or waits"
     with bad_answer(args, "list of transits"):
-        shown = rendered_pages(args, _columns(), records(), none=none, below=lambda: reasons)
+        shown = rendered_pages(args, _columns(ended), records(), none=none, below=lambda: reasons)
         print_paged(shown)
     return 0
 
@@ -299,7 +304,8 @@ def _explain(args: argparse.Namespace) -> int:
     return print_answer(args, "transit", transit.as_dict(), lambda: explanation(transit))
 
 
-def _columns() -> list[Column]:
+def _columns(ended: bool = False) -> list[Column]:
+    """Of transits, some of which may have ended."""
     from network_provisioner.base.model import LIVE
 
     now = time.time()
@@ -320,6 +326,7 @@ def _columns() -> list[Column]:
         Column("granted_bps", "granted>", granted, ("path", "state", "max_bps")),
         Column("goodput_bps", "goodput>", lambda bps: format_rate(bps) if bps else "-"),
         Column("lease_until", "lease>", left, ("state",)),
+        *([Column("released_at", "ended", lambda at: local_time(at) if at else "-")] * ended),
         Column("path", "path", lambda p, on: f"{'-'.join(p)} ({on})" if p else "-", ("layer",)),
         Column("user", "for", lambda *of: "/".join(filter(None, of)) or "-", ("project",)),
         Column("job"),
@@ -455,8 +462,8 @@ def _flow(flow: Flow) -> str:
 
 
 def _when(at: float) -> str:
-    """Unix seconds for people, in UTC; "" for 0."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else ""
+    """Unix seconds for people; "" for 0."""
+    return local_time(at) if at else ""
 
 
 def _metric(value: float | None, name: str) -> str:

@@ -53,7 +53,10 @@ def used_files(config: Config, file: Path) -> list[str]:
     where they were looked for by earlier versions or may be meant, and are not used."""
     lines = []
     for key, used in (("state", config.broker.state), ("archive", config.broker.archive)):
-        lines.append(f"{key} {shown_url(used) if is_database_url(used) else used}")
+        if is_database_url(used):
+            lines.append(f"{key} {shown_url(used)}")
+            continue
+        lines.append(f"{key} {used}")
         path, folder = Path(used), file.absolute().parent
         with suppress(OSError):
             mode = path.stat().st_mode & 0o777

@@ -112,6 +112,13 @@ def _hash(value: object, _: str) -> object:
 Span = Annotated[Duration, Field(gt=0)]
 """Seconds, more than 0, written with a unit: ``15 min``."""
 Address = Annotated[str, checked(_address)]
+HostName = Annotated[
+    str,
+    matching(
+        r"[^\s:\[\]/]*[^\s:\[\]/.]|\[[0-9A-Fa-f:.]+\]",
+        "a host name such as adon.example.org, or an IPv6 address in brackets: no port, no URL",
+    ),
+]
 Place = Annotated[File, checked(_place), Field(validate_default=True)]
 
 
@@ -148,7 +155,7 @@ class BrokerConfig(Schema):
     ``listen``, with the host's name where that is all addresses)."""
 
     listen: Address = "127.0.0.1:8470"
-    names: list[str] = Field(default_factory=list)
+    names: list[HostName] = Field(default_factory=list)
     address: Address | None = None
     state: Place = "adon-broker.sqlite"
     archive: Place = "adon-archive.sqlite"

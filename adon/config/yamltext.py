@@ -26,10 +26,15 @@ def with_value(text: str, keys: Keys, value: object) -> str:
         return _replaced(text, parent.value[key], value)
     if not isinstance(parent, yaml.MappingNode):
         return with_value(text, keys[:-1], {key: value})
+    body = f" {flow(value)}"
+    if not parent.flow_style:
+        body = _body(value, parent.start_mark.column + 2, is_section=len(keys) == 1)
     for name, old in parent.value:
         if name.value == key:
-            return _replaced(text, old, value)
-    return _with_item(text, parent, f"{flow(key)}: {flow(value)}")
+            start = old.start_mark.index
+            is_there = start < old.end_mark.index
+            return _replaced(text, old, value) if is_there else text[:start] + body + text[start:]
+    return _with_item(text, parent, f"{flow(key)}:{body}")
 
 
 def with_appended(text: str, keys: Keys, value: object) -> str:
@@ -41,10 +46,19 @@ def with_appended(text: str, keys: Keys, value: object) -> str:
     return _with_item(text, node, flow(value), "- ")
 
 
+def _body(value: object, indent: int, is_section: bool = False) -> str:
+    """What follows a key in block style: a section's keys, and what has keys in a list, each in a
+    line."""
+    line = "\n" + " " * indent
+    if is_section and isinstance(value, dict) and value:
+        return "".join(f"{line}{flow(k)}:{_body(v, indent + 2)}" for k, v in value.items())
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return "".join(f"{line}- {flow(item)}" for item in value)
+    return f" {flow(value)}"
+
+
 def _replaced(text: str, old: yaml.Node, value: object) -> str:
-    start = old.start_mark.index
-    space = " " if text[start - 1 : start] == ":" else ""  # nothing was there
-    return text[:start] + space + flow(value) + text[_end(old) :]
+    return text[: old.start_mark.index] + flow(value) + text[_end(old) :]
 
 
 def _root(text: str) -> yaml.Node:

@@ -12,13 +12,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from adon.config.monitoring import agents_of, candidate_paths_of, registry_of
 from adon.service.parts import MonitoringPart, PartContext, Silent
 from monitors.base.background import Background
 from network_provisioner.access import Role
-from network_provisioner.base.database_url import is_database_url
+from network_provisioner.base.database_url import database_name, is_database_url
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.private import open_lock
 from network_provisioner.topology.link_failures import News
@@ -214,7 +213,7 @@ def measuring_file(state: str, folder: Path) -> Path:
     """``NAME.measuring.sqlite``: beside a broker's state where that is a file ``NAME.…``, in
     ``folder`` where it is a database ``NAME``."""
     if is_database_url(state):
-        name = re.sub(r"[^\w.-]", "", urlsplit(state).path) or "adon"
+        name = re.sub(r"[^\w.-]", "", database_name(state)) or "adon"
         return folder / f"{name}.measuring.sqlite"
     path = Path(state).absolute()
     return path.with_name(f"{path.stem}.measuring.sqlite")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from adon.config.adon_yml import load_config, used_files
+from adon.config.changes import changes_text
 from adon.config.sections import Config, split_address
 from adon.config.security import (
     LiveKeyring,
@@ -133,9 +134,10 @@ def serve(
     return 0
 
 
-def _reloading(config_file: Path, end: Callable[[], None]) -> Callable[[], bool]:
-    """Let SIGHUP ``end`` the service where ``config_file`` can be used; tells whether it did. On a
-    terminal the signal says that this one is closed, and ends the process."""
+def _reloading(config_file: Path, used: Config, end: Callable[[], None]) -> Callable[[], bool]:
+    """Let SIGHUP ``end`` the service where ``config_file``, of which it has ``used``, can be used;
+    tells whether it did. On a terminal the signal says that this one is closed, and ends the
+    process."""
     reloads: list[bool] = []
 
     def check() -> None:
@@ -145,7 +147,7 @@ def _reloading(config_file: Path, end: Callable[[], None]) -> Callable[[], bool]
         except AdonError as error:
             log.error("the configuration is unchanged: %s", error)
             return
-        log.warning("%s is read again", config_file)
+        log.warning("%s is read again: %s", config_file, changes_text(used, config))
         reloads.append(True)
         end()
 
@@ -220,7 +222,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         stopped: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: stopped.append(number))
-        reloads = _reloading(config_file, lambda: setattr(web, "should_exit", True))
+        reloads = _reloading(config_file, config, lambda: setattr(web, "should_exit", True))
         sock.listen(_BACKLOG)  # from here on who asks waits for an answer and is not refused
         say(
             f"broker: {'https' if tls else 'http'}://{config.broker.listen} "

@@ -1,4 +1,5 @@
-"""``postgresql://user@host/database``: where brokers share their state, and how it is shown.
+"""``postgresql://user@host/database``, or libpq's ``host=… user=… dbname=…``: where brokers share
+their state, and how it is shown.
 
 What else may stand in it is libpq's business (``sslmode``, ``passfile``, ``options`` …); here is
 what can be said without a server, and what must never be said: the password.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from network_provisioner.base.errors import InputError
 
@@ -17,12 +19,21 @@ _URL = re.compile(
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:@\s]*)(?::\d{0,5})?\Z")
 _EXPECTED = "expected postgresql://USER@HOST:PORT/DATABASE"
-_SHOWN = ("host", "hostaddr", "port", "user", "dbname")  # of what may stand after the ?
+_SHOWN = ("service", "host", "hostaddr", "port", "user", "dbname")  # the others may be secret
+_KEYWORD = re.compile(r"\s*[a-z_]+\s*=")
+_ONE_OF_LIBPQ = re.compile(rf"(?:\A|\s)(?:{'|'.join(_SHOWN)}|password|passfile)\s*=")
+_SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|(?!')(?:[^\s\\]|\\.)*)(?:\s+|\Z)")
 
 
 def is_database_url(where: str | Path) -> bool:
     """Whether ``where`` means a database and not a file."""
-    return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
+    return isinstance(where, str) and (
+        where.startswith(("postgresql://", "postgres://")) or _has_keywords(where)
+    )
+
+
+def _has_keywords(where: str) -> bool:
+    return bool(_KEYWORD.match(where) and _ONE_OF_LIBPQ.search(where))
 
 
 def place(where: str, folder: Path = Path()) -> str | Path:
@@ -44,6 +55,13 @@ def check_state(where: str) -> None:
 
 def check_database_url(url: str) -> None:
     """Raises InputError, without the password, for what cannot be the URL of a database."""
+    if _has_keywords(url):
+        if _settings(url) is None:
+            raise InputError(
+                f"found settings of PostgreSQL that cannot be taken apart, {_EXPECTED} or "
+                "host=HOST user=USER dbname=DATABASE, with values that have blanks in quotes"
+            )
+        return
     parts = _parts(url)
     if parts is None:
         raise InputError(
@@ -57,6 +75,9 @@ def check_database_url(url: str) -> None:
 
 def shown_url(url: str) -> str:
     """The URL as messages may show it: without password, and without most of its options."""
+    if _has_keywords(url):
+        settings = _settings(url) or {}
+        return " ".join(f"{k}={settings[k]}" for k in _SHOWN if k in settings) or "postgresql://…"
     parts = _parts(url)
     if parts is None:
         return "postgresql://…"
@@ -64,6 +85,24 @@ def shown_url(url: str) -> str:
     options = [o for o in parts["query"].split("&") if o.partition("=")[0] in _SHOWN]
     query = f"?{'&'.join(options)}" if options else ""
     return f"postgresql://{user.partition(':')[0]}{at}{_hosts(parts)}{parts['path']}{query}"
+
+
+def database_name(url: str) -> str:
+    """The database's name in its URL, "" where it is not there."""
+    if _has_keywords(url):
+        return (_settings(url) or {}).get("dbname", "")
+    return urlsplit(url).path
+
+
+def _settings(where: str) -> dict[str, str] | None:
+    """The values of libpq's keywords as they are written, None for what is no list of them."""
+    settings, at = {}, 0
+    while at < len(where):
+        match = _SETTING.match(where, at)
+        if match is None or not where.isprintable():
+            return None
+        settings[match[1]], at = match[2], match.end()
+    return settings
 
 
 def _hosts(parts: dict[str, str]) -> str:

@@ -100,7 +100,7 @@ class PostgresConnection:
     """A connection to the database at ``url``; safe to use from several threads, one at a time."""
 
     def __init__(self, url: str) -> None:
-        """Connects with the first use. Raises StoreError for a URL that libpq does not take."""
+        """Connects with the first use. Raises StoreError for what libpq does not take."""
         self.shown = shown_url(url)
         self._lock = threading.Lock()
         self._db: _Connection | None = None
@@ -110,7 +110,7 @@ class PostgresConnection:
             self._given = {**_FOUND, **conninfo_to_dict(url)}
         except psycopg.Error:  # libpq's own words would quote the URL
             raise StoreError(
-                f"database {self.shown}: found a URL that libpq does not take, "
+                f"database {self.shown}: found what libpq does not take, "
                 "expected postgresql://USER@HOST:PORT/DATABASE"
             ) from None
 

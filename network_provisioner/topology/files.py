@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as shown
@@ -44,6 +44,7 @@ _WHOLE = ("dpid", "vlan")
 _BOOLEANS = ("dmz", "guaranteed")
 _DECIMAL = re.compile("[1-9][0-9]{0,14}")  # of a dpid: other texts are hexadecimal
 _TRUTH = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+_ZOO_SPEED = "LinkSpeedRaw"  # the Topology Zoo's, in bits per second
 _HALF, _MOST_NORTH = 180.0, 85.0  # degrees, as maps have them
 _SLIP = 0.74  # how alike a foreign attribute must be to one of ours to be taken for a slip
 
@@ -60,7 +61,23 @@ def from_node_link(data: object) -> dict[str, Any]:
         )
     nodes = [_node(n + 1, item) for n, item in enumerate(fields.items(data, "nodes", "topology"))]
     edges = fields.items(data, "links" if "links" in data else "edges", "topology")
-    return {"nodes": nodes, "links": [_link(n + 1, item) for n, item in enumerate(edges)]}
+    links = [_link(n + 1, item) for n, item in enumerate(edges)]
+    lacking = [
+        *_lacking(
+            "kind", [(f"node {n['name']!r}", n) for n in nodes], "site, switch, router, relay"
+        ),
+        *_lacking("capacity", [(f"link {e['a']}-{e['b']}", e) for e in links], "as 10 Gb/s"),
+    ]
+    if lacking:
+        raise InputError(f"topology: found {'; '.join(lacking)}")
+    return {"nodes": nodes, "links": links}
+
+
+def _lacking(key: str, items: list[tuple[str, dict[str, Any]]], expected: str) -> Iterator[str]:
+    without = [label for label, item in items if key not in item]
+    if without:
+        more = f" and {len(without) - 1} more" if without[1:] else ""
+        yield f"no {key!r} at {without[0]}{more}, expected it: {expected}"
 
 
 def to_node_link(topology: Topology) -> dict[str, Any]:
@@ -105,7 +122,8 @@ def _link(number: int, item: Mapping[str, Any]) -> dict[str, Any]:
     where = f"topology: edge number {number}"
     a, b = _name(item, "source", "a", where), _name(item, "target", "b", where)
     ends = ("source", "target", "a", "b", "key")
-    return {"a": a, "b": b, **_ours(item, LINK_KEYS, ends, f"link {a}-{b}")}
+    speed = {"capacity": item[_ZOO_SPEED]} if _ZOO_SPEED in item else {}
+    return {"a": a, "b": b, **speed, **_ours(item, LINK_KEYS, ends, f"link {a}-{b}")}
 
 
 def _name(item: Mapping[str, Any], key: str, ours: str, where: str) -> str:

@@ -38,6 +38,7 @@ sys.exit(main())
         (["transit", "re"], "request renew release"),
         (["transit", "list", "--st"], "--state"),
         (["broker", "token", "new", "--role", "e"], "engineer"),
+        (["help", "topology", ""], "show drain check export"),
         (["broker", "--config", "ado"], "adon.yml"),
     ],
 )
@@ -81,11 +82,12 @@ def test_bash_completes_names_that_the_broker_knows(tmp_path: Path) -> None:
     assert completed(tmp_path, "transit", "release", "") == ["night-7"]
     assert not (tmp_path / "run").exists()
     assert completed(tmp_path, "transit", "request", "m") == ["mu"]
+    assert completed(tmp_path, "topology", "drain", "s1") == ["s1", "s1-s2", "s1-r1"]
     assert completed(tmp_path, "transfer", "advise", "mu", "tacc", "--template", "d") == ["default"]
 
 
 @pytest.mark.usefixtures("broker")
-@pytest.mark.parametrize("kind", ["policies", "sites", "templates", "transits", "workflows"])
+@pytest.mark.parametrize("kind", sorted(completion._NAMES))
 def test_names_of_each_kind_can_be_had(kind: str) -> None:
     ran = adon("completion", "--names", kind)
     assert (ran.code, ran.err) == (0, "")
@@ -102,3 +104,12 @@ def test_other_shells_have_theirs() -> None:
     assert adon("completion", "zsh").out.startswith("#compdef adon\n")
     assert "complete adon " in adon("completion", "tcsh").out
     assert "expected one of bash, zsh, tcsh" in refusal("completion", "fish")
+
+
+def test_each_part_of_a_named_link_is_no_element() -> None:
+    nodes = {"mu": "site", "s1": "switch", "r1": "router", "blue": "link"}
+    data = {
+        "nodes": [{"name": name, "kind": kind} for name, kind in nodes.items()],
+        "links": [{"a": a, "b": b} for a, b in (("mu", "s1"), ("s1", "blue"), ("blue", "r1"))],
+    }
+    assert list(completion._elements(data)) == ["s1", "r1", "blue", "mu-s1"]

@@ -97,8 +97,8 @@ def test_what_agents_say_is_text_and_when_is_said() -> None:
         clock = status | {"offset_s": offset_s, "error_s": error_s}
         assert words in table(agents(1000.0), [clock])
     run = {"id": "r", "tool": "tcp", "subject": "a>b", "at": 86_500.0, "until": 86_512.0}
-    assert "at 00:01:40 UTC, " in run_time_text(run, 86_410.0)
-    assert "at 1970-01-02 00:01:40 UTC, " in run_time_text(run, 86_399.0)
+    assert "at 00:01:40, " in run_time_text(run, 86_410.0)
+    assert "at 1970-01-02 00:01:40, " in run_time_text(run, 86_399.0)
 
 
 def test_a_run_on_demand_and_its_result(

@@ -20,6 +20,7 @@ from adon.cli import transit
 from adon.cli.transit import _STATES, _packets, explanation
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
+from network_provisioner.base.instants import local_time
 from network_provisioner.base.model import IoRecord, TransitState
 
 
@@ -62,7 +63,7 @@ def test_everything_a_request_can_say(rig: Rig) -> None:
     }  # fmt: skip
     assert {key: made[key] for key in shown} == shown
     text = adon("transit", "explain", "a").out
-    assert "from 2026-09-21 14:23:20 UTC to 2026-09-21 15:00:00 UTC" in text
+    assert f"from {local_time(1790000600.0)} to {local_time(1790002800.0)}" in text
     assert "packets: tcp to 2811, tcp from 50000-50063, udp to 5000" in text
 
 
@@ -174,6 +175,10 @@ def test_lists_by_state_and_by_whose(rig: Rig) -> None:
     assert ids("--user", "nobody") == []
     assert adon("transit", "list", "--state", "failed").out == "no transits\n"
     assert adon("transit", "list").out.splitlines()[2].split()[-3:] == ["u/p", "job-a", "a"]
+    ended = local_time(rig.broker.get("c").grant.released_at)
+    assert "ended" not in adon("transit", "list").out
+    head, c, b, _ = adon("transit", "list", "--all").out.splitlines()
+    assert c.index(ended) == head.index("ended") and b[head.index("ended")] == "-"
     assert tuple(TransitState) == _STATES
 
 

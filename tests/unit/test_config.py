@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from adon.config.adon_yml import load_config, parse_config, used_files
+from adon.config.changes import changes_text
 from adon.config.sections import split_address
 from network_provisioner.base.errors import InputError
 
@@ -99,7 +100,7 @@ def test_every_relative_path_counts_from_the_folder_of_the_file(
     monkeypatch.setenv("HOME", "/home/ada")
     home = parse_config({**GOOD, "broker": {"state": "~/state/b.sqlite"}}, "etc/adon.yml").broker
     assert home.state == "/home/ada/state/b.sqlite"
-    for place in (":memory:", "postgresql://adon@db.example.org/adon"):
+    for place in (":memory:", "postgresql://adon@db.example.org/adon", "host=db dbname=adon"):
         archive_config = parse_config({**GOOD, "broker": {"archive": place}}, "etc/adon.yml")
         assert archive_config.broker.archive == place
 
@@ -129,6 +130,10 @@ def test_a_file_that_lies_where_the_broker_was_started_is_not_silently_left(
     used.touch(0o600)
     (tmp_path / "a.sqlite").symlink_to(used)
     assert len(used_files(config, file)) == 2
+    file.write_text(
+        "topology: {nodes: [], links: []}\nbroker: {archive: 'postgresql://u:pw@h/etc'}"
+    )
+    assert used_files(load_config(file), file)[1:] == ["archive postgresql://u@h/etc"]
 
 
 def test_what_the_example_leaves_out_can_be_put_in() -> None:
@@ -140,3 +145,25 @@ def test_what_the_example_leaves_out_can_be_put_in() -> None:
     data = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines[begin:end]))
     expansion = parse_config({**GOOD, **data}, "adon.yml").expansion
     assert expansion is not None and expansion.driver == "openstack"
+
+
+def test_what_changed_is_named_without_its_values() -> None:
+    tokens = [{"name": "ada", "role": "researcher", "token": "tops3cret" * 8}]
+    nodes = [{"name": "s1", "kind": "switch"}, {"name": "mu", "kind": "site"}]
+    links = [{"a": "mu", "b": "s1", "capacity": "1 Gb/s"}]
+    data: dict[str, Any] = {
+        "topology": {"nodes": nodes, "links": links},
+        "security": {"tokens": tokens},
+    }
+    before = parse_config(data, "adon.yml")
+    assert changes_text(before, parse_config(data, "adon.yml")) == "no key changed"
+    new = {"name": "s2", "kind": "switch"}
+    data["topology"] = {"nodes": [*nodes, new], "links": [{**links[0], "capacity": "2 Gb/s"}]}
+    data["security"] = {"tokens": [{**tokens[0], "token": "other" * 8}]}
+    data |= {"limits": {"max_lease": "1 h"}, "pool": {"collector": "cm:1"}}
+    assert changes_text(before, parse_config(data, "adon.yml")) == (
+        "changed: topology.nodes.s2, topology.links.mu-s1.capacity, security.tokens.ada.token, "
+        "limits.max_lease, pool"
+    )
+    reordered = parse_config(data | {"topology": {"nodes": nodes[::-1], "links": links}}, "x")
+    assert changes_text(before, reordered).startswith("changed: topology.nodes, security")

@@ -12,6 +12,7 @@ from network_provisioner.base.database_url import check_state, is_database_url, 
 from network_provisioner.base.errors import InputError
 
 SECRET = "tops3cret"
+_FIRST = ("host", "user", "serv")  # of settings
 
 
 @pytest.mark.parametrize(
@@ -22,14 +23,19 @@ SECRET = "tops3cret"
         "postgresql:///adon?host=/run/postgresql",
         "postgresql://adon@a:1,b:2,[::1]:3/adon?target_session_attrs=read-write",
         "postgresql://",
+        "host=db dbname=adon",
+        " user = adon  host='/run/postgresql' options='-c search_path=a\\'b'",
+        "service=adon",
         "adon-broker.sqlite",
         "/var/lib/adon/state",
+        "/data/user=ada/adon.sqlite",
+        "run=3.sqlite",
         ":memory:",
     ],
 )
 def test_what_can_be_meant(url: str) -> None:
     check_state(url)
-    assert is_database_url(url) is url.startswith("postgres")
+    assert is_database_url(url) is (url.startswith("postgres") or url.strip()[:4] in _FIRST)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,8 @@ def test_what_can_be_meant(url: str) -> None:
         (f"postgresql://adon:{SECRET} @db/x", "cannot be taken apart"),
         (f"mysql://adon:{SECRET}@db/x", r"the URL of something else \(mysql:\)"),
         (f"postgresql+psycopg://adon:{SECRET}@db/x", r"something else \(postgresql\+psycopg:\)"),
+        (f"host=db user='adon password={SECRET}", "settings of PostgreSQL that cannot be taken"),
+        (f"host=db dbname=adon {SECRET}", "settings of PostgreSQL that cannot be taken"),
         ("", "found ''"),
         ("a\0b", "found 'a"),
     ],
@@ -61,9 +69,14 @@ def test_what_is_shown() -> None:
     assert shown_url(url) == "postgresql://adon@db:5432/adon?host=h"
     assert shown_url("postgresql://db/adon") == "postgresql://db/adon"
     assert shown_url(f"postgresql://adon:{SECRET}") == "postgresql://…"
+    assert shown_url(f"dbname=adon password='{SECRET} x' host = db") == "host=db dbname=adon"
+    assert shown_url(f"password={SECRET} host='db") == shown_url("sslmode=x passfile=y")
 
 
-@given(st.text(), st.sampled_from(["postgresql://adon:{}@db/x", "postgres://db/x?password={}"]))
+FORMS = ["postgresql://adon:{}@db/x", "postgres://db/x?password={}", "host=db password={}"]
+
+
+@given(st.text(), st.sampled_from(FORMS))
 def test_a_password_is_never_shown(rest: str, form: str) -> None:
     for word in (SECRET + rest, rest + SECRET, quote(SECRET + rest, safe="")):
         url = form.format(word)

@@ -11,6 +11,7 @@ from adon.config.adon_yml import parse_config
 from adon.config.sections import Config
 from adon.config.security import own_host
 from network_provisioner.api import create_app
+from network_provisioner.base.errors import InputError
 
 HERE = "http://127.0.0.1:8470"
 
@@ -34,6 +35,12 @@ def test_without_tokens_only_own_names_are_answered_to(rig: Rig, host: str, stat
         with TestClient(app, raise_server_exceptions=False) as web:
             headers = {"Host": host} | (bearer("engineer") if ring else {})
             assert web.get("/v1/health", headers=headers).status_code == expected
+
+
+@pytest.mark.parametrize("name", ["adon.lab:8470", "http://adon.lab", "adon.lab.", "fd00::7", ""])
+def test_what_no_request_names_is_no_name(name: str) -> None:
+    with pytest.raises(InputError, match=r"^adon.yml: broker.names.1: found '.*', expected a host"):
+        config(names=["[fd00::7]", name])
 
 
 @pytest.mark.parametrize(

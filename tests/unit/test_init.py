@@ -150,9 +150,14 @@ def test_a_configuration_gets_what_is_new_and_keeps_the_rest(tmp_path: Path) -> 
         "  - {a: s1, b: s2, layer: l2, capacity: 2 Gb/s, ports: {s1: 10, s2: 10}, "
         "devices: {s1: s1-a, s2: s2-a}}",
         "  - {a: tacc, b: s2, capacity: 1 Gb/s, ports: {s2: 2}, layer: lan}",
-        "security: {tls: {certificate: broker.pem, key: broker.key}, "
-        "tokens: [{name: mu, role: agent}]}",
-        "monitoring: {agents: [{name: mu, address: 10.0.0.1}, {name: tacc, address: 10.0.0.2}]}",
+        "security:",
+        "  tls: {certificate: broker.pem, key: broker.key}",
+        "  tokens:",
+        "    - {name: mu, role: agent}",
+        "monitoring:",
+        "  agents:",
+        "    - {name: mu, address: 10.0.0.1}",
+        "    - {name: tacc, address: 10.0.0.2}",
     ]
     again = parse_config(yaml.safe_load(text), "adon.yml")
     assert updated(text, again, FACTS, replace(choices, before=again.topology)) == text
@@ -169,10 +174,10 @@ def test_a_configuration_gets_what_is_new_and_keeps_the_rest(tmp_path: Path) -> 
         ("a:\n  b: 1 # c\n", "a:\n  b: 1 # c\n  x: [1]\n"),
         ("a: {b: 1,}\nc: 2", "a: {b: 1, x: [1],}\nc: 2"),
         ("a: {}\n", "a: {x: [1]}\n"),
-        ("a:\n# end\n", "a: {x: [1]}\n# end\n"),
+        ("a:\n# end\n", "a:\n  x: [1]\n# end\n"),
         ("a: {x: [0]}\n", "a: {x: [0, 1]}\n"),
         ("a:\n  x:\n    - |\n      0\n\nb: 1\n", "a:\n  x:\n    - |\n      0\n    - 1\n\nb: 1\n"),
-        ("b: 1", "b: 1\na: {x: [1]}"),
+        ("b: 1", "b: 1\na:\n  x: [1]"),
     ],
 )  # fmt: skip
 def test_a_change_of_yaml_leaves_the_rest(text: str, changed: str) -> None:

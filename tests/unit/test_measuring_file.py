@@ -23,6 +23,8 @@ KEPT = {"mine": KeptTask({"tool": "host"}, "ada", 1.0)}
         ("postgresql://adon@db.example.org/campus", "/folder/campus.measuring.sqlite"),
         ("postgresql://adon@a,b:1/campus?sslmode=require", "/folder/campus.measuring.sqlite"),
         ("postgresql://adon@db.example.org", "/folder/adon.measuring.sqlite"),
+        ("host=db password=secret dbname='campus'", "/folder/campus.measuring.sqlite"),
+        ("service=adon", "/folder/adon.measuring.sqlite"),
         ("postgresql://db.example.org/../x%2Fy", "/folder/..x2Fy.measuring.sqlite"),
     ],
 )

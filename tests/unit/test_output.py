@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import re
 import sys
+import time
 from argparse import Namespace
 from itertools import count
 from typing import Any
@@ -13,7 +15,9 @@ from typing import Any
 import pytest
 
 from adon.cli import output, terminal
+from adon.cli.options import instant_of, moment_of
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import instant, local_time
 
 HEAD = ("name", "size>")
 ROWS = [("[bold]short", "1 MB"), ("a name of many words " * 4, "20 MB")]
@@ -40,6 +44,31 @@ def test_on_a_terminal_nothing_is_wider_than_that(monkeypatch: pytest.MonkeyPatc
     assert len(lines) > 3 and max(map(len, lines)) <= 40
     assert lines[1:3] == ["[bold]short", "  size 1 MB"]  # a name is no mark-up
     assert " ".join(lines).split().count("words") == 4
+
+
+def test_times_without_a_zone_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = instant("2026-11-21T14:00:00Z", "x")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1")
+        time.tzset()
+        typed = [read("2026-11-21 15:00", "--at", 0.0) for read in (instant_of, moment_of)]
+        shown = local_time(at)
+    time.tzset()
+    assert typed == [at, at] and shown == "2026-11-21 15:00:00"
+    assert instant_of("2026-11-21T14:00Z", "--at", 0.0) == at == instant("2026-11-21T14:00", "x")
+
+
+def test_lines_below_a_table_are_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    reasons = ["t: no path has room for that rate, " * 3]
+    args = argparse.Namespace(json=False, csv=False, columns=None)
+    for stream, lines in ((Terminal(), 3), (io.StringIO(), 1)):
+        monkeypatch.setattr(sys, "stdout", stream)
+        parts = output.rendered_pages(
+            args, [output.Column("a")], [[{"a": 1}]], below=lambda: reasons
+        )
+        shown = "\n".join(parts).splitlines()[2:]
+        assert len(shown) == lines and (max(map(len, shown)) <= 40) == (lines == 3)
 
 
 def test_on_a_narrow_terminal_long_texts_are_below_their_row(

@@ -24,9 +24,13 @@ def test_nobody_listens() -> None:
     assert "tops3cret" not in str(caught.value)
 
 
-def test_what_libpq_does_not_take() -> None:
-    with pytest.raises(StoreError, match="a URL that libpq does not take") as caught:
-        PostgresConnection("postgresql://adon:tops3cret@db/adon?colour=red")
+@pytest.mark.parametrize(
+    "place",
+    ["postgresql://adon:tops3cret@db/adon?colour=red", "colour=red host=db password=tops3cret"],
+)
+def test_what_libpq_does_not_take(place: str) -> None:
+    with pytest.raises(StoreError, match="found what libpq does not take") as caught:
+        PostgresConnection(place)
     assert "tops3cret" not in str(caught.value)
 
 

@@ -137,6 +137,17 @@ def test_graphml_with_defaults_descriptions_and_drawings() -> None:
     assert [link.capacity_bps for link in topology.links] == [1e9, 2e9]
 
 
+def test_what_a_drawing_of_the_topology_zoo_lacks_is_said_at_once() -> None:
+    nodes: list[dict[str, Any]] = [{"id": n, "label": "Denver", "Longitude": 1} for n in range(3)]
+    edges = [{"source": 0, "target": 1, "LinkSpeedRaw": "1e10"}, {"source": 1, "target": 2}]
+    with pytest.raises(InputError, match=r"^topology: found no 'kind' at node '0' and 2 more, exp.*"
+                       r" relay; no 'capacity' at link 1-2, expected it: as 10 Gb/s$"):  # fmt: skip
+        from_node_link({"nodes": nodes, "edges": edges})
+    edges[1]["capacity"] = "1 Gb/s"
+    data = {"nodes": [node | {"kind": "router"} for node in nodes], "edges": edges}
+    assert [x.capacity_bps for x in topology_from_dict(from_node_link(data)).links] == [1e10, 1e9]
+
+
 BOMB = """<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;&a;">]>
 <graphml><graph><node id="&b;"/></graph></graphml>"""
 GRAPH = '<graphml xmlns="x"><key id="k" for="node" attr.name="kind"/><graph>{}</graph></graphml>'
@@ -189,7 +200,7 @@ GRAPH = '<graphml xmlns="x"><key id="k" for="node" attr.name="kind"/><graph>{}</
             GRAPH.format('<node id="a"><data key="k">site</data><data key="k">x</data></node>'),
             "found 'kind' twice in one <node>",
         ),
-        ("n.graphml", GRAPH.format('<node id="a"/>'), "has no 'kind'"),
+        ("n.graphml", GRAPH.format('<node id="a"/>'), "no 'kind' at node 'a', exp"),
         (
             "n.graphml",
             GRAPH.format('<edge source="a" target="b" directed="true"/>'),
