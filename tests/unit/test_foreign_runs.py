@@ -707,6 +707,12 @@ HOLES = {
 }
 
 
+def test_an_eviction_as_an_ad_is_no_end() -> None:
+    evicted = b'{"EventTypeNumber": 4, "EventTime": "2026-05-11T08:00:05Z", "Cluster": 42,'
+    (job_event,) = parse(evicted + b' "Proc": 0, "TerminatedNormally": false}\n')
+    assert (job_event.kind, job_event.returned) == (Kind.EVICTED, None)
+
+
 @pytest.mark.parametrize("log", HOLES.values(), ids=HOLES)
 def test_what_spoils_a_line_costs_no_event(log: bytes) -> None:
     assert parse(log) == parse(TEXT)
@@ -989,6 +995,13 @@ def test_words_of_a_dag_are_those_of_dagman(tmp_path: Path) -> None:
     assert (two.output, two.error) == (tmp_path / 'x"y.0.out', tmp_path / "other.err")
     assert plan.job("three").output == tmp_path / "three.out"
     assert plan.values("three")["my.site"] == "a\x0cb"
+
+
+def test_a_dag_that_is_a_part_of_itself(tmp_path: Path) -> None:
+    dag = tmp_path / "w.dag"
+    parts = "".join(f"SPLICE s{n} w.dag\nINCLUDE ./w.dag\n" for n in range(9))
+    dag.write_text(f"JOB one s.sub\n{parts}")
+    assert SubmitDir(tmp_path, dag, "w").job_names() == ["one"]
 
 
 def submit_file(dag: Path, arguments: str) -> None:

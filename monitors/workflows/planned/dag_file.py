@@ -20,13 +20,13 @@ from pathlib import Path
 from monitors.workflows.planned.foreign_files import read_text
 from network_provisioner.base.errors import InputError
 
-_DEEPEST = 20  # a file that includes itself must not hold us
+_DEEPEST = 20  # files in each other
 _NODES = frozenset({"JOB", "NODE", "FINAL", "SERVICE", "PROVISIONER"})
 _SERVICES = frozenset({"SERVICE", "PROVISIONER"})
 _ALL = "ALL_NODES"
 _NO_VARIABLES: Mapping[str, str] = {}  # of most nodes, so that each has none of its own
 _QUOTED = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-_WORD = re.compile(rf"(?:{_QUOTED}|\S)+")
+_WORD = re.compile(rf"""(?:[^\s"']+|{_QUOTED}|["'])+""")
 _PIECE = re.compile(rf"({_QUOTED})|[^\"']+|.")
 _VARIABLE = re.compile(rf"""([^\s"'=]+)\s*=\s*({_QUOTED}|[^\s"']+)""")
 _LATER = re.compile(r"\s*\S+\s+APPEND\s", re.IGNORECASE)
@@ -94,7 +94,7 @@ def read_nodes(dag: Path, folder: Path, prefix: str = "") -> dict[str, DagNode]:
 
     Raises InputError where the file cannot be read; parts that cannot be are left out.
     """
-    nodes = _scope(text_of(dag), folder, 0).nodes
+    nodes = _scope(dag, folder, ()).nodes
     if not prefix:
         return nodes
     for node in nodes.values():
@@ -117,9 +117,10 @@ def key_of(name: str) -> str:
     return f"my.{lower[1:]}" if lower.startswith("+") else lower
 
 
-def _scope(text: str, folder: Path, depth: int) -> _Scope:
+def _scope(dag: Path, folder: Path, around: tuple[Path, ...]) -> _Scope:
+    """``around`` are the files that it is a part of."""
     scope = _Scope()
-    _read(scope, text, folder, depth)
+    _read(scope, dag, folder, around)
     for keyword, words, rest in scope.said:  # where a node is described does not matter
         _say(scope, keyword, words, rest)
     for node in scope.nodes.values():
@@ -145,7 +146,10 @@ def _scope(text: str, folder: Path, depth: int) -> _Scope:
     return scope
 
 
-def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
+def _read(scope: _Scope, dag: Path, folder: Path, around: tuple[Path, ...]) -> None:
+    text, inside = text_of(dag), (*around, _real(dag))
+    if inside[-1] in around or len(around) > _DEEPEST:
+        return
     rest_of_file = _significant(text)
     for line in _whole(rest_of_file):
         keyword, rest = [*line.split(None, 1), ""][:2]
@@ -170,15 +174,22 @@ def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
             scope.nodes[words[1]] = node
         elif keyword == "SUBMIT_DESCRIPTION" and len(words) >= 2:
             scope.descriptions[words[0]] = _description(words[1], rest_of_file)[0] or ""
-        elif keyword in ("SPLICE", "INCLUDE") and words and depth < _DEEPEST:
+        elif keyword in ("SPLICE", "INCLUDE") and words:
             with suppress(InputError):  # the rest is read all the same
                 if keyword == "INCLUDE":
-                    _read(scope, text_of(folder / _unquoted(words[0])), folder, depth + 1)
+                    _read(scope, folder / _unquoted(words[0]), folder, inside)
                 elif len(words) >= 2:
                     part = _node(_unquoted(words[1]), folder, words[2:])
-                    scope.splices[words[0]] = _scope(text_of(part.file), part.folder, depth + 1)
+                    scope.splices[words[0]] = _scope(part.file, part.folder, inside)
         elif len(words) >= 2 or (words and keyword == "DONE"):
             scope.said.append((keyword, words, rest))
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        return path
 
 
 def _say(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
@@ -255,6 +266,8 @@ def _unquoted(word: str) -> str:
 
 def _node(name: str, folder: Path, options: list[str]) -> DagNode:
     """What is submitted in the folder itself, or in the one that the option DIR names."""
+    if not options:
+        return DagNode(name, folder)
     named = [word.upper() for word in options]
     if "DIR" in named[:-1]:
         at = named.index("DIR")

@@ -132,7 +132,7 @@ def submit_values(path: Path) -> dict[str, str]:
 
 def values_in(text: str) -> dict[str, str]:
     """The assignments of a submit description."""
-    assignments = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).splitlines()))
+    assignments = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).split("\n")))
     return {key_of(assignment[1]): assignment[2] for assignment in assignments}
 
 
