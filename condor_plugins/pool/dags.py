@@ -190,6 +190,7 @@ class _Dag:
         planned, known = read_dag(place, moves=False), place.nodes
         self._done_before = {name for name, node in known.items() if node.is_done}
         self._aside = {name for name, node in known.items() if node.is_final or node.is_service}
+        self._unless = {name: node.unless_exit for name, node in known.items()}
         nodes, alike = {}, dict[object, classad2.ClassAd]()
         for name, node in planned.nodes.items():
             macros = place.expressions(name)
@@ -273,7 +274,10 @@ class _Dag:
             return True
         if not tries:
             return False
-        if not tries[-1].end:  # it has left the queue, and the log does not say how
+        last = tries[-1]
+        if last.outcome is Outcome.FAILED and last.returned == self._unless[node.name]:
+            return True
+        if not last.end:  # it has left the queue, and the log does not say how
             return True
         return sum(attempt.outcome is not Outcome.DONE for attempt in tries) > node.retries
 

@@ -29,6 +29,7 @@ _QUOTED = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _WORD = re.compile(rf"""(?:[^\s"']+|{_QUOTED}|["'])+""")
 _PIECE = re.compile(rf"({_QUOTED})|[^\"']+|.")
 _VARIABLE = re.compile(rf"""([^\s"'=]+)\s*=\s*({_QUOTED}|[^\s"']+)""")
+_UNLESS = re.compile(r"\sUNLESS[-_]EXIT\s+(-?\d{1,9})\s*\Z", re.IGNORECASE)
 _LATER = re.compile(r"\s*\S+\s+APPEND\s", re.IGNORECASE)
 
 
@@ -46,7 +47,8 @@ class DagNode:
     """One node. ``name`` is that of its submit file, or of a sub-DAG's DAG; ``description`` stands
     in its place where the DAG has the submit description itself; ``folder`` is where it is
     submitted. ``variables`` are what ``VARS`` says before the submit description is read, which may
-    assign them anew, ``overriding`` afterwards. ``is_service``: it runs beside the others until
+    assign them anew, ``overriding`` afterwards. It is tried again ``retries`` times, but not after
+    the exit code ``unless_exit``. ``is_service``: it runs beside the others until
     DAGMan removes it. A workflow may have 100,000: paths are made when they are asked for."""
 
     name: str
@@ -61,6 +63,7 @@ class DagNode:
     overriding: Mapping[str, str] = field(default_factory=lambda: _NO_VARIABLES)
     parents: tuple[str, ...] = ()
     retries: int = 0
+    unless_exit: int | None = None
     priority: int = 0
     has_post: bool = False
 
@@ -216,6 +219,8 @@ def _say_of(node: DagNode, keyword: str, words: list[str], rest: str) -> None:
         node.is_done = True
     elif keyword in ("RETRY", "PRIORITY") and re.fullmatch(r"-?\d{1,18}", words[1]):
         setattr(node, "retries" if keyword == "RETRY" else "priority", int(words[1]))
+        if unless := _UNLESS.search(rest):
+            node.unless_exit = int(unless[1])
 
 
 def _connect(scope: _Scope, first: str, second: str) -> None:
