@@ -1041,13 +1041,15 @@ def test_a_dag_that_was_submitted_from_above_its_directory(tmp_path: Path, optio
 def test_a_dag_may_have_any_name(tmp_path: Path, archive: Archive) -> None:
     run = own_dag(tmp_path / "run", "diamond.log")
     dag = (run / "diamond.dag").rename(run / "diamond.subdag")
-    dag.write_text(dag.read_text() + "SUBDAG EXTERNAL in inner.txt\n")
+    dag.write_text(dag.read_text() + "INCLUDE 'more.inc'\n")
+    (run / "more.inc").write_text("SUBDAG EXTERNAL in inner.txt\n")
     (run / "inner.txt").write_text("JOB X job.sub\n")
     assert submit_dir_of(dag).job_names() == ["A", "B", "in"]
     assert set(read_dag(submit_dir_of(dag)).nodes) == {"A", "B", "in"}
     with pytest.raises(InputError, match="expected a submit directory"):
         submit_dir_of(run / "job.sub")
-    (run / "diamond.subdag.dagman.out").write_text(starting() + table(START, done=2))
+    for name in (dag.name, "inner.txt"):
+        (run / f"{name}.dagman.out").write_text(starting() + table(START, done=2))
     assert followed(run, archive)[0].status is not None
     (part,) = sub_workflows(SubmitDir(run), "in")
     assert part.dag == run / "inner.txt"

@@ -72,7 +72,11 @@ def only_dag(folder: Path) -> str:
     names |= {path.name.removesuffix(_OUT) for path in folder.glob(f"*{_OUT}")}
     dags = [folder / name for name in sorted(names)]
     dags = [dag for dag in dags if is_file(dag)] or dags
-    inside = {part for dag in dags for part in _parts(dag)} if len(dags) > 1 else set()
+    inside, looking = set[str](), dags[:] if len(dags) > 1 else []
+    while looking:
+        new = _parts(looking.pop()) - inside
+        inside |= new
+        looking += [folder / part for part in new]
     whole = [dag for dag in dags if dag.name not in inside]
     if len(whole) == 1:
         return whole[0].name
@@ -103,7 +107,7 @@ def _parts(dag: Path) -> set[str]:
         lines = text_of(dag).splitlines()
         named = [match[1] or match[2] for line in lines if (match := _PART.match(line))]
     named += _arguments(dag)[0][1:]
-    parts = [dag.parent / name for name in named]
+    parts = [dag.parent / name.strip("\"'") for name in named]
     return {part.name for part in parts if part.parent == dag.parent and part != dag}
 
 
