@@ -39,7 +39,7 @@ from monitors.workflows.logs.status import Status, for_people
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.planned.dag import read_dag
 from monitors.workflows.planned.sub_workflows import sub_workflows
-from monitors.workflows.planned.submit_dir import SubmitDir, submit_dir_of
+from monitors.workflows.planned.submit_dir import SubmitDir, running, submit_dir_of
 from network_provisioner.base.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
@@ -1031,6 +1031,7 @@ def test_a_dag_that_was_submitted_from_above_its_directory(tmp_path: Path, optio
     run = own_dag(tmp_path / "run", "diamond.log")
     submit_file(run / "diamond.dag", f"-Dag run/diamond.dag {option}")
     folder = run if option else tmp_path
+    assert running(tmp_path, "run/diamond.dag").submit_file("A") == folder / "job.sub"
     assert SubmitDir(run).submit_file("A") == folder / "job.sub"
     (run / "diamond.dag.dagman.out").write_text(
         f"{stamp(START)} Default node log file is: <run/events.log>\n"

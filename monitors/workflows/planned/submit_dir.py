@@ -534,6 +534,9 @@ def running(folder: Path, name: str) -> SubmitDir:
     except InputError:
         planned = None
     if planned is not None and planned.dag.name == dag.name:
+        if not planned.braindump and dag.parent != folder:
+            with suppress(InputError):  # it may be everybody's
+                return SubmitDir(folder, dag, place(dag))
         return planned
     if not dag.exists():
         raise InputError(f"{dag}: found no such file, expected a DAG")
