@@ -37,7 +37,7 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
 
 @NOUN.verb(
     "run",
-    option("dirs", "submit directory or .dag file", "DIR", Path, nargs="*"),
+    option("dirs", "submit directory or DAG file", "DIR", Path, nargs="*"),
     flag("--mine", "all your workflows"),
     flag("--all-users", "workflows of all users, as far as you may read them"),
     *SOURCE,

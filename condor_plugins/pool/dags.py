@@ -70,8 +70,7 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", re.IGNORECASE)
 _REQUESTS = {"cpus": "Cpus", "memory": "Memory", "disk": "Disk", "gpus": "GPUs"}
 _SLOT_MB = 128  # a slot has as much at least (MODIFY_REQUEST_EXPR_REQUESTMEMORY)
 _DISK_KB = 1024  # a slot's WithinResourceLimits asks for a number
-_DONE = re.compile(r"^[ \t]*(?:DONE[ \t]+(\S+)|JOB[ \t]+(\S+)[ \t].*[ \t]DONE)[ \t]*$", re.I | re.M)
-_ASIDE = re.compile(r"^[ \t]*(?:FINAL|SERVICE|PROVISIONER)[ \t]+(\S+)", re.I | re.M)
+_DONE = re.compile(r"^[ \t]*DONE[ \t]+(\S+)[ \t]*$", re.I | re.M)
 
 _Dagman = tuple[str, int]  # its schedd and cluster
 
@@ -170,11 +169,14 @@ class _Dag:
         self._cores: dict[str, int] = {}
         self.dag = self._planned(place, str(ad.get("User", "")))
         with place.as_owner():
-            text = text_of(place.dag)
-            rescues = sorted(place.dag.parent.glob(f"{place.dag.name}.rescue[0-9][0-9][0-9]"))
-            text += "\n" + (text_of(rescues[-1]) if rescues else "")
-        self._done_before = {quoted or other for quoted, other in _DONE.findall(text)}
-        self._aside = frozenset(_ASIDE.findall(text))
+            names = (place.dag.name, f"{place.dag.name}_multi")  # of several DAGs
+            rescues = [
+                rescue
+                for name in names
+                for rescue in sorted(place.dag.parent.glob(f"{name}.rescue[0-9][0-9][0-9]"))
+            ]
+            rescue = text_of(rescues[-1]) if rescues else ""
+        self._done_before |= set(_DONE.findall(rescue))
         # What the workflow's own log has beside it is of earlier DAGMans.
         self._owned, self._events = place.as_owner, JobEvents(place.nodes_log, None)
         self._attempts = Jobs()
@@ -185,13 +187,17 @@ class _Dag:
         self._learn()
 
     def _planned(self, place: SubmitDir, user: str) -> PlannedDag:
-        planned = read_dag(place, moves=False)
+        planned, known = read_dag(place, moves=False), place.nodes
+        self._done_before = {name for name, node in known.items() if node.is_done}
+        self._aside = {name for name, node in known.items() if node.is_final or node.is_service}
+        self._unless = {name: node.unless_exit for name, node in known.items()}
         nodes, alike = {}, dict[object, classad2.ClassAd]()
         for name, node in planned.nodes.items():
             macros = place.expressions(name)
-            takes = bool(macros) and macros.get("universe", _ON_WORKERS[0]).lower() in _ON_WORKERS
+            universe = macros.get("universe", _ON_WORKERS[0]).lower()
+            takes = bool(macros) and not known[name].is_noop and universe in _ON_WORKERS
             if takes:
-                macros["executable"] = str(_program(place.path, macros))
+                macros["executable"] = str(_program(known[name].folder, macros))
                 ad = _request({k: v for k, v in macros.items() if _asked(k)}, user, alike)
                 self.requests[name] = ad
                 if (cores := ad.eval("RequestCpus")) != 1 and isinstance(cores, int):
@@ -268,7 +274,10 @@ class _Dag:
             return True
         if not tries:
             return False
-        if not tries[-1].end:  # it has left the queue, and the log does not say how
+        last = tries[-1]
+        if last.outcome is Outcome.FAILED and last.returned == self._unless[node.name]:
+            return True
+        if not last.end:  # it has left the queue, and the log does not say how
             return True
         return sum(attempt.outcome is not Outcome.DONE for attempt in tries) > node.retries
 

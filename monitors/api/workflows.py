@@ -48,7 +48,7 @@ MOST_COMPARED = 1000  # transfers between two sites
 State = Literal["planned", "running", "done", "failed", "removed", "stuck"]
 Kind = Literal[
     "compute", "stage_in", "stage_inter", "stage_out", "create_dir", "cleanup", "register",
-    "subworkflow", "other",
+    "subworkflow", "service", "other",
 ]  # fmt: skip
 Outcome = Literal["done", "failed", "removed"]
 Limit = Annotated[int, Query(ge=1, le=MOST_LISTED)]

@@ -14,7 +14,7 @@ from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState
 from monitors.jobs.logs import WorkflowLogs
 from monitors.watcher.decision_file import DecisionFile
 from monitors.workflows.planned.job_files import DECISION_ENDING
-from monitors.workflows.planned.submit_dir import DAG, SubmitDir
+from monitors.workflows.planned.submit_dir import SubmitDir
 
 Alive = Callable[[int], bool | None]
 """Whether a DAGMan runs, by its process on the machine where the workflow was registered; None
@@ -125,8 +125,7 @@ class _Folders:
     _MORE = 3
 
     def __init__(self, plan: SubmitDir) -> None:
-        files = map(plan.submit_file, plan.job_names())
-        folders = {file.parent for file in files if file and file.suffix != DAG}
+        folders = {node.file.parent for node in plan.nodes.values() if not node.is_subdag}
         self._times = dict.fromkeys(sorted(folders), (0, 0))
         self._files: dict[Path, tuple[tuple[int, int], DecisionFile]] = {}
 

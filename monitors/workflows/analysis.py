@@ -21,8 +21,8 @@ from network_provisioner.base.units import goodput
 READ = ("job", "task", "job_transfer")
 """The metrics that an analysis is made of."""
 
-DONE = "done"
-COMPUTE = "compute"
+DONE, _REMOVED = "done", "removed"
+COMPUTE, _SERVICE = "compute", "service"
 _OWN = (COMPUTE, "other")  # of a DAG that Pegasus did not plan nobody says what jobs are for
 _LITE_FAILED = 71
 _LITE_EXIT = re.compile(
@@ -261,7 +261,7 @@ def _runtimes(runs: Sequence[Measurement]) -> list[Runtimes]:
                 transformation=name,
                 site=site,
                 kind=kind,
-                failed=sum(not _done(m) for m in group),
+                failed=sum(_failed(m) for m in group),
                 cpu_s=sum(known) if known else None,
             )
         )
@@ -330,7 +330,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
     """The last bad attempt of each job that had one; those that failed for good first."""
     rows = []
     for (workflow, job), group in _grouped(jobs, lambda m: (m.workflow, text(m, "job"))):
-        bad = [m for m in group if not _done(m)]
+        bad = [m for m in group if _failed(m)]
         if not bad:
             continue
         last = _first_cause([m for m in bad if submission(m) == submission(bad[-1])])
@@ -366,7 +366,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
 
 def _first_cause(processes: Sequence[Measurement]) -> Measurement:
     """Of a submission's processes the one that failed: then DAGMan removes the others."""
-    failed = (m for m in processes if text(m, "outcome") != "removed")
+    failed = (m for m in processes if text(m, "outcome") != _REMOVED)
     return next(failed, processes[-1])
 
 
@@ -403,6 +403,12 @@ def _grouped(
 
 def _done(measurement: Measurement) -> bool:
     return text(measurement, "outcome") == DONE
+
+
+def _failed(job: Measurement) -> bool:
+    """Whether an attempt did not end well: a service runs until DAGMan removes it."""
+    is_service = text(job, "kind") == _SERVICE
+    return not (_done(job) or (is_service and text(job, "outcome") == _REMOVED))
 
 
 def text(measurement: Measurement | None, key: str) -> str:

@@ -32,7 +32,7 @@ from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
 from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
 from monitors.workflows.logs.status import Status
-from monitors.workflows.planned.submit_dir import DAG, SubmitDir, is_file, running
+from monitors.workflows.planned.submit_dir import SubmitDir, is_file, running
 from monitors.workflows.sink import Requests, Sink, record_what_fits
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -147,7 +147,7 @@ class Named:
 
     def observe(self) -> list[FoundWorkflow]:
         """See :class:`~monitors.workflows.discovery.WorkflowSource`."""
-        dags = [folder for folder in self._folders if folder.suffix == DAG and is_file(folder)]
+        dags = [folder for folder in self._folders if is_file(folder)]
         folders = [folder for folder in self._folders if os.path.isdir(folder)]  # noqa: PTH112  # Path's raises
         return [
             *map(FoundWorkflow, folders),

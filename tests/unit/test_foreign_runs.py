@@ -39,7 +39,8 @@ from monitors.workflows.logs.status import Status, for_people
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.planned.dag import read_dag
 from monitors.workflows.planned.sub_workflows import sub_workflows
-from monitors.workflows.planned.submit_dir import SubmitDir
+from monitors.workflows.planned.submit_dir import SubmitDir, running, submit_dir_of
+from network_provisioner.base.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 WHY = "Transfer input files failure: reading from file /home/ada/leaves.txt: (errno 2) No such file"
@@ -261,11 +262,13 @@ def test_why_a_job_could_not_be_submitted() -> None:
 @pytest.mark.parametrize(
     "said",
     ["From submit: ERROR: no", "From submit: Submitting job(s).ERROR: no", "ERROR: on Line 4 of "
-     "submit file: no"],
+     "submit file: no", "could not open submit file : b.sub - no", "Failed to submit job b: no"],
 )  # fmt: skip
 def test_what_condor_submit_said_where_dagman_tells_no_event(said: str) -> None:
     parser = DagmanParser()
-    lines = ("Submitting HTCondor Node b job(s)...", said, "Submitting Condor Node c job(s)...",
+    lines = ("Submitting HTCondor Node b job(s)...",
+             "Submitting node b from file b.sub using direct job submission",
+             said, "Submitting Condor Node c job(s)...",
              "ERROR: the following job(s) failed:", "      Node Name: b",
              "          Error: Job submit failed")  # fmt: skip
     list(parser.feed("".join(f"{stamp(START)} {line}\n" for line in lines).encode()))
@@ -704,6 +707,12 @@ HOLES = {
 }
 
 
+def test_an_eviction_as_an_ad_is_no_end() -> None:
+    evicted = b'{"EventTypeNumber": 4, "EventTime": "2026-05-11T08:00:05Z", "Cluster": 42,'
+    (job_event,) = parse(evicted + b' "Proc": 0, "TerminatedNormally": false}\n')
+    assert (job_event.kind, job_event.returned) == (Kind.EVICTED, None)
+
+
 @pytest.mark.parametrize("log", HOLES.values(), ids=HOLES)
 def test_what_spoils_a_line_costs_no_event(log: bytes) -> None:
     assert parse(log) == parse(TEXT)
@@ -714,6 +723,7 @@ def test_what_spoils_a_line_costs_no_event(log: bytes) -> None:
     [
         ("05/11 08:00:05", "2026-05-11T08:00:05Z"),
         ("12/31 23:58:05", "2025-12-31T23:58:05Z"),
+        ("5/11 08:00:05", "2026-05-11T08:00:05Z"),
         ("05/11 08:00:05.25Z", "2026-05-11T08:00:05.25Z"),
         ("2026-05-11 08:00:05,250", "2026-05-11T08:00:05.25Z"),
         ("2026-05-11T10:00:05+0200", "2026-05-11T08:00:05Z"),
@@ -960,6 +970,119 @@ def test_the_dag_is_read_as_dagman_reads_it(tmp_path: Path) -> None:
     assert plan.job("mid+b").output == tmp_path / "there/mid+b.out"
     assert [name for name, node in plan.nodes.items() if node.has_post] == ["mid+b", "two+b"]
     assert plan.nodes["inner"].file == tmp_path / "there/inner.dag"
+
+
+def test_words_of_a_dag_are_those_of_dagman(tmp_path: Path) -> None:
+    """Quotes of both kinds, descriptions as they stand, and VARS before or after them."""
+    (tmp_path / "a dir").mkdir()
+    (tmp_path / "a dir/my s.sub").write_text("output = $(who).$(n:0).out\nerror = own.err\n")
+    (tmp_path / "w.dag").write_text(
+        "JOB one 'my s.sub' DIR 'a dir'\n"
+        'JOB two "a dir"/"my s.sub"\n'
+        "JOB three {\n output = three.out\n arguments = ends with \\\n}\n"
+        "JOB four nothing.sub DIR here NOOP\nJOB five nothing.sub\nDONE five\n"
+        "VARS one who = 'a\\'s b' error=\"other.err\"\n"
+        'VARS two APPEND who="x\\"y" error="other.err"\n'
+        'VARS three +site="a\x0cb"\n'
+    )
+    plan = SubmitDir(tmp_path, tmp_path / "w.dag", "w")
+    assert [(name, node.is_noop, node.is_done) for name, node in plan.nodes.items()] == [
+        ("one", False, False), ("two", False, False), ("three", False, False),
+        ("four", True, False), ("five", False, True),
+    ]  # fmt: skip
+    one, two = plan.job("one"), plan.job("two")
+    assert (one.output, one.error) == (tmp_path / "a dir/a's b.0.out", tmp_path / "a dir/own.err")
+    assert (two.output, two.error) == (tmp_path / 'x"y.0.out', tmp_path / "other.err")
+    assert plan.job("three").output == tmp_path / "three.out"
+    assert plan.values("three")["my.site"] == "a\x0cb"
+
+
+def test_a_dag_that_is_a_part_of_itself(tmp_path: Path) -> None:
+    dag = tmp_path / "w.dag"
+    parts = "".join(f"SPLICE s{n} w.dag\nINCLUDE ./w.dag\n" for n in range(9))
+    dag.write_text(f"JOB one s.sub\n{parts}")
+    assert SubmitDir(tmp_path, dag, "w").job_names() == ["one"]
+
+
+def submit_file(dag: Path, arguments: str) -> None:
+    dag.with_name(f"{dag.name}.condor.sub").write_text(
+        f'arguments = "-f -l . {arguments}"\nqueue\n'
+    )
+
+
+def test_several_dags_that_run_as_one(tmp_path: Path, archive: Archive) -> None:
+    run = own_dag(tmp_path / "run", "diamond.log")
+    (run / "more.dag").write_text("JOB C job.sub\nSCRIPT POST C /bin/true\nSPLICE S part.dag\n")
+    (run / "part.dag").write_text("JOB A job.sub\n")
+    submit_file(run / "diamond.dag", "-Dag diamond.dag -Dag more.dag")
+    (run / "diamond.dag.nodes.log").write_text(
+        of_a_run("0.A", 1, START, 0) + of_a_run("1.C", 2, START, 3)
+        + event(16, 2, START + 50, "POST Script terminated.",
+                "(1) Normal termination (return value 0)", "DAG Node: 1.C")
+    )  # fmt: skip
+    (run / "diamond.dag.dagman.out").write_text(starting() + table(START + 60, done=2, unready=2))
+    assert SubmitDir(run).job_names() == ["0.A", "0.B", "1.C", "1.S+1.A"]
+    assert SubmitDir(run).nodes["0.B"].parents == ("0.A",)
+    assert followed(run, archive)[1].outcomes == {"done": 2}
+
+
+@pytest.mark.parametrize("option", ["", "-UseDagDir"])
+def test_a_dag_that_was_submitted_from_above_its_directory(tmp_path: Path, option: str) -> None:
+    run = own_dag(tmp_path / "run", "diamond.log")
+    submit_file(run / "diamond.dag", f"-Dag run/diamond.dag {option}")
+    folder = run if option else tmp_path
+    assert running(tmp_path, "run/diamond.dag").submit_file("A") == folder / "job.sub"
+    assert SubmitDir(run).submit_file("A") == folder / "job.sub"
+    (run / "diamond.dag.dagman.out").write_text(
+        f"{stamp(START)} Default node log file is: <run/events.log>\n"
+    )
+    assert SubmitDir(run).nodes_log == tmp_path / "run/events.log"
+
+
+def test_a_dag_may_have_any_name(tmp_path: Path, archive: Archive) -> None:
+    run = own_dag(tmp_path / "run", "diamond.log")
+    dag = (run / "diamond.dag").rename(run / "diamond.subdag")
+    dag.write_text(dag.read_text() + "INCLUDE 'more.inc'\n")
+    (run / "more.inc").write_text("SUBDAG EXTERNAL in inner.txt\n")
+    (run / "inner.txt").write_text("JOB X job.sub\n")
+    assert submit_dir_of(dag).job_names() == ["A", "B", "in"]
+    assert set(read_dag(submit_dir_of(dag)).nodes) == {"A", "B", "in"}
+    with pytest.raises(InputError, match="expected a submit directory"):
+        submit_dir_of(run / "job.sub")
+    for name in (dag.name, "inner.txt"):
+        (run / f"{name}.dagman.out").write_text(starting() + table(START, done=2))
+    assert followed(run, archive)[0].status is not None
+    (part,) = sub_workflows(SubmitDir(run), "in")
+    assert part.dag == run / "inner.txt"
+
+
+def test_a_service_is_removed_at_the_end_and_has_not_failed(
+    tmp_path: Path, archive: Archive
+) -> None:
+    run = own_dag(tmp_path / "run", "diamond.log")
+    append(run / "diamond.dag", "SERVICE serve job.sub\n")
+    (run / "diamond.dag.nodes.log").write_text(
+        submitted(3, START, "serve") + executing(3, START + 1) + of_a_run("A", 1, START, 0)
+        + of_a_run("B", 2, START + 50, 0) + aborted(3, START + 99)
+    )  # fmt: skip
+    (run / "diamond.dag.dagman.out").write_text(
+        starting() + table(START + 98, done=2) + exiting(START + 98, 0)
+    )
+    made = followed(run, archive)[1]
+    assert (made.outcomes, made.failures, made.lost_slot_s) == ({"done": 2, "removed": 1}, [], 0.0)
+
+
+def test_a_post_script_counts_where_the_dag_is_not_kept(
+    planned: Submitted, archive: Archive
+) -> None:
+    planned.path.joinpath("wf-0.dag").unlink()
+    planned.nodes.write_text(
+        of_a_run(ONE, 1, START, 0)
+        + event(16, 1, START + 50, "POST Script terminated.",
+                "(1) Normal termination (return value 2)", f"DAG Node: {ONE}")
+    )  # fmt: skip
+    planned.out.write_text(starting() + table(START + 60, fail=1, unready=2))
+    assert followed(planned.path, archive)[1].outcomes == {"failed": 1}
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,14 @@ def test_a_job_that_fails_is_tried_again_as_often_as_the_dag_says(world: World, 
     assert coming(over, 8) == {}
 
 
+def test_a_job_is_not_tried_again_after_the_exit_code_that_the_dag_names(world: World) -> None:
+    world.dag("RETRY a 3 UNLESS-EXIT 4\n")
+    world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 2, 1))
+    assert later(world.observe(3), 3) == {"a", *WIDE, "c"}
+    world.log(submitted(12, START + 5, "a"), executing(12, START + 6), terminated(12, START + 7, 4))
+    assert world.observe(8).state.never == {"a"}
+
+
 def test_a_post_script_has_the_last_word(world: World) -> None:
     world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 2))
     assert world.observe(3).state.done == {"a"}
@@ -216,11 +224,13 @@ def test_a_rescue_and_marks_in_the_dag_say_what_is_done(world: World) -> None:
     (world.path / "wf.dag.rescue002.old").write_text("DONE c\n")
     world.submit_file("d")
     world.submit_file("z")
-    world.dag("JOB d d.sub DONE\nFINAL z z.sub\n")
+    world.dag("JOB d d.sub DONE\nFINAL z z.sub\nINCLUDE more.dag\n")
+    world.submit_file("n")
+    (world.path / "more.dag").write_text("SERVICE s z.sub\nJOB n n.sub NOOP\nJOB e d.sub\nDONE e\n")
     # Another DAGMan's.
     world.log(submitted(3, START - 99, "b2"), terminated(3, START - 90))
     dag = world.observe(0)
-    assert dag.state.done == {"a", "b1", "d"}
+    assert dag.state.done == {"a", "b1", "d", "e"}
     assert set(coming(dag, 0)) == {"b2", "b3", "c"}
 
 

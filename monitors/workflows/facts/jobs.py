@@ -340,10 +340,11 @@ class JobFacts:
         )
 
     def _has_post(self, job: str) -> bool:
+        """Whether the DAG has a POST script for a job; it may where the DAG cannot be read."""
         try:
             node = self.dir.nodes.get(job)
         except InputError:
-            return False
+            return True
         return node is not None and node.has_post
 
     def _retry(self, attempt: Attempt) -> int:

@@ -88,10 +88,13 @@ _REFUSED = re.compile(
 # Older versions tell of no event:
 #     Submitting HTCondor Node align_ID1 job(s)...
 #     From submit: ERROR: Failed to parse command file (line 4).
+#     Submitting node align_ID1 from file align.sub using direct job submission
+#     could not open submit file : align.sub - can't open file
 _SUBMITTING = re.compile(
-    rb"Submitting (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (?P<node>\S+) job\(s\)"
+    rb"Submitting (?:(?:HT)?Condor )?(?:[Nn]ode|[Jj]ob) (?P<node>\S+) (?:job\(s\)|from )"
     rb"|From submit: (?:Submitting job\(s\)\.*)?ERROR:? *(?P<why>.+)"
-    rb"|ERROR: (?P<where>on Line \d+ of submit file: .+)"
+    rb"|(?:ERROR: )?(?P<where>(?:on Line \d+ of|could not open) submit file ?: .+)"
+    rb"|Failed to submit job \S+: (?P<refused>.+)"
 )
 _NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
 _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
@@ -119,7 +122,7 @@ _SUBMITTED = re.compile(
 _WORDS = (
     b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
     b"(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT", b"Script of", b"script of",
-    b"** PID =", b"Submitting ", b"From submit: ", b"of submit file: ",
+    b"** PID =", b"Submitting ", b"From submit: ", b" submit file", b"Failed to submit job",
 )  # fmt: skip
 
 _COLUMNS = {
@@ -293,7 +296,7 @@ class DagmanParser:
         words = match.groupdict()
         if words["node"]:
             self._submitting = _text(words["node"])
-        if why := words["why"] or words.get("where"):
+        if why := words["why"] or words.get("where") or words.get("refused"):
             self._refused[self._submitting] = _text(why).strip()
 
     def _list(self, text: bytes) -> None:

@@ -112,6 +112,7 @@ _STEPS = {
     (b"Finished", b"output"): TransferStep.OUT_FINISHED,
 }
 _STEP_NUMBERS = frozenset(int(step) for step in TransferStep)
+_ENDS = frozenset({Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED})
 _LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
 
 
@@ -203,9 +204,9 @@ class EventParser:
             return None
         if not is_of_job(kind, proc):
             return None
-        returned = ad.get("ReturnValue")
-        if ad.get("TerminatedNormally") is False:
-            returned = -int(ad.get("TerminatedBySignal") or 0)
+        returned = ad.get("ReturnValue") if kind in _ENDS else None
+        if kind in _ENDS and ad.get("TerminatedNormally") is False:
+            returned = -_whole(ad.get("TerminatedBySignal"))
         node = _NODE.search(f"    {ad.get('LogNotes', '')}".encode())
         step, schedd = ad.get("Type"), str(ad.get("SubmitHost", ""))
         return JobEvent(
@@ -331,7 +332,7 @@ def _event(kind: Kind, cluster: int, proc: int, at: float, text: bytes, *lines: 
             fields["slot"] = sys.intern(_text(slot[1]))  # many jobs share one
         elif kind is Kind.HELD and (code := _CODE.match(line)):
             fields |= {"code": int(code[1]), "subcode": int(code[2])}
-        elif kind in (Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED):
+        elif kind in _ENDS:
             if "returned" not in fields and (ended := _RETURN.search(line)):
                 fields["returned"] = -int(ended[2]) if ended[2] else int(ended[1])
             elif moved := _BYTES.match(line):

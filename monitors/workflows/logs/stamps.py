@@ -1,6 +1,7 @@
 """Reads the times in the logs of HTCondor and DAGMan.
 
     05/11 08:00:05             without a year, up to HTCondor 8.8
+    5/11 08:00:05              without zeros, DAGMan's up to HTCondor 7
     05/11/26 08:00:05          DAGMan
     2026-05-11T08:00:05.123Z   ISO 8601, with or without a fraction and a zone
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 STAMP = (
-    rb"(?:(\d{4})-(\d\d)-(\d\d)|(\d\d)/(\d\d)(?:/(\d\d))?)"
+    rb"(?:(\d{4})-(\d\d)-(\d\d)|(\d\d?)/(\d\d?)(?:/(\d\d))?)"
     rb"[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
 )
 """A regular expression of :data:`GROUPS` groups."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.moves import moves_of
-from monitors.workflows.planned.submit_dir import DAG, JobKind, SubmitDir
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.errors import InputError
 
@@ -117,7 +117,7 @@ def in_order(nodes: Mapping[str, Node], where: str = "the DAG") -> dict[str, Nod
 
 def _moves(plan: SubmitDir, job: str) -> tuple[Moving, ...]:
     submit_file = plan.submit_file(job)
-    if submit_file is None or submit_file.suffix == DAG:  # that one's own jobs move what moves
+    if submit_file is None or plan.nodes[job].is_subdag:  # that one's own jobs move what moves
         return ()
     listing = submit_file.with_name(f"{job}.in")
     text = job_files.submit_text(listing.with_suffix(".sub"))

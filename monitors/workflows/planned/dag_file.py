@@ -5,8 +5,8 @@
     VARS align n="3"                     INCLUDE more.dag
     PARENT align mid CHILD tidy          CONNECT mid other        with PIN_IN and PIN_OUT
 
-A splice stands for its first nodes as a child, for its last ones as a parent. What is not
-understood is passed over.
+A splice stands for its first nodes as a child, for its last ones as a parent. Words may stand in
+quotes of either kind, whole or in part. What is not understood is passed over.
 """
 
 from __future__ import annotations
@@ -20,12 +20,17 @@ from pathlib import Path
 from monitors.workflows.planned.foreign_files import read_text
 from network_provisioner.base.errors import InputError
 
-_DEEPEST = 20  # a file that includes itself must not hold us
+_DEEPEST = 20  # files in each other
 _NODES = frozenset({"JOB", "NODE", "FINAL", "SERVICE", "PROVISIONER"})
+_SERVICES = frozenset({"SERVICE", "PROVISIONER"})
 _ALL = "ALL_NODES"
 _NO_VARIABLES: Mapping[str, str] = {}  # of most nodes, so that each has none of its own
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
-_VARIABLE = re.compile(r"""(\+?[\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"']+))""")
+_QUOTED = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_WORD = re.compile(rf"""(?:[^\s"']+|{_QUOTED}|["'])+""")
+_PIECE = re.compile(rf"({_QUOTED})|[^\"']+|.")
+_VARIABLE = re.compile(rf"""([^\s"'=]+)\s*=\s*({_QUOTED}|[^\s"']+)""")
+_UNLESS = re.compile(r"\sUNLESS[-_]EXIT\s+(-?\d{1,9})\s*\Z", re.IGNORECASE)
+_LATER = re.compile(r"\s*\S+\s+APPEND\s", re.IGNORECASE)
 
 
 def text_of(path: Path) -> str:
@@ -41,15 +46,24 @@ def text_of(path: Path) -> str:
 class DagNode:
     """One node. ``name`` is that of its submit file, or of a sub-DAG's DAG; ``description`` stands
     in its place where the DAG has the submit description itself; ``folder`` is where it is
-    submitted. A workflow may have 100,000: paths are made when they are asked for."""
+    submitted. ``variables`` are what ``VARS`` says before the submit description is read, which may
+    assign them anew, ``overriding`` afterwards. It is tried again ``retries`` times, but not after
+    the exit code ``unless_exit``. ``is_service``: it runs beside the others until
+    DAGMan removes it. A workflow may have 100,000: paths are made when they are asked for."""
 
     name: str
     folder: Path
     is_subdag: bool = False
+    is_service: bool = False
+    is_final: bool = False
+    is_noop: bool = False
+    is_done: bool = False
     description: str | None = None
     variables: Mapping[str, str] = field(default_factory=lambda: _NO_VARIABLES)
+    overriding: Mapping[str, str] = field(default_factory=lambda: _NO_VARIABLES)
     parents: tuple[str, ...] = ()
     retries: int = 0
+    unless_exit: int | None = None
     priority: int = 0
     has_post: bool = False
 
@@ -69,30 +83,35 @@ class _Scope:
     edges: list[tuple[list[str], list[str]]] = field(default_factory=list)
     descriptions: dict[str, str] = field(default_factory=dict)
     pins: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    final: str = ""
 
     def named(self, name: str) -> list[DagNode]:
         """A node, or all of this file but the final one."""
         if name.upper() == _ALL:
-            return [node for node_name, node in self.nodes.items() if node_name != self.final]
+            return [node for node in self.nodes.values() if not node.is_final]
         return [self.nodes[name]] if name in self.nodes else []
 
 
-def read_nodes(dag: Path, folder: Path) -> dict[str, DagNode]:
-    """All nodes of a DAG by name, whose DAGMan runs in ``folder``, in the order of the file.
+def read_nodes(dag: Path, folder: Path, prefix: str = "") -> dict[str, DagNode]:
+    """All nodes of a DAG by name, whose DAGMan runs in ``folder``, in the order of the file; of one
+    of several, with the ``prefix`` that DAGMan puts before their names.
 
     Raises InputError where the file cannot be read; parts that cannot be are left out.
     """
-    return _scope(text_of(dag), folder, 0).nodes
+    nodes = _scope(dag, folder, ()).nodes
+    if not prefix:
+        return nodes
+    for node in nodes.values():
+        node.parents = tuple(_prefixed(parent, prefix) for parent in node.parents)
+    return {_prefixed(name, prefix): node for name, node in nodes.items()}
+
+
+def _prefixed(name: str, prefix: str) -> str:
+    return "+".join(prefix + part for part in name.split("+"))  # of splices, too
 
 
 def variables(text: str) -> dict[str, str]:
     """The assignments of a ``VARS`` line, by lower-case name, ``+x`` as ``my.x``."""
-    values = {}
-    for name, quoted, single, plain in _VARIABLE.findall(text):
-        value = quoted.replace('\\"', '"').replace("\\\\", "\\") or single or plain
-        values[key_of(name)] = value
-    return values
+    return {key_of(name): _unquoted(value) for name, value in _VARIABLE.findall(text)}
 
 
 def key_of(name: str) -> str:
@@ -101,14 +120,15 @@ def key_of(name: str) -> str:
     return f"my.{lower[1:]}" if lower.startswith("+") else lower
 
 
-def _scope(text: str, folder: Path, depth: int) -> _Scope:
+def _scope(dag: Path, folder: Path, around: tuple[Path, ...]) -> _Scope:
+    """``around`` are the files that it is a part of."""
     scope = _Scope()
-    _read(scope, text, folder, depth)
+    _read(scope, dag, folder, around)
     for keyword, words, rest in scope.said:  # where a node is described does not matter
         _say(scope, keyword, words, rest)
     for node in scope.nodes.values():
         if node.description is None:  # it may be one that the DAG has for several
-            node.description = scope.descriptions.get(node.file.name)
+            node.description = scope.descriptions.get(node.name)
     firsts, lasts = {}, {}
     for name, splice in scope.splices.items():
         above = {parent for node in splice.nodes.values() for parent in node.parents}
@@ -129,9 +149,12 @@ def _scope(text: str, folder: Path, depth: int) -> _Scope:
     return scope
 
 
-def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
-    lines = _lines(text)
-    for line in lines:
+def _read(scope: _Scope, dag: Path, folder: Path, around: tuple[Path, ...]) -> None:
+    text, inside = text_of(dag), (*around, _real(dag))
+    if inside[-1] in around or len(around) > _DEEPEST:
+        return
+    rest_of_file = _significant(text)
+    for line in _whole(rest_of_file):
         keyword, rest = [*line.split(None, 1), ""][:2]
         keyword = keyword.upper().replace("-", "_")
         if keyword == "WEAK":
@@ -142,62 +165,89 @@ def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
             if middle is not None:
                 scope.edges.append((words[:middle], words[middle + 1 :]))
         elif keyword in _NODES and len(words) >= 2:
-            description, options = _description(words[1], lines)
-            place = _place(folder, [*words, *options])
-            scope.nodes[words[0]] = DagNode(words[1], place, description=description)
-            scope.final = words[0] if keyword == "FINAL" else scope.final
+            file = _unquoted(words[1])
+            description, options = _description(file, rest_of_file)
+            node = _node(file, folder, options if description is not None else words[2:])
+            node.description, node.is_final = description, keyword == "FINAL"
+            node.is_service = keyword in _SERVICES
+            scope.nodes[words[0]] = node
         elif keyword == "SUBDAG" and len(words) >= 3:
-            place = _place(folder, words)
-            scope.nodes[words[1]] = DagNode(words[2], place, is_subdag=True)
+            node = _node(_unquoted(words[2]), folder, words[3:])
+            node.is_subdag = True
+            scope.nodes[words[1]] = node
         elif keyword == "SUBMIT_DESCRIPTION" and len(words) >= 2:
-            scope.descriptions[words[0]] = _description(words[1], lines)[0] or ""
-        elif keyword in ("SPLICE", "INCLUDE") and words and depth < _DEEPEST:
+            scope.descriptions[words[0]] = _description(words[1], rest_of_file)[0] or ""
+        elif keyword in ("SPLICE", "INCLUDE") and words:
             with suppress(InputError):  # the rest is read all the same
                 if keyword == "INCLUDE":
-                    _read(scope, text_of(folder / words[0]), folder, depth + 1)
+                    _read(scope, folder / _unquoted(words[0]), folder, inside)
                 elif len(words) >= 2:
-                    place = _place(folder, words)
-                    scope.splices[words[0]] = _scope(text_of(place / words[1]), place, depth + 1)
-        elif len(words) >= 2:
+                    part = _node(_unquoted(words[1]), folder, words[2:])
+                    scope.splices[words[0]] = _scope(part.file, part.folder, inside)
+        elif len(words) >= 2 or (words and keyword == "DONE"):
             scope.said.append((keyword, words, rest))
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        return path
 
 
 def _say(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
     """What the DAG says of a node, of all, or of two splices."""
-    if keyword == "VARS":
-        for node in scope.named(words[0]):
-            node.variables = {**node.variables, **variables(rest)}
-    elif keyword == "SCRIPT":
+    if keyword == "SCRIPT":
         kinds = [word.upper() for word in words]
         kind = next((n for n, word in enumerate(kinds[:-1]) if word in ("PRE", "POST", "HOLD")), 0)
         for node in scope.named(words[kind + 1]) if kinds[kind] == "POST" else ():
             node.has_post = True
-    elif keyword in ("RETRY", "PRIORITY") and re.fullmatch(r"-?\d{1,18}", words[1]):
-        for node in scope.named(words[0]):
-            setattr(node, "retries" if keyword == "RETRY" else "priority", int(words[1]))
     elif keyword in ("PIN_IN", "PIN_OUT"):
         scope.pins.setdefault((keyword, words[1]), []).append(words[0])
-    elif keyword == "CONNECT" and words[0] in scope.splices and words[1] in scope.splices:
-        ins = scope.splices[words[1]].pins
-        for (pin, number), names in scope.splices[words[0]].pins.items():
-            if pin == "PIN_OUT":
-                into = ins.get(("PIN_IN", number), [])
-                scope.edges.append(
-                    (
-                        [f"{words[0]}+{name}" for name in names],
-                        [f"{words[1]}+{name}" for name in into],
-                    )
-                )
+    elif keyword == "CONNECT":
+        _connect(scope, *words[:2])
+    else:
+        for node in scope.named(words[0]):
+            _say_of(node, keyword, words, rest)
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Without comments; those that end in a backslash with the next."""
-    whole = ""
-    for line in text.splitlines():
+def _say_of(node: DagNode, keyword: str, words: list[str], rest: str) -> None:
+    if keyword == "VARS":
+        which = "overriding" if _LATER.match(rest) else "variables"
+        setattr(node, which, {**getattr(node, which), **variables(rest)})
+    elif keyword == "DONE":
+        node.is_done = True
+    elif keyword in ("RETRY", "PRIORITY") and re.fullmatch(r"-?\d{1,18}", words[1]):
+        setattr(node, "retries" if keyword == "RETRY" else "priority", int(words[1]))
+        if unless := _UNLESS.search(rest):
+            node.unless_exit = int(unless[1])
+
+
+def _connect(scope: _Scope, first: str, second: str) -> None:
+    if first not in scope.splices or second not in scope.splices:
+        return
+    ins = scope.splices[second].pins
+    for (pin, number), names in scope.splices[first].pins.items():
+        if pin == "PIN_OUT":
+            into = ins.get(("PIN_IN", number), [])
+            scope.edges.append(
+                ([f"{first}+{name}" for name in names], [f"{second}+{name}" for name in into])
+            )
+
+
+def _significant(text: str) -> Iterator[str]:
+    """The lines that are neither empty nor comments."""
+    for line in text.split("\n"):
         stripped = line.strip()
-        if not stripped or stripped.startswith(("#", "//")):
-            continue
-        whole = f"{whole} {stripped}" if whole else stripped
+        if stripped and not stripped.startswith(("#", "//")):
+            yield stripped
+
+
+def _whole(lines: Iterator[str]) -> Iterator[str]:
+    """Those that end in a backslash with the next."""
+    whole = ""
+    for line in lines:
+        whole = f"{whole} {line}" if whole else line
         if whole.endswith("\\"):
             whole = whole[:-1]
             continue
@@ -206,26 +256,40 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    if '"' not in text:
-        return text.split()
-    return [plain or quoted for quoted, plain in _WORD.findall(text)]
+    """As they stand there: in names quotes are characters as all others."""
+    return _WORD.findall(text) if '"' in text or "'" in text else text.split()
 
 
-def _place(folder: Path, words: list[str]) -> Path:
-    """The folder itself, or the one that the option DIR names."""
-    positions = [n for n, word in enumerate(words[2:-1], 2) if word.upper() == "DIR"]
-    return folder / words[positions[0] + 1] if positions else folder
+def _unquoted(word: str) -> str:
+    if '"' not in word and "'" not in word:
+        return word
+    return "".join(
+        re.sub(r"\\(.)", r"\1", match[0][1:-1]) if match[1] else match[0]
+        for match in _PIECE.finditer(word)
+    )
+
+
+def _node(name: str, folder: Path, options: list[str]) -> DagNode:
+    """What is submitted in the folder itself, or in the one that the option DIR names."""
+    if not options:
+        return DagNode(name, folder)
+    named = [word.upper() for word in options]
+    if "DIR" in named[:-1]:
+        at = named.index("DIR")
+        folder /= _unquoted(options[at + 1])
+        del named[at : at + 2]
+    return DagNode(name, folder, is_noop="NOOP" in named, is_done="DONE" in named)
 
 
 def _description(word: str, lines: Iterator[str]) -> tuple[str | None, list[str]]:
     """The submit description that stands in the DAG itself, where ``word`` opens one, and what is
     behind its end."""
-    if word != "{" and not word.startswith("@="):
+    if not word.startswith(("{", "@=")):
         return None, []
-    end = "}" if word == "{" else f"@{word[2:]}"
+    end = "}" if word.startswith("{") else f"@{word[2:]}"
     body: list[str] = []
     for line in lines:
         if line == end or line.startswith(f"{end} "):
-            return "\n".join(body), line.split()[1:]
+            return "\n".join(body), _words(line)[1:]
         body.append(line)
     return "\n".join(body), []

@@ -26,6 +26,7 @@ from monitors.workflows.planned.job_files import PlannedTask, braindump, cluster
 from network_provisioner.base.errors import InputError
 
 DAG = ".dag"
+_OUT, _SUBMIT = ".dagman.out", ".condor.sub"  # what DAGMan and its submit file append to its name
 
 _SHOWN = 5  # DAGs in a message
 _PART = re.compile(
@@ -34,6 +35,7 @@ _PART = re.compile(
 
 # A word of HTCondor's arguments: what stands in ' ' belongs to it, and '' in there is one '.
 _QUOTED = r"'((?:[^']|'')*)'"
+_USE_DAG_DIR = re.compile(r"(?:^|\s)-usedagdir(?:\s|$)", re.IGNORECASE)
 _ARGUMENT = re.compile(rf"(?:^|\s)-dag\s+((?:[^\s']|{_QUOTED})+)", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
 _LONGEST = 4096  # no path is longer; macros of macros would be, without end
@@ -51,19 +53,30 @@ _OPENING = frozenset("\"'[{")  # of what is no whole text
 
 def dag_of(arguments: str) -> str | None:
     """The DAG that a DAGMan with these arguments runs, the first of several; None for others."""
-    match = _ARGUMENT.search(arguments)
-    if match is None:
-        return None
-    return re.sub(_QUOTED, lambda quoted: quoted[1].replace("''", "'"), match[1])
+    return next(iter(dags_of(arguments)), None)
+
+
+def dags_of(arguments: str) -> list[str]:
+    """All DAGs that a DAGMan with these arguments runs, as one."""
+    return [
+        re.sub(_QUOTED, lambda quoted: quoted[1].replace("''", "'"), match[1])
+        for match in _ARGUMENT.finditer(arguments)
+    ]
 
 
 def only_dag(folder: Path) -> str:
     """The name of the one DAG in ``folder``, or that DAGMan ran there, apart from those that others
     name as parts of themselves. Raises InputError where there is none, or several."""
-    dags = sorted(path for path in folder.glob(f"*{DAG}") if is_file(path))
-    if not dags:  # nothing but what DAGMan said may have been kept
-        dags = [path.with_suffix("").with_suffix("") for path in folder.glob(f"*{DAG}.dagman.out")]
-    inside = {part for dag in dags for part in _parts(dag)} if len(dags) > 1 else set()
+    # A DAG may be called anything, and nothing but what DAGMan said of it may have been kept.
+    names = {path.name for path in folder.glob(f"*{DAG}")}
+    names |= {path.name.removesuffix(_OUT) for path in folder.glob(f"*{_OUT}")}
+    dags = [folder / name for name in sorted(names)]
+    dags = [dag for dag in dags if is_file(dag)] or dags
+    inside, looking = set[str](), dags[:] if len(dags) > 1 else []
+    while looking:
+        new = _parts(looking.pop()) - inside
+        inside |= new
+        looking += [folder / part for part in new]
     whole = [dag for dag in dags if dag.name not in inside]
     if len(whole) == 1:
         return whole[0].name
@@ -93,8 +106,22 @@ def _parts(dag: Path) -> set[str]:
     with suppress(InputError):
         lines = text_of(dag).splitlines()
         named = [match[1] or match[2] for line in lines if (match := _PART.match(line))]
-    parts = [dag.parent / name for name in named]
+    named += _arguments(dag)[0][1:]
+    parts = [dag.parent / name.strip("\"'") for name in named]
     return {part.name for part in parts if part.parent == dag.parent and part != dag}
+
+
+def _arguments(dag: Path) -> tuple[list[str], bool]:
+    """The DAGs that DAGMan was told to run as one with this as the first of them, itself included,
+    and whether each in a directory of its own; none where its submit file does not say."""
+    arguments = ""
+    with suppress(InputError):
+        submit = submit_values(dag.with_name(f"{dag.name}{_SUBMIT}"))
+        arguments = submit.get("arguments", "").strip('"')
+    named = dags_of(arguments)
+    if not named or Path(named[0]).name != dag.name:
+        return [], False
+    return named, _USE_DAG_DIR.search(arguments) is not None
 
 
 def _some(dags: Sequence[Path]) -> str:
@@ -109,7 +136,7 @@ def submit_values(path: Path) -> dict[str, str]:
 
 def values_in(text: str) -> dict[str, str]:
     """The assignments of a submit description."""
-    assignments = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).splitlines()))
+    assignments = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).split("\n")))
     return {key_of(assignment[1]): assignment[2] for assignment in assignments}
 
 
@@ -143,6 +170,7 @@ class JobKind(StrEnum):
     CLEANUP = "cleanup"
     REGISTER = "register"
     SUBWORKFLOW = "subworkflow"
+    SERVICE = "service"
     OTHER = "other"
 
 
@@ -240,6 +268,7 @@ class SubmitDir:
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
+        self._run_as: tuple[Path, list[tuple[Path, Path]]] | None = None
         planned_path = self.braindump.get("submit_dir", "")
         self._planned_path = Path(os.path.normpath(planned_path)) if planned_path else None
         self.workflow_log = self.here(self.path / log) if log else None
@@ -289,15 +318,37 @@ class SubmitDir:
         return -seconds if zone[1] == "-" else seconds
 
     @property
+    def _folder(self) -> Path:
+        """Where its DAGMan runs."""
+        return self._dags[0]
+
+    @property
+    def _dags(self) -> tuple[Path, list[tuple[Path, Path]]]:
+        """Where its DAGMan runs; and the DAGs that it runs as one, each with the folder in which
+        its jobs are submitted."""
+        if self._run_as is None:
+            named: list[str] = []
+            apart = False
+            if not self.braindump:
+                with self.as_owner():
+                    named, apart = _arguments(self.dag)
+            folder = self.path
+            if named and self.dag.parent == folder:
+                folder = _without(folder, Path(named[0]).parent)
+            dags = [self.dag, *(folder / name for name in named[1:])]
+            self._run_as = folder, [(dag, dag.parent if apart else folder) for dag in dags]
+        return self._run_as
+
+    @property
     def dagman_out(self) -> Path:
         """What DAGMan says about itself: beside the DAG, or where its submit file sends it
         (``condor_submit_dag -outfile_dir``)."""
-        usual = self.dag.with_name(self.dag.name + ".dagman.out")
-        submit = self.dag.with_name(self.dag.name + ".condor.sub")
+        usual = self.dag.with_name(self.dag.name + _OUT)
+        submit = self.dag.with_name(self.dag.name + _SUBMIT)
         if not is_file(usual) and is_file(submit):
             with suppress(InputError):
                 named = _DAGMAN_OUT.search(text_of(submit))
-                if named and is_file(path := self.here(self.path / named[1])):
+                if named and is_file(path := self.here(self._folder / named[1])):
                     return path
         return usual
 
@@ -312,7 +363,7 @@ class SubmitDir:
             with os.fdopen(open_plain_file(self.dagman_out), "rb") as file:
                 named = _NODES_LOG.findall(file.read(_HEAD_BYTES))
             if named:
-                return self.here(self.path / os.fsdecode(named[-1]))
+                return self.here(self._folder / os.fsdecode(named[-1]))
         return usual
 
     @property
@@ -336,8 +387,13 @@ class SubmitDir:
         """What the DAG says of its jobs, in the order of the file. Raises InputError where it
         cannot be read."""
         if self._nodes is None:
+            dags = self._dags[1]
             with self.as_owner():
-                self._nodes = read_nodes(self.dag, self.path)
+                nodes: dict[str, DagNode] = {}
+                for number, (dag, folder) in enumerate(dags):
+                    # DAGMan numbers the nodes of several DAGs.
+                    nodes |= read_nodes(dag, folder, f"{number}." if dags[1:] else "")
+                self._nodes = nodes
             folders: dict[Path, Path] = {}  # each made once for all nodes in it
             for node in self._nodes.values():
                 if node.name.startswith("/"):
@@ -382,7 +438,7 @@ class SubmitDir:
         with self.as_owner():
             text = node.description
             values = submit_values(node.file) if text is None else values_in(text)
-        values |= {"job": name, **node.variables}
+        values = {"job": name, **node.variables, **values, **node.overriding}
         return {key: expanded(value, values) for key, value in values.items()}
 
     def job_logs(self) -> list[str]:
@@ -422,7 +478,9 @@ class SubmitDir:
         }
         job = PlannedJob(
             name=name,
-            kind=_kind(name, known.get("my.pegasus_job_class", ""), transformation),
+            kind=JobKind.SERVICE
+            if node.is_service
+            else _kind(name, known.get("my.pegasus_job_class", ""), transformation),
             # Many jobs share these: one string for all.
             site=sys.intern(known.get("my.pegasus_site", "")),
             transformation=sys.intern(transformation),
@@ -443,9 +501,28 @@ def submit_dir_of(path: str | Path) -> SubmitDir:
     path = Path(path)
     if not is_file(path):
         return SubmitDir(path)
-    if path.suffix != DAG:
+    if path.suffix != DAG and not _is_dag(path):
         raise InputError(f"{path}: found a file, expected a submit directory or a {DAG} file")
     return running(path.parent, path.name)
+
+
+def _is_dag(path: Path) -> bool:
+    """Whether a file is a DAG although its name does not say so."""
+    if any(is_file(path.with_name(f"{path.name}{end}")) for end in (_OUT, _SUBMIT)):
+        return True
+    with suppress(InputError):
+        return bool(read_nodes(path, path.parent))
+    return False
+
+
+def _without(folder: Path, end: Path) -> Path:
+    """The folder in which a relative path leads to this one; this one where none does."""
+    above = folder.absolute()
+    for part in reversed(end.parts):
+        if above.name != part or end.is_absolute():
+            return folder
+        above = above.parent
+    return above if end.parts else folder
 
 
 def running(folder: Path, name: str) -> SubmitDir:
@@ -457,6 +534,9 @@ def running(folder: Path, name: str) -> SubmitDir:
     except InputError:
         planned = None
     if planned is not None and planned.dag.name == dag.name:
+        if not planned.braindump and dag.parent != folder:
+            with suppress(InputError):  # it may be everybody's
+                return SubmitDir(folder, dag, place(dag))
         return planned
     if not dag.exists():
         raise InputError(f"{dag}: found no such file, expected a DAG")
