@@ -66,7 +66,9 @@ class Grid:
         """The lines of some rows."""
         for row in rows:
             yield self._line(row, lambda cell: _COLOURS.get(cell, ""))
-            cells_below = (f"{self._names[i]} {row[i]}" for i in self._below if row[i] != "-")
+            cells_below = (
+                f"{self._names[i]} {row[i]}" for i in self._below if row[i] not in ("", "-")
+            )
             if text := printable("  ".join(cells_below)):
                 yield wrapped(text, "  ")
 

@@ -47,7 +47,7 @@ def test_on_a_narrow_terminal_long_texts_are_below_their_row(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", "30")
-    rows = [("installed", "180 Mb/s", "-", "mu-s1-s2-tacc"), ("queued", "-", "-", "-")]
+    rows = [("installed", "180 Mb/s", "-", "mu-s1-s2-tacc"), ("queued", "-", "-", "")]
     text = terminal.grid(("state", "rate>", "job", "path"), rows)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert [line.rstrip() for line in lines] == [
