@@ -87,6 +87,7 @@ def test_it_is_drawn_and_no_wider_than_the_window(
     )
     assert page.run(FAINT) == []
     assert page.run(SHRUNK) == []
+    assert page.run(CUT) == []
     assert page.problems == []
     assert {
         url for url in page.requests if not url.startswith((world.url, "about:", "data:"))
@@ -126,6 +127,18 @@ def test_a_template_is_tried_before_it_is_saved(page: Page, world: World) -> Non
 SHRUNK = """[...document.querySelectorAll('.wide > svg')].map((drawing) =>
   [drawing.viewBox.baseVal.width, drawing.getBoundingClientRect().width])
   .filter(([drawn, shown]) => shown < drawn - 1)"""
+
+
+# Lists whose chosen words do not fit.
+CUT = """[...document.querySelectorAll('select')].filter((list) => {
+  const whole = list.cloneNode();
+  whole.append(...[...list.selectedOptions].map((option) => option.cloneNode(true)));
+  whole.style.cssText = 'position: absolute; width: auto';
+  list.parentElement.append(whole);
+  const wide = whole.offsetWidth;
+  whole.remove();
+  return list.checkVisibility() && wide > list.offsetWidth + 1;
+}).map((list) => list.selectedOptions[0]?.text)"""
 
 
 # Text that has less contrast with what is behind it than 4.5:1 (WCAG 2.2, 1.4.3).
