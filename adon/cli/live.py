@@ -6,9 +6,9 @@ import argparse
 import contextlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Callable
-from time import sleep
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from adon.cli.options import above_0
@@ -56,7 +56,7 @@ def draw_again(draw: Callable[[], str], every: str, option: str) -> int:
     assert every_s is not None
     text = draw()
     with contextlib.suppress(KeyboardInterrupt):
-        if not sys.stdout.isatty():
+        if not sys.stdout.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
             while True:
                 print(text, flush=True)
                 sleep(every_s)
@@ -65,13 +65,35 @@ def draw_again(draw: Callable[[], str], every: str, option: str) -> int:
         from rich.live import Live
         from rich.text import Text
 
-        with Live(screen=True, auto_refresh=False, console=Console()) as screen:
+        with _restored(), Live(screen=True, auto_refresh=False, console=Console()) as screen:
             while True:
                 lines = text.splitlines()[: screen_size().lines]
                 screen.update(Text.from_ansi("\n".join(lines)), refresh=True)
                 sleep(every_s)
                 text = _drawn(draw)
     return 0
+
+
+def sleep(seconds: float) -> None:
+    """Wait, on a screen of its own no longer than until that has another size."""
+    signal.sigtimedwait({signal.SIGWINCH}, seconds)
+
+
+@contextlib.contextmanager
+def _restored() -> Iterator[None]:
+    """SIGTERM ends as an exception, so that the terminal is left as it was; changes of its size are
+    kept for :func:`sleep`."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _drawn(draw: Callable[[], str]) -> str:

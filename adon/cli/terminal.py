@@ -15,6 +15,7 @@ from network_provisioner.base.errors import printable
 
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 _BAR = 10
+_SHORT, _TIE = 12, "\xa0"  # letters of what is on one line, and what keeps it there
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
 _COLOURS = {
@@ -66,9 +67,11 @@ class Grid:
         """The lines of some rows."""
         for row in rows:
             yield self._line(row, lambda cell: _COLOURS.get(cell, ""))
-            cells_below = (f"{self._names[i]} {row[i]}" for i in self._below if row[i] != "-")
-            if text := printable("  ".join(cells_below)):
-                yield wrapped(text, "  ")
+            cells_below = [
+                f"{self._names[i]} {_whole(row[i])}" for i in self._below if row[i] not in ("", "-")
+            ]
+            if cells_below:
+                yield wrapped("  ".join(cells_below), "  ").replace(_TIE, " ")
 
     def _fits(self) -> bool:
         return sum(self._widths[i] + 2 for i in self._beside) - 2 <= line_width()
@@ -99,6 +102,12 @@ class Grid:
         padded = text.rjust(width) if self._is_number[column] else text.ljust(width)
         start = style(text) if self._is_coloured else ""
         return f"{start}{padded}{_PLAIN}" if start else padded
+
+
+def _whole(text: str) -> str:
+    """That a line does not part a number from its unit."""
+    text = printable(text)
+    return text.replace(" ", _TIE) if len(text) <= _SHORT else text
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +13,13 @@ from adon.cli.monitor_text import list_columns, shortened
 from adon.cli.options import bad_answer, client
 from adon.cli.output import Column, Record, duration, table
 from adon.cli.parsing import Nouns, add_broker, add_handler, flag, option
-from adon.cli.terminal import bar, screen_size
+from adon.cli.terminal import bar, screen_size, wrapped
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
 
 _AROUND = 12  # lines that are no rows: the first, headings and gaps
-_LEAST = 3  # rows of each
+_LEAST = 3  # rows of each, where there is room
 _NAMES = 20  # letters of a name
 
 
@@ -110,30 +111,48 @@ def _part(broker: Any, path: str) -> Any:
 
 
 def _screen(looked: dict[str, Any], lines: int) -> str:
-    """The screen, with as many rows of each as fit into this many lines."""
+    """The screen, with as many rows of each as fit into this many lines: on a narrow terminal a
+    row may need several."""
+    room = lines - _AROUND
+    text = _drawn(looked, room)
+    while text.count("\n") >= lines and room > 1:
+        room -= 1
+        text = _drawn(looked, room)
+    return text
+
+
+def _drawn(looked: dict[str, Any], room: int) -> str:
+    """The screen, with this many rows of all."""
     now, health = looked["at"], looked["health"]
     transfers, links = _transfers(looked["transfers"], now), _links(looked["topology"]["links"])
     shown = (looked["workflows"], transfers, links)
     counts = [0 if isinstance(records, str) else len(records) for records in shown]
-    rows = _rooms(counts, lines - _AROUND)
+    rows = _rooms(counts, room)
     problem = f"; degraded: {health['problem']}" if health["problem"] else ""
     blocks = [
-        f"{local_time(now)}  transits: {health['live']} hold bandwidth, "
-        f"{health['queued']} wait{problem}",
+        _line(
+            f"{local_time(now)}  transits: {health['live']} hold bandwidth, "
+            f"{health['queued']} wait{problem}"
+        ),
         _section("workflows", list_columns(now, _NAMES)[:-1], looked["workflows"], rows[0]),
         _section("transfers", _TRANSFERS, transfers, rows[1]),
         _section("links", _LINKS, links, rows[2]),
-        _pool(looked["pool"]),
+        _line(_pool(looked["pool"])),
     ]
     return "\n\n".join(blocks)
+
+
+def _line(text: str) -> str:
+    return wrapped(text) if sys.stdout.isatty() else text
 
 
 def _rooms(counts: Sequence[int], lines: int) -> list[int]:
     """How many rows of each are shown: what some do not need, others have."""
     rooms = [0] * len(counts)
+    least = max(1, min(_LEAST, lines // len(counts)))
     least_first = sorted(range(len(counts)), key=counts.__getitem__)
     for left, i in zip(range(len(counts), 0, -1), least_first, strict=True):
-        rooms[i] = min(counts[i], max(_LEAST, lines // left))
+        rooms[i] = min(counts[i], max(least, lines // left))
         lines -= rooms[i]
     return rooms
 
@@ -142,7 +161,7 @@ def _section(
     name: str, columns: Sequence[Column], records: Sequence[Record] | str, rows: int
 ) -> str:
     if isinstance(records, str):
-        return f"{name}: {records}"
+        return _line(f"{name}: {records}")
     if not records:
         return f"{name}: none"
     some = f", the first {rows}" if len(records) > rows else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from monitors.archive.archive import Archive, Measurement
@@ -58,10 +58,16 @@ class Visible:
             raise BrokerError(f"unknown workflow {workflow!r:.200}", "unknown_workflow")
         return overviews[workflow], overviews
 
-    def of(self, caller: Principal, metric: str, ids: Sequence[str]) -> list[Measurement]:
+    def of(self, caller: Principal, metric: str, ids: Sequence[str]) -> Iterator[Measurement]:
         """What was measured of these workflows, oldest first. Raises ArchiveError."""
-        measurements = [m for key in ids for m in self.archive.query(metric, workflow=key)]
-        return [m for m in measurements if self._may_see(caller, m)]
+        for key in ids:
+            may_see: dict[str, bool] = {}  # of jobs and DAGs the subject decides
+            for measurement in self.archive.each(Selection((metric,), workflow=key)):
+                subject = measurement.subject
+                if subject not in may_see:
+                    may_see[subject] = self._rules.may_see(caller, measurement)
+                if may_see[subject] and 0 <= measurement.value < MOST:
+                    yield measurement
 
     def some(
         self,
@@ -113,7 +119,7 @@ class Visible:
     def transfers(self, caller: Principal, ids: Sequence[str]) -> list[Measurement]:
         """What jobs of these workflows moved, oldest first, with all paths that are known. Raises
         ArchiveError, StoreError."""
-        return self.with_paths(self.of(caller, "job_transfer", ids))
+        return self.with_paths(list(self.of(caller, "job_transfer", ids)))
 
     def with_paths(self, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Transfers with all paths that are known. Raises StoreError."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -102,8 +102,8 @@ def router(seen: Visible) -> APIRouter:
         """Statistics and failures of a workflow, or with ``whole`` of it and all inside it."""
         overview, all_of_them = seen.workflow(caller, workflow)
         ids = seen.known.inside(workflow, all_of_them) if whole else [workflow]
-        runs = seen.of(caller, "job", ids) + seen.of(caller, "task", ids)
-        made = analyse(runs + seen.transfers(caller, ids))
+        runs = chain(seen.of(caller, "job", ids), seen.of(caller, "task", ids))
+        made = analyse(chain(runs, seen.transfers(caller, ids)))
         head = {"workflow": workflow, "state": overview.state, "workflows": ids}
         return answers.answer(head | asdict(made))
 
@@ -120,7 +120,7 @@ def router(seen: Visible) -> APIRouter:
         """How far its DAG has come by level and kind of job, and the level that it waits for; of a
         workflow whose DAG or jobs nobody recorded, or whose jobs are forgotten, no boxes."""
         overview, _ = seen.workflow(caller, workflow)
-        dags = seen.of(caller, "dag", [workflow])
+        dags = list(seen.of(caller, "dag", [workflow]))
         shape = DagShape.read(dags[-1]) if dags else None
         if shape is None:
             return answers.answer(asdict(DagProgress()))
@@ -134,7 +134,7 @@ def router(seen: Visible) -> APIRouter:
         saved its transfers, against the last transfers of all without one that the caller may
         see."""
         seen.workflow(caller, workflow)
-        dags = seen.of(caller, "dag", [workflow])
+        dags = list(seen.of(caller, "dag", [workflow]))
         between = partial(seen.between, caller, "job_transfer", limit=MOST_COMPARED)
         paths = by_paths(seen.transfers(caller, [workflow]), between)
         return answers.answer(asdict(Savings(by_placement(dags[-1] if dags else None), paths)))

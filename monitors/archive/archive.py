@@ -157,7 +157,7 @@ class Archive:
         """Measurements of a metric with ``since <= at <= until``, oldest (or ``newest``) first, at
         most ``limit``."""
         wanted = Selection((metric,), subject, workflow, since=since, until=until)
-        return [measurement for _, measurement in self.page(wanted, newest=newest, limit=limit)]
+        return [from_row(row[1:]) for row in self._read(wanted, None, newest, limit)]
 
     def page(
         self,
@@ -172,25 +172,29 @@ class Archive:
         Pages that follow one another have each measurement once, whatever is recorded meanwhile,
         unless it belongs before what was read already.
         """
-        measurements: list[tuple[Cursor, Measurement]] = []
-        while limit is None or len(measurements) < limit:
-            # No answer of a database is large, however much is wanted.
-            most = _PAGE if limit is None else min(_PAGE, limit - len(measurements))
+        rows = self._read(selection, cursor, newest, limit)
+        return [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
+
+    def _read(
+        self, selection: Selection, cursor: Cursor | None, newest: bool, limit: int | None
+    ) -> Iterator[Row]:
+        """The rows, with their numbers in front. No answer of a database is large, however much is
+        wanted."""
+        while limit is None or limit > 0:
+            most = _PAGE if limit is None else min(_PAGE, limit)
             rows = self._engine.rows(*statements.page(selection, cursor, newest, most))
-            measurements += [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
+            yield from rows
             if len(rows) < most:
                 break
-            cursor = measurements[-1][0]
-        return measurements
+            limit = None if limit is None else limit - most
+            cursor = Cursor(rows[-1][1 + _AT], rows[-1][0])
 
     def each(self, selection: Selection) -> Iterator[Measurement]:
         """All that is selected, by metric, oldest first; a page in memory at a time."""
         for metric in selection.metrics or self.metrics():
-            cursor = None
             wanted = replace(selection, metrics=(metric,))
-            while page := self.page(wanted, cursor, limit=_PAGE):
-                yield from (measurement for _, measurement in page)
-                cursor = page[-1][0]
+            for row in self._read(wanted, None, False, None):
+                yield from_row(row[1:])
 
     def get(self, key: str) -> Measurement | None:
         """The measurement with this id."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from network_provisioner.base.errors import InputError
@@ -212,8 +213,18 @@ def believable(measurements: Iterable[Measurement], now: float) -> tuple[list[Me
 def from_row(row: tuple[Any, ...]) -> Measurement:
     """The inverse of :func:`to_row`."""
     key, metric, subject, value, unit, at, source, workflow, details = row
-    known = _DECODER.decode(details) if details else {}
+    try:
+        known = _quick_decoder()(details, allow_inf_nan=False) if details else {}
+    except ValueError:
+        known = _DECODER.decode(details)
     return Measurement(key, metric, subject, value, unit, at, source, workflow, known)
+
+
+@cache
+def _quick_decoder() -> Callable[..., Any]:
+    from pydantic_core import from_json  # noqa: PLC0415  # takes a while
+
+    return from_json
 
 
 def number_in(value: object, most: float = 2**53) -> float | None:

@@ -29,6 +29,7 @@ _LITE_EXIT = re.compile(
     r"^PegasusLite: exitcode 71, tool originally exited with exitcode (\d+)", re.M
 )
 _LARGEST = 1e18  # seconds or bytes that anything can have had
+_NUMBER = (int, float)  # quicker than int | float, which is made anew each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,33 +184,84 @@ class Analysis:
 
 def analyse(measurements: Iterable[Measurement]) -> Analysis:
     """The analysis of all measurements of :data:`READ` among these, whatever their order."""
-    known = (m for m in measurements if 0 <= m.value < _LARGEST)
-    facts = sorted(known, key=lambda m: (m.at, m.id))
-    jobs = [m for m in facts if m.metric == "job"]
-    moved = _transfers(facts)
+    jobs: list[_Run] = []
+    tasks: list[_Run] = []
+    transfers: list[Measurement] = []
+    clustered = set()
+    for m in measurements:
+        if not 0 <= m.value < _LARGEST:
+            continue
+        if m.metric == "job":
+            jobs.append(_Run.of(m))
+        elif m.metric == "task":
+            tasks.append(_Run.of(m))
+            clustered.add(text(m, "of"))
+        else:
+            transfers.append(m)
+    for facts in (jobs, tasks, transfers):
+        facts.sort(key=lambda fact: (fact.at, fact.id))
+    moved = _transfers(transfers)
     if not jobs:
         return Analysis(transfers=moved)
-    first = min(number(m, "submitted_at") or m.at for m in jobs)
-    last = max(m.at for m in jobs)
-    own = [m for m in jobs if text(m, "kind") in _OWN]
-    runs = _runs(jobs, [m for m in facts if m.metric == "task"])
-    own_runs = [m for m in runs if text(m, "kind") in _OWN]
+    first = min(job.submitted_at or job.at for job in jobs)
+    last = max(job.at for job in jobs)
+    own = [job for job in jobs if job.kind in _OWN]
+    # What ran: jobs, and in place of clustered jobs their tasks.
+    runs = [job for job in jobs if job.id not in clustered] + tasks
+    own_runs = [run for run in runs if run.kind in _OWN]
     return Analysis(
         first_at=first,
         last_at=last,
         makespan_s=max(0.0, last - first),
-        cumulative_s=sum(m.value for m in own_runs if _done(m)),
-        lost_s=sum(m.value for m in own_runs if not _done(m)),
-        lost_slot_s=sum(_slot_s(m) for m in own if not _done(m)),
+        cumulative_s=sum(run.value for run in own_runs if run.done),
+        lost_s=sum(run.value for run in own_runs if not run.done),
+        lost_slot_s=sum(_slot_s(job.bad) for job in own if job.bad),
         attempts=len(jobs),
-        retries=len({(m.workflow, text(m, "job"), submission(m)) for m in jobs})
-        - len({(m.workflow, text(m, "job")) for m in jobs}),
-        outcomes=dict(sorted(Counter(text(m, "outcome") for m in jobs).items())),
+        retries=len({(job.workflow, job.job, job.submission) for job in jobs})
+        - len({(job.workflow, job.job) for job in jobs}),
+        outcomes=dict(sorted(Counter(job.outcome for job in jobs).items())),
         runtimes=_runtimes(runs),
         waits=_waits(own),
         transfers=moved,
         failures=_failures(jobs),
     )
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is read of a ``job`` or ``task``: its details would fill the memory. ``bad`` is all of
+    one that did not end well."""
+
+    id: str
+    at: float
+    workflow: str
+    value: float
+    name: str
+    site: str
+    job: str
+    kind: str
+    outcome: str
+    submission: object
+    submitted_at: float | None
+    started: bool
+    timed: bool
+    queued_s: float
+    cpu_s: float | None
+    done: bool
+    bad: Measurement | None
+
+    @classmethod
+    def of(cls, m: Measurement) -> Self:
+        """Of a measurement."""
+        name, site = split_subject(m.subject)
+        outcome, started = text(m, "outcome"), m.details.get("started_at") is not None
+        # Whether anything tells how long it ran: the event of its start, or a record.
+        timed = started or m.metric != "job" or bool(number(m, "tasks"))
+        return cls(
+            m.id, m.at, m.workflow, m.value, name, site, text(m, "job"), text(m, "kind"), outcome,
+            submission(m), number(m, "submitted_at"), started, timed, number(m, "queued_s") or 0.0,
+            number(m, "cpu_s"), outcome == DONE, m if _failed(m) else None,
+        )  # fmt: skip
 
 
 def submission(job: Measurement) -> object:
@@ -229,12 +281,6 @@ def hold_of(details: object, until: float) -> Hold | None:
     return Hold(since, max(0.0, until - since), shown, code, subcode)
 
 
-def _runs(jobs: Sequence[Measurement], tasks: Sequence[Measurement]) -> list[Measurement]:
-    """What ran: jobs, and in place of clustered jobs their tasks."""
-    clustered = {text(m, "of") for m in tasks}
-    return [m for m in jobs if m.id not in clustered] + list(tasks)
-
-
 def _slot_s(job: Measurement) -> float:
     slot_s, started = number(job, "slot_s"), number(job, "started_at")
     if slot_s is not None:
@@ -248,20 +294,17 @@ def split_subject(subject: str) -> tuple[str, str]:
     return name, site
 
 
-def _runtimes(runs: Sequence[Measurement]) -> list[Runtimes]:
+def _runtimes(runs: Sequence[_Run]) -> list[Runtimes]:
     rows = []
-    by_kind = _grouped(runs, lambda m: (*split_subject(m.subject), text(m, "kind")))
-    for (name, site, kind), group in by_kind:
-        cpu = [number(m, "cpu_s") for m in group]
-        known = [seconds for seconds in cpu if seconds is not None]
-        done = [m.value for m in group if _done(m) and _has_run_time(m)]
+    for (name, site, kind), group in _grouped(runs, lambda run: (run.name, run.site, run.kind)):
+        known = [run.cpu_s for run in group if run.cpu_s is not None]
         rows.append(
             Runtimes.of(
-                done,
+                [run.value for run in group if run.done and run.timed],
                 transformation=name,
                 site=site,
                 kind=kind,
-                failed=sum(_failed(m) for m in group),
+                failed=sum(run.bad is not None for run in group),
                 cpu_s=sum(known) if known else None,
             )
         )
@@ -270,17 +313,11 @@ def _runtimes(runs: Sequence[Measurement]) -> list[Runtimes]:
                                        r.site, r.kind))  # fmt: skip
 
 
-def _has_run_time(run: Measurement) -> bool:
-    """Whether anything tells how long a job or task ran: the event of its start, or a record."""
-    started = run.details.get("started_at") is not None
-    return started or run.metric != "job" or bool(number(run, "tasks"))
-
-
-def _waits(own: Sequence[Measurement]) -> list[WaitTimes]:
-    started = [m for m in own if m.details.get("started_at") is not None]
+def _waits(own: Sequence[_Run]) -> list[WaitTimes]:
+    started = [job for job in own if job.started]
     return [
-        WaitTimes.of([number(m, "queued_s") or 0.0 for m in group], site=site)
-        for (site,), group in _grouped(started, lambda m: (split_subject(m.subject)[1],))
+        WaitTimes.of([job.queued_s for job in group], site=site)
+        for (site,), group in _grouped(started, lambda job: (job.site,))
     ]
 
 
@@ -326,13 +363,13 @@ def _transfer_row(src: str, dst: str, tool: str, group: Sequence[Measurement]) -
     )
 
 
-def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
+def _failures(jobs: Sequence[_Run]) -> list[FailedJob]:
     """The last bad attempt of each job that had one; those that failed for good first."""
     rows = []
-    for (workflow, job), group in _grouped(jobs, lambda m: (m.workflow, text(m, "job"))):
-        bad = [m for m in group if _failed(m)]
-        if not bad:
-            continue
+    bad_ones = {(job.workflow, job.job) for job in jobs if job.bad}
+    those = (job for job in jobs if (job.workflow, job.job) in bad_ones)
+    for (workflow, job), group in _grouped(those, lambda job: (job.workflow, job.job)):
+        bad = [attempt.bad for attempt in group if attempt.bad]
         last = _first_cause([m for m in bad if submission(m) == submission(bad[-1])])
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
@@ -350,8 +387,8 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
                 host=text(last, "host") or None,
                 outcome=text(last, "outcome"),
                 exitcode=code,
-                attempts=len({submission(m) for m in group}),
-                retried=_done(group[-1]) and submission(group[-1]) != submission(last),
+                attempts=len({attempt.submission for attempt in group}),
+                retried=group[-1].done and group[-1].submission != submission(last),
                 at=last.at,
                 reason=reason or _of_pegasus_lite(code, stderr),
                 hold=hold_of(last.details.get("hold"), last.at),
@@ -393,11 +430,11 @@ def _failed_tasks(job: Measurement) -> list[FailedTask]:
 
 
 def _grouped(
-    measurements: Iterable[Measurement], key: Callable[[Measurement], tuple[str, ...]]
-) -> list[tuple[tuple[str, ...], list[Measurement]]]:
-    groups: dict[tuple[str, ...], list[Measurement]] = defaultdict(list)
-    for measurement in measurements:
-        groups[key(measurement)].append(measurement)
+    runs: Iterable[_Run], key: Callable[[_Run], tuple[str, ...]]
+) -> list[tuple[tuple[str, ...], list[_Run]]]:
+    groups: dict[tuple[str, ...], list[_Run]] = defaultdict(list)
+    for run in runs:
+        groups[key(run)].append(run)
     return sorted(groups.items())
 
 
@@ -420,7 +457,7 @@ def text(measurement: Measurement | None, key: str) -> str:
 def number(measurement: Measurement, key: str) -> float | None:
     """A number of the details."""
     value = measurement.details.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _LARGEST:
+    if not isinstance(value, _NUMBER) or isinstance(value, bool) or not abs(value) < _LARGEST:
         return None
     return float(value)
 

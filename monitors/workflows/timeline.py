@@ -70,7 +70,7 @@ class _Bins:
         self._changes = [0] * (bins + 1)
 
     def add(self, begun: float, ended: float) -> None:
-        a, b = ((instant - self._start) / self._width for instant in (begun, ended))
+        a, b = (begun - self._start) / self._width, (ended - self._start) / self._width
         first, last = min(int(a), self._last), min(int(b), self._last)
         if first == last:
             self._parts[first] += b - a

@@ -86,6 +86,8 @@ def test_it_is_drawn_and_no_wider_than_the_window(
         "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
     )
     assert page.run(FAINT) == []
+    assert page.run(SHRUNK) == []
+    assert page.run(CUT) == []
     assert page.problems == []
     assert {
         url for url in page.requests if not url.startswith((world.url, "about:", "data:"))
@@ -119,6 +121,24 @@ def test_a_template_is_tried_before_it_is_saved(page: Page, world: World) -> Non
     command = shlex.split(page.text("[data-command=template-also]").partition("<<")[0])
     assert command == ["adon", "template", "try", "default", "--file", "/dev/stdin"]
     assert page.run("document.querySelector('input[name=min_throughput]').value") == "90 Gb/s"
+
+
+# Drawings that are smaller than they were drawn, and cannot be read, where they could be scrolled.
+SHRUNK = """[...document.querySelectorAll('.wide > svg')].map((drawing) =>
+  [drawing.viewBox.baseVal.width, drawing.getBoundingClientRect().width])
+  .filter(([drawn, shown]) => shown < drawn - 1)"""
+
+
+# Lists whose chosen words do not fit.
+CUT = """[...document.querySelectorAll('select')].filter((list) => {
+  const whole = list.cloneNode();
+  whole.append(...[...list.selectedOptions].map((option) => option.cloneNode(true)));
+  whole.style.cssText = 'position: absolute; width: auto';
+  list.parentElement.append(whole);
+  const wide = whole.offsetWidth;
+  whole.remove();
+  return list.checkVisibility() && wide > list.offsetWidth + 1;
+}).map((list) => list.selectedOptions[0]?.text)"""
 
 
 # Text that has less contrast with what is behind it than 4.5:1 (WCAG 2.2, 1.4.3).

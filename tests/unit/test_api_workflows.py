@@ -236,7 +236,7 @@ def test_a_page_is_a_part_of_the_whole(
         )
         known = KnownWorkflows(archive, lambda: T0, STUCK_AFTER_S)
         seen = Visible(archive, Rules(), known)
-        whole = seen.of(ANYBODY, "job", [UUID])
+        whole = list(seen.of(ANYBODY, "job", [UUID]))
         page = seen.some(ANYBODY, "job", UUID, offset, limit, newest)
     assert page == (whole[::-1] if newest else whole)[offset : offset + limit]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.archive.export import copy_archive
 from monitors.archive.retaining import retain_metric
 from monitors.archive.retention.horizons import HOUR_S, Keep
+from monitors.base.measurement import from_row
 
 COUNT = 600
 KEEP, NOW = Keep(raw_s=HOUR_S), 60 * HOUR_S
@@ -57,3 +59,23 @@ def test_nothing_is_lost_whatever_retention_has_done(
                 pass
             rolled = archive.engine.rows("SELECT sum(number) FROM rollup")[0][0]
             assert rolled == COUNT
+
+
+@pytest.mark.parametrize(
+    ("details", "known"),
+    [
+        ("", {}),
+        ('{"t": NaN, "x": [-Infinity]}', {"t": None, "x": [None]}),
+        (r'{"half": "\ud800"}', {"half": "\ud800"}),
+        ('{"deep": ' + "[" * 300 + "]" * 300 + "}", None),
+        (
+            '{"a": 1, "a": -0.0, "n": 123456789012345678901}',
+            {"a": -0.0, "n": 123456789012345678901},
+        ),
+    ],
+)
+def test_what_the_quick_decoder_refuses_is_read_all_the_same(
+    details: str, known: dict[str, Any] | None
+) -> None:
+    read = from_row(("m", "rtt", "s", 1.0, "s", 0.0, "x", "", details)).details
+    assert read == (json.loads(details) if known is None else known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from broker_rig import Rig
 from cli_world import adon, refusal
 
 from adon.cli import live, top
+from adon.cli.main import build_parser
 from network_provisioner.base.errors import BrokerError, InputError
 
 
@@ -46,7 +48,8 @@ def test_one_screen_has_transfers_and_the_fullest_links_first(rig: Rig) -> None:
 
 def test_what_some_do_not_need_others_have() -> None:
     assert top._rooms([0, 50, 4], 20) == [0, 16, 4]
-    assert top._rooms([9, 9, 9], 2) == [3, 3, 3]
+    assert top._rooms([9, 9, 9], 10) == [3, 3, 4]
+    assert top._rooms([9, 9, 9], 2) == [1, 1, 1]
 
 
 class Terminal(io.StringIO):
@@ -54,9 +57,11 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+@pytest.mark.parametrize(
+    ("stream", "term"), [(io.StringIO, "xterm"), (Terminal, "xterm"), (Terminal, "dumb")]
+)
 def test_it_is_drawn_until_ctrl_c_whatever_fails(
-    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO]
+    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], term: str
 ) -> None:
     answers = iter(["first", BrokerError("is away"), "third"])
     slept: list[float] = []
@@ -73,11 +78,43 @@ def test_it_is_drawn_until_ctrl_c_whatever_fails(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "stdout", stream())
+    monkeypatch.setenv("TERM", term)
     monkeypatch.setattr(live, "sleep", sleep)
     assert live.draw_again(draw, "30 s", "--every") == 0
     shown = sys.stdout.getvalue()  # type: ignore[attr-defined]
     assert slept == [30.0] * 3
     assert re.findall("first|adon: is away|third", shown) == ["first", "adon: is away", "third"]
+
+
+def test_sigterm_leaves_the_terminal_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(live, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        live.draw_again(lambda: "first", "30 s", "--every")
+    shown = sys.stdout.getvalue()  # type: ignore[attr-defined]
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert "\x1b[?25h" in shown and shown.endswith("\x1b[?1049l")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_another_size_is_drawn_at_once() -> None:
+    with live._restored():
+        signal.raise_signal(signal.SIGWINCH)
+        live.sleep(3600.0)
+
+
+def test_a_narrow_terminal_has_some_of_each(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(9):
+        rig.ask(f"n{n}", "mu", "tacc", max_bps=1e6)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert top._run(build_parser().parse_args(["top", "--once"])) == 0
+    lines = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) <= 24 and max(len(re.sub("\x1b\\[[0-9]*m", "", line)) for line in lines) <= 40
+    assert any("links" in line for line in lines) and any("pool:" in line for line in lines)
 
 
 def test_what_fails_at_once_ends_it() -> None:

@@ -76,7 +76,7 @@ def test_on_a_narrow_terminal_long_texts_are_below_their_row(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", "30")
-    rows = [("installed", "180 Mb/s", "-", "mu-s1-s2-tacc"), ("queued", "-", "-", "-")]
+    rows = [("installed", "180 Mb/s", "-", "mu-s1-s2-tacc"), ("queued", "-", "-", "")]
     text = terminal.grid(("state", "rate>", "job", "path"), rows)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert [line.rstrip() for line in lines] == [
@@ -85,6 +85,9 @@ def test_on_a_narrow_terminal_long_texts_are_below_their_row(
         "  path mu-s1-s2-tacc",
         "queued            -",
     ]
+    monkeypatch.setenv("COLUMNS", "16")
+    text = terminal.grid(("state", "name", "changed"), [("running", "montage-m", "9 min 43 s")])
+    assert text.splitlines()[-3:] == ["  name montage-m", "    changed", "    9 min 43 s"]
 
 
 def test_records_are_the_same_in_every_form() -> None:

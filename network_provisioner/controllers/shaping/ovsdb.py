@@ -123,8 +123,8 @@ class VsctlShaper:
         if shape.capacity_bps < _MOST_BPS or self._is_unbound:
             return
         # Only the start scripts of Open vSwitch write its version down.
-        asked = (["get", "open_vswitch", ".", "ovs_version"], ["--version"])
-        texts = (" ".join(self._say(words)) for words in asked)
+        questions = (["get", "open_vswitch", ".", "ovs_version"], ["--version"])
+        texts = (" ".join(self._say(words)) for words in questions)
         version = next(filter(None, (re.search(r"(\d+)\.(\d+)\S*\b", it) for it in texts)), None)
         numbers = (int(version[1]), int(version[2])) if version else _UNBOUND
         self._is_unbound = numbers >= _UNBOUND

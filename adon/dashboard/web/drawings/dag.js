@@ -86,7 +86,7 @@ function kindBox(key, name, sites) {
 const widthOf = (row) => row.reduce((sum, box) => sum + box.width + GAP, -GAP);
 
 function drawn(rows, edges, classes, words) {
-  const width = Math.max(WIDTH, ...rows.map((row) => widthOf(row) + 20));
+  const width = Math.max(1, ...rows.map((row) => widthOf(row) + 20));
   const height = Math.max(1, rows.length) * STEP - (STEP - HIGH) + 16;
   const place = new Map();
   const boxes = rows.flatMap((row, level) => {
