@@ -36,6 +36,7 @@ from site_selector.catalogs.fields import Profiles, priority_profiles
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION, is_true
 from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
+from site_selector.catalogs.reuse import reduced, reuses
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 
@@ -58,6 +59,7 @@ OTHERS = "the median of the others"
 GUESS = "a default, right to an order of magnitude"
 FROM_RUNS = "by what earlier runs read"
 _MOST_NAMED = 3
+_REUSED = "replica catalogs list their results, or nobody wants them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,15 @@ def read_inputs(
         _log.warning("%s", line)
     notes: list[str] = []
     known = known_replicas(flow, sources)
+    whole, flow = flow, reduced(flow, known.entries, sources.properties)
+    if not flow.jobs:
+        raise InputError(
+            f"{flow.document.name}: found no job that has to run, because {_REUSED}; expected one "
+            "(with pegasus.data.reuse.scope = none all run)"
+        )
+    if len(flow.jobs) < len(whole.jobs):
+        left = len(whole.jobs) - len(flow.jobs)
+        notes.append(f"{left} of {len(whole.jobs)} jobs need not run: {_REUSED}")
     everywhere = all_sites(flow, sources, notes.append)
     inputs = check_inputs(flow, everywhere, known, _programs(flow, sources), execution_sites)
     configurations = configurations_of(
@@ -316,9 +327,10 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     kind = sources.properties.get("pegasus.catalog.replica") if sources.replicas is None else None
     by_properties = (kind or "").lower() in BY_PROPERTIES
     files = [] if file is None else [(None if by_properties else kind, str(file))]
+    every = reuses(sources.properties)
     find = partial(
         find_replicas,
-        [f.lfn for f in flow.files.values() if f.producer is None],
+        [f.lfn for f in flow.files.values() if every or f.producer is None],
         directories=[str(folder) for folder in sources.input_dirs],
         inside=inside,
         variables=sources.variables,

@@ -653,3 +653,33 @@ def test_a_wrong_hint_in_the_properties_is_named(load: Load) -> None:
     key = "pegasus.catalog.site.sites.grove.profiles.pegasus.adon.workers"
     with pytest.raises(InputError, match=r"properties: site .grove.: adon\.workers: found"):
         load(files={"pegasus.properties": f"{key} = lots\n"})
+
+
+def _job(name: str, reads: str, writes: str, stage_out: bool = True) -> dict[str, Any]:
+    use = {"lfn": writes, "type": "output", "stageOut": stage_out}
+    return {**JOB, "id": name, "uses": [{"lfn": reads, "type": "input"}, use]}
+
+
+@pytest.mark.parametrize(
+    ("listed", "last_wanted", "scope", "jobs", "held"),
+    [
+        (("in",), True, "full", "J1 J2", "in"),
+        (("mid",), True, "full", "J2", "mid"),  # what none but J1 reads may be missing
+        (("in", "mid"), True, "none", "J1 J2", "in"),
+        (("in", "mid"), True, "partial", "J1 J2", "in"),
+        (("in", "out"), True, "full", "J1", "in out"),  # "mid" is wanted as well
+        (("in",), False, "full", "J1", "in"),  # what nobody wants
+    ],
+)
+def test_jobs_whose_results_are_there_do_not_run(
+    load: Load, listed: tuple[str, ...], last_wanted: bool, scope: str, jobs: str, held: str
+) -> None:
+    flow = {**FLOW, "jobs": [_job("J1", "in", "mid"), _job("J2", "mid", "out", last_wanted)]}
+    properties = f"pegasus.data.reuse.scope = {scope}\n"
+    catalog = replicas(*({**IN, "lfn": lfn} for lfn in listed))
+    inputs = load(flow, replicas_yml=catalog, files={"pegasus.properties": properties})
+    assert " ".join(inputs.workflow.jobs) == jobs
+    assert " ".join(sorted(inputs.replicas.entries)) == held
+    build_problem(inputs, estimate_world(inputs, now=0.0))
+    with pytest.raises(InputError, match="found no job that has to run, because replica catalogs"):
+        load(replicas_yml=replicas(IN, {**IN, "lfn": "out"}), files={"pegasus.properties": ""})
