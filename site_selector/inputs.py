@@ -27,6 +27,7 @@ from site_selector.catalogs.entries import (
     ReplicaCatalog,
     Site,
     Transformation,
+    merged,
     pfn_scheme,
     places_of,
     replicas_of,
@@ -37,6 +38,7 @@ from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION, is_true
 from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
 from site_selector.catalogs.reuse import reduced, reuses
+from site_selector.catalogs.selectors import taken_programs, taken_replicas
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 
@@ -45,6 +47,8 @@ REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
 INTEGRITY = "pegasus.integrity.checking"
+MERGED = "pegasus.catalog.replica.dax.asrc"
+"""Whether what a workflow's own replica catalog lists is merged with what the others do."""
 BYPASS = "pegasus.transfer.bypass.input.staging"
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
@@ -328,22 +332,31 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     by_properties = (kind or "").lower() in BY_PROPERTIES
     files = [] if file is None else [(None if by_properties else kind, str(file))]
     every = reuses(sources.properties)
+    merges = inside is not None and is_true(sources.properties.get(MERGED, ""))
     find = partial(
         find_replicas,
         [f.lfn for f in flow.files.values() if every or f.producer is None],
         directories=[str(folder) for folder in sources.input_dirs],
-        inside=inside,
         variables=sources.variables,
     )
-    if by_properties:
-        unread: list[str] = []
-        replicas = find(files=[], note=unread.append, properties=sources.properties)
-        for line in unread:
-            _log.warning("%s", line)
-        if unread:
-            replicas = find(files=files, note=None)
-    else:
-        replicas = find(files=files, note=None)
+
+    def known(inside: ReplicaCatalog | None) -> dict[str, Replica]:
+        if by_properties:
+            unread: list[str] = []
+            listed = find(
+                files=[], note=unread.append, properties=sources.properties, inside=inside
+            )
+            for line in unread:
+                _log.warning("%s", line)
+            if not unread:
+                return listed
+        return find(files=files, note=None, inside=inside)
+
+    replicas = known(inside)
+    if merges:
+        for lfn, other in known(None).items():
+            replicas[lfn] = merged(replicas[lfn], other)
+    replicas = taken_replicas(replicas, sources.properties)
     name = str(file or "a replica catalog")
     return ReplicaCatalog(replace(flow.document, name=name), replicas, ())
 
@@ -479,6 +492,7 @@ def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]
         programs |= transformations_of(read_document(file, what, sources.variables))
     if inside:
         programs |= transformations_of(workflow.document, (TRANSFORMATION_CATALOG,))
+    programs = taken_programs(programs, sources.properties)
     own = _own_programs(workflow)
     for name, places in own.items():
         known = programs.get(name, Transformation(name, (), None))

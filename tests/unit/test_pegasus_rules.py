@@ -683,3 +683,49 @@ def test_jobs_whose_results_are_there_do_not_run(
     build_problem(inputs, estimate_world(inputs, now=0.0))
     with pytest.raises(InputError, match="found no job that has to run, because replica catalogs"):
         load(replicas_yml=replicas(IN, {**IN, "lfn": "out"}), files={"pegasus.properties": ""})
+
+
+@pytest.mark.parametrize(
+    ("said", "candidates"),
+    [
+        ("catalog.transformation.mapper = All", ("grove", "mu")),
+        ("catalog.transformation.mapper = Installed", ("grove",)),
+        ("catalog.transformation.mapper = Staged", ("grove", "mu")),
+        ("selector.transformation = Installed", ("grove",)),
+        ("selector.transformation = Submit", ()),
+    ],
+)
+def test_programs_that_pegasus_takes(load: Load, said: str, candidates: tuple[str, ...]) -> None:
+    catalog = program()
+    catalog["transformations"][0]["sites"] += program("mu", "stageable")["transformations"][0][
+        "sites"
+    ]
+    files = {"pegasus.properties": f"pegasus.{said}\n"}
+    options = {"transformations_yml": catalog, "files": files}
+    two = sites(GROVE, {**GROVE, "name": "mu"})
+    if candidates:
+        assert load(sites_yml=two, **options).candidates["J1"] == candidates
+    else:
+        with pytest.raises(InputError, match="no site can run count"):
+            load(sites_yml=two, **options)
+
+
+@pytest.mark.parametrize(
+    ("said", "places"),
+    [
+        ("", ["/own/in"]),
+        ("catalog.replica.dax.asrc = true", ["/own/in", "/data/in"]),
+        (
+            "catalog.replica.dax.asrc = true\npegasus.selector.replica = Regex\n"
+            "pegasus.selector.replica.regex.rank.10 = .*\n"
+            "pegasus.selector.replica.regex.rank.9 = /data/.*",
+            ["/data/in"],
+        ),
+    ],
+)
+def test_replicas_that_pegasus_takes(load: Load, said: str, places: list[str]) -> None:
+    own = {**IN, "pfns": [{"site": "grove", "pfn": "/own/in"}]}
+    flow = {**FLOW, "replicaCatalog": {"replicas": [own]}}
+    inputs = load(flow, files={"pegasus.properties": f"pegasus.{said}\n" if said else ""})
+    assert [pfn for _, pfn in inputs.replicas.entries["in"].places] == places
+    assert len(inputs.places["in"]) == len(places)
