@@ -399,6 +399,7 @@ def check_inputs(
                 sizes[file.lfn] = measured(size, replica.places)
                 held[file.lfn] = replica
     raw_bytes, estimated = estimated_sizes(sizes)
+    candidates = within_reach(workflow, candidates, held)
     return Inputs(
         _without(workflow, absent),
         sites,
@@ -409,6 +410,23 @@ def check_inputs(
         {lfn: tuple(dict.fromkeys(site for site, _ in r.places)) for lfn, r in held.items()},
         estimated=estimated,
     )
+
+
+def within_reach(
+    workflow: Workflow,
+    candidates: Mapping[str, tuple[str, ...]],
+    replicas: Mapping[str, Replica],
+) -> dict[str, tuple[str, ...]]:
+    """The candidates at which each job reaches its inputs, all where there is none: Pegasus takes a
+    ``file:`` URL of a site other than the submit host only for jobs at this site."""
+    reached = dict(candidates)
+    for lfn, replica in replicas.items():
+        if any(site == SUBMIT_SITE or not url.startswith("file:") for site, url in replica.places):
+            continue
+        held = {site.lower() for site, _ in replica.places}
+        for job in workflow.files[lfn].consumers:
+            reached[job] = tuple([site for site in reached[job] if site.lower() in held])
+    return {job: sites or candidates[job] for job, sites in reached.items()}
 
 
 def estimated_sizes(known: Mapping[str, int | None]) -> tuple[dict[str, int], dict[str, str]]:

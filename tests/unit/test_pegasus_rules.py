@@ -729,3 +729,25 @@ def test_replicas_that_pegasus_takes(load: Load, said: str, places: list[str]) -
     inputs = load(flow, files={"pegasus.properties": f"pegasus.{said}\n" if said else ""})
     assert [pfn for _, pfn in inputs.replicas.entries["in"].places] == places
     assert len(inputs.places["in"]) == len(places)
+
+
+def test_files_that_only_a_sites_own_jobs_reach(load: Load) -> None:
+    two = sites(GROVE, {**GROVE, "name": "mu"})
+    catalog = program("local", "stageable")
+
+    def at(*places: tuple[str, str]) -> Inputs:
+        pfns = [{"site": site, "pfn": pfn} for site, pfn in places]
+        entry = replicas({**IN, "pfns": pfns})
+        return load(sites_yml=two, transformations_yml=catalog, replicas_yml=entry)
+
+    assert at(("mu", "file:///in")).candidates["J1"] == ("mu",)
+    assert at(("mu", "file:///in"), ("store", "http://s/in")).candidates["J1"] == ("grove", "mu")
+    assert at(("local", "file:///in")).candidates["J1"] == ("grove", "mu")
+    assert at(("store", "file:///in")).candidates["J1"] == ("grove", "mu")
+
+
+def test_a_directory_is_as_large_as_what_is_in_it(load: Load, tmp_path: Path) -> None:
+    place = {"site": "local", "pfn": f"file://{tmp_path}/data"}
+    entry = replicas({"lfn": "in", "pfns": [place]})
+    inputs = load(replicas_yml=entry, files={"data/a": "abc", "data/b": "de"})
+    assert inputs.raw_bytes["in"] == 5
