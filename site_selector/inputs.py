@@ -378,7 +378,9 @@ def check_inputs(
         known_site(name, sites, "execution site")
     runs_at: dict[str, tuple[str, ...]] = {
         name: _preferred(
-            [s for s in t.sites(sites) if s in allowed], sites, execution_sites is None
+            t.brought([s for s in t.sites(sites) if s in allowed], sites),
+            sites,
+            execution_sites is None,
         )
         for name, t in transformations.items()
     }

@@ -240,7 +240,7 @@ def test_the_data_configuration_of_a_job_at_each_site(
     def profiles(name: str | None, **more: str) -> dict[str, Any]:
         return {"profiles": {"pegasus": more | ({"data.configuration": name} if name else {})}}
 
-    catalog = program("grove", "stageable")
+    catalog = program("local", "stageable")
     catalog["transformations"][0] |= profiles(of_program)
     inputs = load(
         workflow={**FLOW, "jobs": [JOB | profiles(of_job)]},
@@ -690,7 +690,7 @@ def test_jobs_whose_results_are_there_do_not_run(
     [
         ("catalog.transformation.mapper = All", ("grove", "mu")),
         ("catalog.transformation.mapper = Installed", ("grove",)),
-        ("catalog.transformation.mapper = Staged", ("grove", "mu")),
+        ("catalog.transformation.mapper = Staged", ("mu",)),
         ("selector.transformation = Installed", ("grove",)),
         ("selector.transformation = Submit", ()),
     ],
@@ -744,6 +744,10 @@ def test_files_that_only_a_sites_own_jobs_reach(load: Load) -> None:
     assert at(("mu", "file:///in"), ("store", "http://s/in")).candidates["J1"] == ("grove", "mu")
     assert at(("local", "file:///in")).candidates["J1"] == ("grove", "mu")
     assert at(("store", "file:///in")).candidates["J1"] == ("grove", "mu")
+    catalog = program("mu", "stageable")
+    assert at(("local", "file:///in")).candidates["J1"] == ("mu",)
+    catalog["transformations"][0]["sites"][0]["pfn"] = "http://s/count"
+    assert at(("local", "file:///in")).candidates["J1"] == ("grove", "mu")
 
 
 def test_a_directory_is_as_large_as_what_is_in_it(load: Load, tmp_path: Path) -> None:
