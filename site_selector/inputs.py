@@ -247,9 +247,10 @@ def read_inputs(
     known = known_replicas(flow, sources)
     whole, flow = flow, reduced(flow, known.entries, sources.properties)
     if not flow.jobs:
-        raise InputError(
-            f"{flow.document.name}: found no job that has to run, because {_REUSED}; expected one "
-            "(with pegasus.data.reuse.scope = none all run)"
+        flow = whole
+        notes.append(
+            f"pegasus-plan runs none of the {len(flow.jobs)} jobs, because {_REUSED}; shown is how "
+            "all would run (pegasus.data.reuse.scope = none)"
         )
     if len(flow.jobs) < len(whole.jobs):
         left = len(whole.jobs) - len(flow.jobs)

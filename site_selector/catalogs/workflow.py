@@ -170,7 +170,9 @@ def workflow_of(document: Document) -> Workflow:
     root = document.root
     entries = root.get("jobs")
     if not isinstance(entries, list) or not entries:
-        raise document.error(("jobs",), f"no list of jobs, expected a {WHAT}")
+        other = next((key for key in ("sites", "replicas", "transformations") if key in root), "")
+        actual = f"found a catalog of {other}" if other else "no list of jobs"
+        raise document.error(("jobs",), f"{actual}, expected a {WHAT}")
     check(document, (), WORKFLOW, root, "workflow")
     with uncollected():
         reader = _Reader(document)

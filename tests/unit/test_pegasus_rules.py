@@ -681,8 +681,10 @@ def test_jobs_whose_results_are_there_do_not_run(
     assert " ".join(inputs.workflow.jobs) == jobs
     assert " ".join(sorted(inputs.replicas.entries)) == held
     build_problem(inputs, estimate_world(inputs, now=0.0))
-    with pytest.raises(InputError, match="found no job that has to run, because replica catalogs"):
-        load(replicas_yml=replicas(IN, {**IN, "lfn": "out"}), files={"pegasus.properties": ""})
+    catalog = replicas(IN, {**IN, "lfn": "out"})
+    whole = load(replicas_yml=catalog, files={"pegasus.properties": ""})
+    assert list(whole.workflow.jobs) == ["J1"]
+    assert whole.notes[0].startswith("pegasus-plan runs none of the 1 jobs, because replica")
 
 
 @pytest.mark.parametrize(
