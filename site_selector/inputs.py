@@ -49,6 +49,7 @@ TRANSFORMATION_CATALOG = "transformationCatalog"
 INTEGRITY = "pegasus.integrity.checking"
 MERGED = "pegasus.catalog.replica.dax.asrc"
 """Whether what a workflow's own replica catalog lists is merged with what the others do."""
+OUTPUT_MAPPER = "pegasus.dir.storage.mapper"
 BYPASS = "pegasus.transfer.bypass.input.staging"
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
@@ -255,6 +256,12 @@ def read_inputs(
     if len(flow.jobs) < len(whole.jobs):
         left = len(whole.jobs) - len(flow.jobs)
         notes.append(f"{left} of {len(whole.jobs)} jobs need not run: {_REUSED}")
+    mapper = sources.properties.get(OUTPUT_MAPPER, "")
+    if mapper in ("Fixed", "Replica"):
+        notes.append(
+            f"{OUTPUT_MAPPER} = {mapper}: results go where it says; their transfers are estimated "
+            "to the output site"
+        )
     everywhere = all_sites(flow, sources, notes.append)
     inputs = check_inputs(flow, everywhere, known, _programs(flow, sources), execution_sites)
     configurations = configurations_of(

@@ -757,3 +757,8 @@ def test_a_directory_is_as_large_as_what_is_in_it(load: Load, tmp_path: Path) ->
     entry = replicas({"lfn": "in", "pfns": [place]})
     inputs = load(replicas_yml=entry, files={"data/a": "abc", "data/b": "de"})
     assert inputs.raw_bytes["in"] == 5
+
+
+def test_results_that_go_elsewhere_are_told(load: Load) -> None:
+    files = {"pegasus.properties": "pegasus.dir.storage.mapper = Fixed\n"}
+    assert load(files=files).notes[0].startswith("pegasus.dir.storage.mapper = Fixed: results go")
