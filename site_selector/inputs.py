@@ -511,7 +511,7 @@ def _preferred(able: Sequence[str], sites: Mapping[str, Site], usual: bool) -> t
 
 def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]:
     """The catalog inside the workflow adds to the one in a file, as for the planner; what both list
-    is as the one inside has it."""
+    is as the one inside has it, unless that says of no site."""
     programs: dict[str, Transformation] = {}
     file = sources.catalog("transformation")
     inside = workflow.document.root.get(TRANSFORMATION_CATALOG) is not None
@@ -519,7 +519,8 @@ def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]
         what = "Pegasus 5 transformation catalog"
         programs |= transformations_of(read_document(file, what, sources.variables))
     if inside:
-        programs |= transformations_of(workflow.document, (TRANSFORMATION_CATALOG,))
+        own_entries = transformations_of(workflow.document, (TRANSFORMATION_CATALOG,)).items()
+        programs |= {n: t for n, t in own_entries if t.executables or n not in programs}
     programs = taken_programs(programs, sources.properties)
     own = _own_programs(workflow)
     for name, places in own.items():

@@ -762,3 +762,8 @@ def test_a_directory_is_as_large_as_what_is_in_it(load: Load, tmp_path: Path) ->
 def test_results_that_go_elsewhere_are_told(load: Load) -> None:
     files = {"pegasus.properties": "pegasus.dir.storage.mapper = Fixed\n"}
     assert load(files=files).notes[0].startswith("pegasus.dir.storage.mapper = Fixed: results go")
+
+
+def test_a_program_without_sites_in_the_workflow_is_where_the_file_says(load: Load) -> None:
+    flow = {**FLOW, "transformationCatalog": {"transformations": [{"name": "count", "sites": []}]}}
+    assert load(flow).candidates["J1"] == ("grove",)
