@@ -767,3 +767,11 @@ def test_results_that_go_elsewhere_are_told(load: Load) -> None:
 def test_a_program_without_sites_in_the_workflow_is_where_the_file_says(load: Load) -> None:
     flow = {**FLOW, "transformationCatalog": {"transformations": [{"name": "count", "sites": []}]}}
     assert load(flow).candidates["J1"] == ("grove",)
+
+
+def test_the_planner_sets_the_variable_of_its_directory(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "pegasus-plan").touch(0o755)
+    catalog = program()
+    catalog["transformations"][0]["sites"][0]["pfn"] = "${PEGASUS_BIN_DIR}/count"
+    inputs = load(transformations_yml=catalog, environment={"PATH": str(tmp_path)})
+    assert inputs.transformations["count"].executables[0].pfn == f"{tmp_path}/count"
