@@ -27,6 +27,7 @@ from site_selector.catalogs.entries import (
     ReplicaCatalog,
     Site,
     Transformation,
+    merged,
     pfn_scheme,
     places_of,
     replicas_of,
@@ -36,6 +37,8 @@ from site_selector.catalogs.fields import Profiles, priority_profiles
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION, is_true
 from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
+from site_selector.catalogs.reuse import reduced, reuses
+from site_selector.catalogs.selectors import taken_programs, taken_replicas
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 
@@ -44,6 +47,9 @@ REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
 INTEGRITY = "pegasus.integrity.checking"
+MERGED = "pegasus.catalog.replica.dax.asrc"
+"""Whether what a workflow's own replica catalog lists is merged with what the others do."""
+OUTPUT_MAPPER = "pegasus.dir.storage.mapper"
 BYPASS = "pegasus.transfer.bypass.input.staging"
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
@@ -58,6 +64,7 @@ OTHERS = "the median of the others"
 GUESS = "a default, right to an order of magnitude"
 FROM_RUNS = "by what earlier runs read"
 _MOST_NAMED = 3
+_REUSED = "replica catalogs list their results, or nobody wants them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +246,22 @@ def read_inputs(
         _log.warning("%s", line)
     notes: list[str] = []
     known = known_replicas(flow, sources)
+    whole, flow = flow, reduced(flow, known.entries, sources.properties)
+    if not flow.jobs:
+        flow = whole
+        notes.append(
+            f"pegasus-plan runs none of the {len(flow.jobs)} jobs, because {_REUSED}; shown is how "
+            "all would run (pegasus.data.reuse.scope = none)"
+        )
+    if len(flow.jobs) < len(whole.jobs):
+        left = len(whole.jobs) - len(flow.jobs)
+        notes.append(f"{left} of {len(whole.jobs)} jobs need not run: {_REUSED}")
+    mapper = sources.properties.get(OUTPUT_MAPPER, "")
+    if mapper in ("Fixed", "Replica"):
+        notes.append(
+            f"{OUTPUT_MAPPER} = {mapper}: results go where it says; their transfers are estimated "
+            "to the output site"
+        )
     everywhere = all_sites(flow, sources, notes.append)
     inputs = check_inputs(flow, everywhere, known, _programs(flow, sources), execution_sites)
     configurations = configurations_of(
@@ -316,22 +339,32 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     kind = sources.properties.get("pegasus.catalog.replica") if sources.replicas is None else None
     by_properties = (kind or "").lower() in BY_PROPERTIES
     files = [] if file is None else [(None if by_properties else kind, str(file))]
+    every = reuses(sources.properties)
+    merges = inside is not None and is_true(sources.properties.get(MERGED, ""))
     find = partial(
         find_replicas,
-        [f.lfn for f in flow.files.values() if f.producer is None],
+        [f.lfn for f in flow.files.values() if every or f.producer is None],
         directories=[str(folder) for folder in sources.input_dirs],
-        inside=inside,
         variables=sources.variables,
     )
-    if by_properties:
-        unread: list[str] = []
-        replicas = find(files=[], note=unread.append, properties=sources.properties)
-        for line in unread:
-            _log.warning("%s", line)
-        if unread:
-            replicas = find(files=files, note=None)
-    else:
-        replicas = find(files=files, note=None)
+
+    def known(inside: ReplicaCatalog | None) -> dict[str, Replica]:
+        if by_properties:
+            unread: list[str] = []
+            listed = find(
+                files=[], note=unread.append, properties=sources.properties, inside=inside
+            )
+            for line in unread:
+                _log.warning("%s", line)
+            if not unread:
+                return listed
+        return find(files=files, note=None, inside=inside)
+
+    replicas = known(inside)
+    if merges:
+        for lfn, other in known(None).items():
+            replicas[lfn] = merged(replicas[lfn], other)
+    replicas = taken_replicas(replicas, sources.properties)
     name = str(file or "a replica catalog")
     return ReplicaCatalog(replace(flow.document, name=name), replicas, ())
 
@@ -353,7 +386,9 @@ def check_inputs(
         known_site(name, sites, "execution site")
     runs_at: dict[str, tuple[str, ...]] = {
         name: _preferred(
-            [s for s in t.sites(sites) if s in allowed], sites, execution_sites is None
+            t.brought([s for s in t.sites(sites) if s in allowed], sites),
+            sites,
+            execution_sites is None,
         )
         for name, t in transformations.items()
     }
@@ -374,6 +409,7 @@ def check_inputs(
                 sizes[file.lfn] = measured(size, replica.places)
                 held[file.lfn] = replica
     raw_bytes, estimated = estimated_sizes(sizes)
+    candidates = within_reach(workflow, candidates, held)
     return Inputs(
         _without(workflow, absent),
         sites,
@@ -384,6 +420,23 @@ def check_inputs(
         {lfn: tuple(dict.fromkeys(site for site, _ in r.places)) for lfn, r in held.items()},
         estimated=estimated,
     )
+
+
+def within_reach(
+    workflow: Workflow,
+    candidates: Mapping[str, tuple[str, ...]],
+    replicas: Mapping[str, Replica],
+) -> dict[str, tuple[str, ...]]:
+    """The candidates at which each job reaches its inputs, all where there is none: Pegasus takes a
+    ``file:`` URL of a site other than the submit host only for jobs at this site."""
+    reached = dict(candidates)
+    for lfn, replica in replicas.items():
+        if any(site == SUBMIT_SITE or not url.startswith("file:") for site, url in replica.places):
+            continue
+        held = {site.lower() for site, _ in replica.places}
+        for job in workflow.files[lfn].consumers:
+            reached[job] = tuple([site for site in reached[job] if site.lower() in held])
+    return {job: sites or candidates[job] for job, sites in reached.items()}
 
 
 def estimated_sizes(known: Mapping[str, int | None]) -> tuple[dict[str, int], dict[str, str]]:
@@ -458,7 +511,7 @@ def _preferred(able: Sequence[str], sites: Mapping[str, Site], usual: bool) -> t
 
 def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]:
     """The catalog inside the workflow adds to the one in a file, as for the planner; what both list
-    is as the one inside has it."""
+    is as the one inside has it, unless that says of no site."""
     programs: dict[str, Transformation] = {}
     file = sources.catalog("transformation")
     inside = workflow.document.root.get(TRANSFORMATION_CATALOG) is not None
@@ -466,7 +519,9 @@ def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]
         what = "Pegasus 5 transformation catalog"
         programs |= transformations_of(read_document(file, what, sources.variables))
     if inside:
-        programs |= transformations_of(workflow.document, (TRANSFORMATION_CATALOG,))
+        own_entries = transformations_of(workflow.document, (TRANSFORMATION_CATALOG,)).items()
+        programs |= {n: t for n, t in own_entries if t.executables or n not in programs}
+    programs = taken_programs(programs, sources.properties)
     own = _own_programs(workflow)
     for name, places in own.items():
         known = programs.get(name, Transformation(name, (), None))

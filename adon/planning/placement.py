@@ -311,5 +311,8 @@ def saved_mapping(
             f"{file}: found a mapping of workflow {mapping.workflow!r}, expected one of "
             f"{inputs.workflow.name!r}"
         )
+    left = inputs.workflow.entries.keys() - inputs.workflow.jobs.keys()
+    kept = tuple([placed for placed in mapping.placements if placed.job not in left])
+    mapping = replace(mapping, placements=kept)
     check_mapping(inputs, mapping.sites)
     return inputs, mapping

@@ -93,8 +93,7 @@ class _Layout:
             Counter(self.flow.level.values()),
         )
         self.compute: dict[str, ExecutableJob] = {}  # by id in the abstract workflow
-        raw_jobs = self.flow.document.root["jobs"]
-        self.raw: dict[str, Mapping[str, Any]] = dict(zip(self.flow.jobs, raw_jobs, strict=True))
+        self.raw: Mapping[str, Mapping[str, Any]] = self.flow.entries
         self.program: dict[str, JobExecutable] = {}
         self.priorities: Mapping[str, int] = {}
 
@@ -108,6 +107,9 @@ class _Layout:
         for job_id in self.flow.order:
             self._add_stage_inter(self.flow.jobs[job_id])
             self._add_stage_out(self.flow.jobs[job_id])
+        self.stager.stage_out_reused(
+            [self._raw_file(f.lfn, self.stager.output_site) for f in self.flow.reused]
+        )
         jobs = _by_name([*self.stager.jobs.values(), *self.compute.values()], self.flow.name)
         created = {site: self._create_dir(site) for site in used}
         _depend_on_create_dir(jobs.values(), jobs, created)

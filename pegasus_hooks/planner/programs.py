@@ -36,9 +36,9 @@ def refuse_what_cannot_be_planned(workflow: Workflow) -> None:
     root = workflow.document.root
     if root.get("hooks"):
         raise InputError(_message("the workflow", "shell hooks (notifications)"))
-    raw_jobs = root["jobs"]
-    for raw, job in zip(raw_jobs, workflow.jobs.values(), strict=True):
-        feature = _feature(job, raw)
+    entries = workflow.entries
+    for job in workflow.jobs.values():
+        feature = _feature(job, entries[job.id])
         if feature:
             raise workflow.job_error(job.id, _message("the job", feature))
     for lfn in workflow.files:

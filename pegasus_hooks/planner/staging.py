@@ -11,7 +11,7 @@ A file goes to a site once: later readers wait for the job that brings it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from urllib.parse import urlsplit
@@ -208,6 +208,15 @@ class TransferJobs:
                 )
             )
 
+    def stage_out_reused(self, files: Iterable[RawFile]) -> None:
+        """Results that need no job to the output site, from where they lie."""
+        for file in files:
+            job = self._job("stage_out_local_local_1000_0", PlannedKind.STAGE_OUT, SUBMIT_SITE, 0)
+            target = SiteUrl(self.output_site, self.places.storage_url(self.output_site, file.lfn))
+            job.entries.append(
+                Transfer(file.lfn, self._sources(file), (target,), file.size_bytes, "output")
+            )
+
     def _raw_transfer(self, file: RawFile, site: str) -> tuple[Transfer, str]:
         """How a raw file gets to ``site``, and the site whose machine does it."""
         for at, pfn in file.replicas:
@@ -216,7 +225,11 @@ class TransferJobs:
                 link = f"symlink://{self.places.run_dir(site)}/{file.lfn}"
                 source = SiteUrl(site, f"file://{path}", _TOP_PRIORITY)
                 return Transfer(file.lfn, (source,), (SiteUrl(site, link),), file.size_bytes), site
-        sources = tuple(
+        target = SiteUrl(site, self.places.scratch_url(site, file.lfn, "put"))
+        return Transfer(file.lfn, self._sources(file), (target,), file.size_bytes), SUBMIT_SITE
+
+    def _sources(self, file: RawFile) -> tuple[SiteUrl, ...]:
+        return tuple(
             SiteUrl(
                 at,
                 self.places.url_of(at, pfn, file.lfn),
@@ -224,8 +237,6 @@ class TransferJobs:
             )
             for n, (at, pfn) in enumerate(file.replicas)
         )
-        target = SiteUrl(site, self.places.scratch_url(site, file.lfn, "put"))
-        return Transfer(file.lfn, sources, (target,), file.size_bytes), SUBMIT_SITE
 
     def _turn(self, place: tuple[str, str, str, int], clusters: int | None) -> int:
         """Which bundle is next, round robin, for one direction, side, site and level."""

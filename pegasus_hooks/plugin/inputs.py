@@ -34,6 +34,7 @@ from site_selector.inputs import (
     configurations_of,
     estimated_sizes,
     with_places,
+    within_reach,
 )
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
@@ -51,7 +52,8 @@ def inputs_of(request: Request, find: ReplicaLookup, note: Note) -> Inputs:
         _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
     }
     workflow = _workflow(request)
-    candidates = {task.id: task.sites for task in request.tasks}
+    able = {task.id: task.sites for task in request.tasks}
+    candidates = within_reach(workflow, able, replicas)
     general = request.data_configuration
     if general is not None:
         general = known_configuration(general, CONFIGURATION)

@@ -8,7 +8,7 @@ by hand: to import pydantic takes a third of the planner plug-in's start.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -234,6 +234,18 @@ class Transformation:
             for name, site in sites.items()
             if site.system in movable or (name, site.system) in installed
         )
+
+    def brought(self, able: Sequence[str], sites: Mapping[str, Site]) -> Sequence[str]:
+        """Of the sites that can run it those where it is or can be brought, all if there is none:
+        Pegasus stages a path of a site other than the submit host only to jobs at this site."""
+        own = {e.site for e in self.executables}
+        systems = {
+            e.system
+            for e in self.executables
+            if e.movable
+            and (not e.stageable or e.site == SUBMIT_SITE or pfn_scheme(e.pfn) != "file")
+        }
+        return [s for s in able if s in own or sites[s].system in systems] or able
 
     def runtime_at(self, site: str) -> float | None:
         """The catalog's ``pegasus: runtime`` in seconds, a site's own before the general one."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,6 +48,7 @@ _IN_YAML = re.compile(r"^\s*\{?\s*\"?(pegasus|replicas)\"?\s*:", re.MULTILINE)
 
 _BATCH = 10_000
 _TIMEOUT_S = 5
+_MOST_FILES = 100_000  # of a directory, that are measured
 _ROWS = """
 SELECT l.lfn, p.site, p.pfn, m.value FROM rc_lfn l JOIN rc_pfn p ON p.lfn_id = l.lfn_id
 LEFT JOIN rc_meta m ON m.lfn_id = l.lfn_id AND m.key = 'size'
@@ -116,8 +118,19 @@ def measured(size_bytes: int | None, places: Iterable[tuple[str, str]]) -> int |
     for site, url in places:
         parts = urlsplit(url)
         if site == SUBMIT_SITE and parts.scheme in ("", "file") and parts.netloc in _HERE:
-            return _size_of(Path(unquote(parts.path) if parts.scheme else url))
+            path = Path(unquote(parts.path) if parts.scheme else url)
+            size = _size_of(path)
+            return _size_below(path) if size is None else size
     return None
+
+
+def _size_below(directory: Path) -> int | None:
+    """Of what a directory holds, which Pegasus transfers whole."""
+    try:
+        sizes = [_size_of(path) for path in islice(directory.rglob("*"), _MOST_FILES)]
+    except (OSError, ValueError):
+        return None
+    return sum(filter(None, sizes)) or None
 
 
 def _size_of(path: Path) -> int | None:

@@ -7,6 +7,7 @@ workflow), the file of ``--conf``, variables ``_PEGASUS…`` of the environment,
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,9 +97,11 @@ class Sources:
     @cached_property
     def variables(self) -> Mapping[str, str]:
         """What ``${NAME}`` stands for in workflow and catalogs: the environment, and properties
-        ``env.NAME``."""
+        ``env.NAME``; and the directory of ``pegasus-plan``, which this sets itself."""
+        planner = shutil.which("pegasus-plan", path=self.environment.get("PATH", ""))
+        bin_dir = {"PEGASUS_BIN_DIR": str(Path(planner).parent)} if planner else {}
         own = {k.removeprefix("env."): v for k, v in self.properties.items() if k[:4] == "env."}
-        return {**self.environment, **own}
+        return {**self.environment, **bin_dir, **own}
 
     def catalog(self, kind: str) -> Path | None:
         """The file of the ``site``, ``replica`` or ``transformation`` catalog: that of an option,

@@ -105,8 +105,18 @@ class Workflow:
 
     def job_error(self, job: str, message: str) -> InputError:
         """An InputError that names file, line and job."""
-        index = next(i for i, name in enumerate(self.jobs) if name == job)
+        index = list(self.entries).index(job)
         return self.document.error(("jobs", index), f"job {job}: {message}")
+
+    @property
+    def reused(self) -> list[DataFile]:
+        """Results that the workflow wants back and that no job writes: they are there already."""
+        return [f for f in self.files.values() if f.stage_out and f.producer is None]
+
+    @property
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """What the document says of each job, also of those that are left out."""
+        return {entry["id"]: entry for entry in self.document.root["jobs"]}
 
 
 def topological_order(
@@ -160,7 +170,9 @@ def workflow_of(document: Document) -> Workflow:
     root = document.root
     entries = root.get("jobs")
     if not isinstance(entries, list) or not entries:
-        raise document.error(("jobs",), f"no list of jobs, expected a {WHAT}")
+        other = next((key for key in ("sites", "replicas", "transformations") if key in root), "")
+        actual = f"found a catalog of {other}" if other else "no list of jobs"
+        raise document.error(("jobs",), f"{actual}, expected a {WHAT}")
     check(document, (), WORKFLOW, root, "workflow")
     with uncollected():
         reader = _Reader(document)

@@ -236,7 +236,7 @@ def test_what_is_no_workflow(tmp_path: Path) -> None:
         f"{tmp_path}: Is a directory, expected a Pegasus 5 abstract workflow"
     )
     assert refusal("site", "map", "sites.yml") == (
-        "sites.yml:1: no list of jobs, expected a Pegasus 5 abstract workflow"
+        "sites.yml:1: found a catalog of sites, expected a Pegasus 5 abstract workflow"
     )
     Path("workflow.yml").write_bytes(b"jobs: \xff")
     assert refusal("plan", "workflow.yml") == (

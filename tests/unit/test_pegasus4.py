@@ -221,7 +221,7 @@ def test_they_are_found_mapped_and_handed_on_as_what_they_are(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     sources = Sources(tmp_path / "w.dax")
-    assert read_inputs(sources).candidates["ID1"] == ("mu",)
+    assert read_inputs(sources).candidates["ID3"] == ("mu",)
     said = properties_text(sources).splitlines()
     assert {"pegasus.catalog.site=XML", "pegasus.catalog.transformation=Text"} <= set(said)
     options: Any = None

@@ -240,7 +240,7 @@ def test_the_data_configuration_of_a_job_at_each_site(
     def profiles(name: str | None, **more: str) -> dict[str, Any]:
         return {"profiles": {"pegasus": more | ({"data.configuration": name} if name else {})}}
 
-    catalog = program("grove", "stageable")
+    catalog = program("local", "stageable")
     catalog["transformations"][0] |= profiles(of_program)
     inputs = load(
         workflow={**FLOW, "jobs": [JOB | profiles(of_job)]},
@@ -653,3 +653,125 @@ def test_a_wrong_hint_in_the_properties_is_named(load: Load) -> None:
     key = "pegasus.catalog.site.sites.grove.profiles.pegasus.adon.workers"
     with pytest.raises(InputError, match=r"properties: site .grove.: adon\.workers: found"):
         load(files={"pegasus.properties": f"{key} = lots\n"})
+
+
+def _job(name: str, reads: str, writes: str, stage_out: bool = True) -> dict[str, Any]:
+    use = {"lfn": writes, "type": "output", "stageOut": stage_out}
+    return {**JOB, "id": name, "uses": [{"lfn": reads, "type": "input"}, use]}
+
+
+@pytest.mark.parametrize(
+    ("listed", "last_wanted", "scope", "jobs", "held"),
+    [
+        (("in",), True, "full", "J1 J2", "in"),
+        (("mid",), True, "full", "J2", "mid"),  # what none but J1 reads may be missing
+        (("in", "mid"), True, "none", "J1 J2", "in"),
+        (("in", "mid"), True, "partial", "J1 J2", "in"),
+        (("in", "out"), True, "full", "J1", "in out"),  # "mid" is wanted as well
+        (("in",), False, "full", "J1", "in"),  # what nobody wants
+    ],
+)
+def test_jobs_whose_results_are_there_do_not_run(
+    load: Load, listed: tuple[str, ...], last_wanted: bool, scope: str, jobs: str, held: str
+) -> None:
+    flow = {**FLOW, "jobs": [_job("J1", "in", "mid"), _job("J2", "mid", "out", last_wanted)]}
+    properties = f"pegasus.data.reuse.scope = {scope}\n"
+    catalog = replicas(*({**IN, "lfn": lfn} for lfn in listed))
+    inputs = load(flow, replicas_yml=catalog, files={"pegasus.properties": properties})
+    assert " ".join(inputs.workflow.jobs) == jobs
+    assert " ".join(sorted(inputs.replicas.entries)) == held
+    build_problem(inputs, estimate_world(inputs, now=0.0))
+    catalog = replicas(IN, {**IN, "lfn": "out"})
+    whole = load(replicas_yml=catalog, files={"pegasus.properties": ""})
+    assert list(whole.workflow.jobs) == ["J1"]
+    assert whole.notes[0].startswith("pegasus-plan runs none of the 1 jobs, because replica")
+
+
+@pytest.mark.parametrize(
+    ("said", "candidates"),
+    [
+        ("catalog.transformation.mapper = All", ("grove", "mu")),
+        ("catalog.transformation.mapper = Installed", ("grove",)),
+        ("catalog.transformation.mapper = Staged", ("mu",)),
+        ("selector.transformation = Installed", ("grove",)),
+        ("selector.transformation = Submit", ()),
+    ],
+)
+def test_programs_that_pegasus_takes(load: Load, said: str, candidates: tuple[str, ...]) -> None:
+    catalog = program()
+    catalog["transformations"][0]["sites"] += program("mu", "stageable")["transformations"][0][
+        "sites"
+    ]
+    files = {"pegasus.properties": f"pegasus.{said}\n"}
+    options = {"transformations_yml": catalog, "files": files}
+    two = sites(GROVE, {**GROVE, "name": "mu"})
+    if candidates:
+        assert load(sites_yml=two, **options).candidates["J1"] == candidates
+    else:
+        with pytest.raises(InputError, match="no site can run count"):
+            load(sites_yml=two, **options)
+
+
+@pytest.mark.parametrize(
+    ("said", "places"),
+    [
+        ("", ["/own/in"]),
+        ("catalog.replica.dax.asrc = true", ["/own/in", "/data/in"]),
+        (
+            "catalog.replica.dax.asrc = true\npegasus.selector.replica = Regex\n"
+            "pegasus.selector.replica.regex.rank.10 = .*\n"
+            "pegasus.selector.replica.regex.rank.9 = /data/.*",
+            ["/data/in"],
+        ),
+    ],
+)
+def test_replicas_that_pegasus_takes(load: Load, said: str, places: list[str]) -> None:
+    own = {**IN, "pfns": [{"site": "grove", "pfn": "/own/in"}]}
+    flow = {**FLOW, "replicaCatalog": {"replicas": [own]}}
+    inputs = load(flow, files={"pegasus.properties": f"pegasus.{said}\n" if said else ""})
+    assert [pfn for _, pfn in inputs.replicas.entries["in"].places] == places
+    assert len(inputs.places["in"]) == len(places)
+
+
+def test_files_that_only_a_sites_own_jobs_reach(load: Load) -> None:
+    two = sites(GROVE, {**GROVE, "name": "mu"})
+    catalog = program("local", "stageable")
+
+    def at(*places: tuple[str, str]) -> Inputs:
+        pfns = [{"site": site, "pfn": pfn} for site, pfn in places]
+        entry = replicas({**IN, "pfns": pfns})
+        return load(sites_yml=two, transformations_yml=catalog, replicas_yml=entry)
+
+    assert at(("mu", "file:///in")).candidates["J1"] == ("mu",)
+    assert at(("mu", "file:///in"), ("store", "http://s/in")).candidates["J1"] == ("grove", "mu")
+    assert at(("local", "file:///in")).candidates["J1"] == ("grove", "mu")
+    assert at(("store", "file:///in")).candidates["J1"] == ("grove", "mu")
+    catalog = program("mu", "stageable")
+    assert at(("local", "file:///in")).candidates["J1"] == ("mu",)
+    catalog["transformations"][0]["sites"][0]["pfn"] = "http://s/count"
+    assert at(("local", "file:///in")).candidates["J1"] == ("grove", "mu")
+
+
+def test_a_directory_is_as_large_as_what_is_in_it(load: Load, tmp_path: Path) -> None:
+    place = {"site": "local", "pfn": f"file://{tmp_path}/data"}
+    entry = replicas({"lfn": "in", "pfns": [place]})
+    inputs = load(replicas_yml=entry, files={"data/a": "abc", "data/b": "de"})
+    assert inputs.raw_bytes["in"] == 5
+
+
+def test_results_that_go_elsewhere_are_told(load: Load) -> None:
+    files = {"pegasus.properties": "pegasus.dir.storage.mapper = Fixed\n"}
+    assert load(files=files).notes[0].startswith("pegasus.dir.storage.mapper = Fixed: results go")
+
+
+def test_a_program_without_sites_in_the_workflow_is_where_the_file_says(load: Load) -> None:
+    flow = {**FLOW, "transformationCatalog": {"transformations": [{"name": "count", "sites": []}]}}
+    assert load(flow).candidates["J1"] == ("grove",)
+
+
+def test_the_planner_sets_the_variable_of_its_directory(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "pegasus-plan").touch(0o755)
+    catalog = program()
+    catalog["transformations"][0]["sites"][0]["pfn"] = "${PEGASUS_BIN_DIR}/count"
+    inputs = load(transformations_yml=catalog, environment={"PATH": str(tmp_path)})
+    assert inputs.transformations["count"].executables[0].pfn == f"{tmp_path}/count"

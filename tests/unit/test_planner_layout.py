@@ -230,7 +230,9 @@ def ancestors(jobs: Mapping[str, ExecutableJob]) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return make_case(tmp_path_factory.mktemp("flows") / "case")
+    case = make_case(tmp_path_factory.mktemp("flows") / "case")
+    (case.root / "pegasus.properties").write_text("pegasus.data.reuse.scope = none\n")
+    return case
 
 
 @given(flows(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["store", "mu", "local"]))
@@ -282,3 +284,14 @@ def test_any_workflow_finds_its_files(
         assert sum(isinstance(e, Mkdir) for e in planned_job.entries) <= 1
     wanted = {u["lfn"] for e in entries for u in e["uses"] if u.get("stageOut")}
     assert staged_out == wanted
+
+
+def test_results_that_are_there_are_copied(case: Case) -> None:
+    kept = {"lfn": "result.txt", "pfns": [{"site": "local", "pfn": "/data/kept"}]}
+    case.change("replicas", lambda d: d["replicas"].append(kept))
+    left = case.inputs().workflow.jobs
+    assert "ID4" not in left
+    jobs = planned(case, {job: site for job, site in MAPPING.items() if job in left})
+    (copy,) = jobs["stage_out_local_local_1000_0"].entries
+    assert isinstance(copy, Transfer)
+    assert (copy.source.url, copy.destination.site) == ("file:///data/kept", "store")
