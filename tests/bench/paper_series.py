@@ -201,8 +201,8 @@ def relay() -> Series | None:
     for name, tool in (("GridFTP", "GridFTP"), ("ADON", "relay")):
         keys = [f"{tool}, {n}" for n in paper_runs.STREAMS]
         rows[name] = [scaled(rates[key], _FULL) for key in keys]
-    rows["ADON"] = [*rows["ADON"], scaled(rates["relay, bbr"], _FULL)]
-    return rows
+    bbr = scaled(rates["relay, bbr"], _FULL)
+    return {who: [*values, bbr if who == "ADON" else -1] for who, values in rows.items()}
 
 
 def relay_buffers() -> Series | None:
