@@ -268,13 +268,13 @@ def _running(config: Config) -> Iterator[CheckResult]:
         what = f"the broker at {broker.url}"
         health = broker.health()
     except AdonError as error:  # it may run elsewhere, or later
-        said = str(error).removeprefix(f"{what} ")
-        yield CheckResult(what, said, False, False, "nothing is known of the network as it is now")
+        problem = str(error).removeprefix(f"{what} ")
+        yield CheckResult(what, problem, False, False, "the state of the network is unknown")
         return
     if health["status"] == "ok":
         unknown = health.get("links_unknown")
-        said = f"ok; it cannot watch the links {', '.join(unknown)}" if unknown else "ok"
-        yield CheckResult(what, said, True)
+        status = f"ok; it cannot watch the links {', '.join(unknown)}" if unknown else "ok"
+        yield CheckResult(what, status, True)
         return
     yield CheckResult(what, f"degraded: {health['problem']}", False)
     for switch in health["switches"]:

@@ -134,9 +134,14 @@ def wrapped(line: str, indent: str = "") -> str:
     )
 
 
+def for_output(line: str) -> str:
+    """A line: on a terminal wrapped to its width, elsewhere as it is."""
+    return wrapped(line) if sys.stdout.isatty() else line
+
+
 def below_table(lines: Iterable[str]) -> Iterator[str]:
-    """Lines below a table: on a terminal no wider than that, elsewhere as they are."""
-    return map(wrapped, lines) if sys.stdout.isatty() else iter(lines)
+    """Lines below a table, see :func:`for_output`."""
+    return map(for_output, lines)
 
 
 def print_paged(parts: Iterable[str]) -> None:

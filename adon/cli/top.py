@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from adon.cli.monitor_text import list_columns, shortened
 from adon.cli.options import bad_answer, client
 from adon.cli.output import Column, Record, duration, table
 from adon.cli.parsing import Nouns, add_broker, add_handler, flag, option
-from adon.cli.terminal import bar, screen_size, wrapped
+from adon.cli.terminal import bar, for_output, screen_size
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
@@ -130,20 +129,16 @@ def _drawn(looked: dict[str, Any], room: int) -> str:
     rows = _rooms(counts, room)
     problem = f"; degraded: {health['problem']}" if health["problem"] else ""
     blocks = [
-        _line(
+        for_output(
             f"{local_time(now)}  transits: {health['live']} hold bandwidth, "
             f"{health['queued']} wait{problem}"
         ),
         _section("workflows", list_columns(now, _NAMES)[:-1], looked["workflows"], rows[0]),
         _section("transfers", _TRANSFERS, transfers, rows[1]),
         _section("links", _LINKS, links, rows[2]),
-        _line(_pool(looked["pool"])),
+        for_output(_pool(looked["pool"])),
     ]
     return "\n\n".join(blocks)
-
-
-def _line(text: str) -> str:
-    return wrapped(text) if sys.stdout.isatty() else text
 
 
 def _rooms(counts: Sequence[int], lines: int) -> list[int]:
@@ -161,7 +156,7 @@ def _section(
     name: str, columns: Sequence[Column], records: Sequence[Record] | str, rows: int
 ) -> str:
     if isinstance(records, str):
-        return _line(f"{name}: {records}")
+        return for_output(f"{name}: {records}")
     if not records:
         return f"{name}: none"
     some = f", the first {rows}" if len(records) > rows else ""

@@ -5,8 +5,8 @@
     VARS align n="3"                     INCLUDE more.dag
     PARENT align mid CHILD tidy          CONNECT mid other        with PIN_IN and PIN_OUT
 
-A splice stands for its first nodes as a child, for its last ones as a parent. Words may stand in
-quotes of either kind, whole or in part. What is not understood is passed over.
+A splice named as a child means its first nodes, as a parent its last ones. Words may be quoted
+with ' or ", whole or in part. Lines that are not understood are skipped.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _whole(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    """As they stand there: in names quotes are characters as all others."""
+    """Quotes are kept: in names they are ordinary characters."""
     return _WORD.findall(text) if '"' in text or "'" in text else text.split()
 
 

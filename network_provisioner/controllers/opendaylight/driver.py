@@ -409,18 +409,17 @@ class OpenDaylightSwitches(SwitchBackend):
     # --- watching -----------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        out = False
         while not self._closing.wait(self._poll_s):
             try:
-                if out:
+                if self._unseen:
                     # Whatever happened meanwhile, nobody saw it.
                     self._there = {}
                 self._look()
-                out, self._unseen = False, ""
+                self._unseen = ""
             except ControllerError as error:
-                if not out:
+                if not self._unseen:
                     LOG.warning("switches are out of sight: %s", error)
-                out, self._unseen = True, f"is out of sight: {error}"
+                self._unseen = f"is out of sight: {error}"
             now = self._clock()
             for dpid in [d for d, end in self._next_end.items() if end <= now]:
                 self._next_end[dpid] = math.inf

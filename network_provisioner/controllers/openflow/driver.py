@@ -636,5 +636,5 @@ def _port(description: Any) -> Port:
 
 def _bps(kbps: int, features: int) -> float:
     """A port's speed; some switches only say it by a bit of its features."""
-    said = (bps for bit, bps in _FEATURES.items() if features & bit)
-    return said_bps(1000.0 * kbps) or max(said, default=0.0)
+    speeds = (bps for bit, bps in _FEATURES.items() if features & bit)
+    return said_bps(1000.0 * kbps) or max(speeds, default=0.0)

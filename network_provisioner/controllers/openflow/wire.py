@@ -143,7 +143,7 @@ def decode(data: bytes) -> Any:
     except OFPTruncatedMessage:
         raise
     except Exception:  # the library's decoders raise whatever a number leads them to
-        if kind == OFP.OFPT_ERROR and len(data) >= 12:  # a refusal is one, whoever numbered it
+        if kind == OFP.OFPT_ERROR and len(data) >= 12:  # still a refusal
             error = PARSER.OFPErrorMsg(_PROTOCOL, *struct.unpack_from("!HH", data, 8))
             error.xid = xid
             return error
