@@ -56,13 +56,25 @@ class World:
         self.engine = engine
 
     def _connect(self, zone: Any) -> None:
-        for a, row in enumerate(self.case["bytes_per_s"]):
-            for b, bytes_per_s in enumerate(row):
-                if a != b:
-                    link = zone.create_link(f"link{a}-{b}", bytes_per_s)
-                    link.seal()
-                    ends = self.hosts[a].netpoint, self.hosts[b].netpoint
-                    zone.add_route(*ends, None, None, [LinkInRoute(link)], False)
+        """A link per path, and one more that paths of the same line share."""
+        rates, line = self.case["bytes_per_s"], self.case["line"]
+        paths = [(a, b) for a in range(len(rates)) for b in range(len(rates)) if a != b]
+        fastest: dict[int, float] = {}
+        for a, b in paths if line else ():
+            fastest[line[a][b]] = max(fastest.get(line[a][b], 0.0), rates[a][b])
+        fastest.pop(-1, None)
+        shared = {number: self._link(zone, f"line{number}", fastest[number]) for number in fastest}
+        for a, b in paths:
+            links = [self._link(zone, f"link{a}-{b}", rates[a][b])]
+            if line and line[a][b] in shared:
+                links.append(shared[line[a][b]])
+            ends = self.hosts[a].netpoint, self.hosts[b].netpoint
+            zone.add_route(*ends, None, None, [LinkInRoute(link) for link in links], False)
+
+    def _link(self, zone: Any, name: str, bytes_per_s: float) -> Any:
+        link = zone.create_link(name, bytes_per_s)
+        link.seal()
+        return link
 
     def _bundles(self) -> Iterator[tuple[int, int]]:
         """Level and number of the stage job of each job: one for ten, taken in turn."""
@@ -84,6 +96,8 @@ class World:
         for job in by_level:
             for file in case["reads"][job]:
                 writer, to = case["producer"][file], self.place[job]
+                if file in case["bypassed"][job]:
+                    continue
                 if writer >= 0:
                     self.inter_left[job] += self.place[writer] != to
                 elif to not in case["holders"][file]:
@@ -128,6 +142,30 @@ class World:
             Comm.sendto(self.hosts[source], self.hosts[to], round(size))
             self.ended()
 
+    def bring(self, job: int) -> None:
+        """All that a job with a worker brings itself: what is staged elsewhere or bypasses that."""
+        here, place = self.site[job], self.place[job]
+        files: dict[int, list[int]] = {}
+        for file in self.case["reads"][job]:
+            holders = self.case["holders"][file]
+            if file not in self.case["bypassed"][job]:
+                source = place
+            else:
+                source = here if here in holders else self.nearest(holders, here)
+            files.setdefault(source, []).append(file)
+        files.pop(here, None)
+        Comm.wait_all(
+            [
+                Comm.sendto_async(
+                    self.hosts[source],
+                    self.hosts[here],
+                    round(sum(map(self.case["size"].__getitem__, group))),
+                )
+                for source, group in files.items()
+            ]
+        )
+        self.ended()
+
     def ended(self) -> None:
         self.finished_s = max(self.finished_s, Engine.clock)
 
@@ -155,7 +193,7 @@ class World:
     def compute(self, job: int) -> None:
         """With a worker, which the job also has while it moves what is staged elsewhere."""
         here, place = self.site[job], self.place[job]
-        self.send(place, here, self.case["reads"][job])
+        self.bring(job)
         this_actor.execute(self.case["compute_s"][job][here])
         self.ended()
         self.send(here, place, self.case["writes"][job])

@@ -84,11 +84,13 @@ def case(
         "compute_s": problem.compute_s.tolist(),
         "queue_s": problem.queue_s.tolist(),
         "bytes_per_s": rates.tolist(),
+        "line": None if problem.bottleneck is None else problem.bottleneck.tolist(),
         "site": list(site),
         "place": [problem.shared_at(job, at) for job, at in enumerate(site)],
         "fetches": [
             at in row for at, row in zip(site, problem.fetches or [()] * len(site), strict=True)
         ],
+        "bypassed": problem.bypassed or [()] * len(site),
         "priority": [int(value) for value in priority],
         "turn": turn.tolist(),
         "options": list(options),

@@ -19,16 +19,21 @@ def test_simgrid_agrees_wherever_files_are_staged() -> None:
         pytest.skip("needs SimGrid in the cache: make bench ONLY=P1")
     cases, seconds = [], []
     for seed in range(6):
-        for staging in ("per-site", "per-job", "mixed", "staged"):
+        for staging in ("per-site", "per-job", "mixed", "staged", "bypassed"):
             problem = random_problem(seed, staging)
-            # SimGrid's links are of one path, have no set-up times, and one transfer can fill them.
+            # SimGrid's links have no set-up times, and one transfer can fill them. One that several
+            # paths share bounds them all.
+            per_byte = problem.seconds_per_byte.copy()
+            if problem.bottleneck is not None:
+                for line in {*problem.bottleneck.ravel()} - {-1}:
+                    per_byte[(problem.bottleneck == line) & (per_byte > 0)] = 1e-7
             problem = replace(
                 problem,
-                occupied_per_byte=problem.seconds_per_byte,
+                seconds_per_byte=per_byte,
+                occupied_per_byte=per_byte,
                 setup_s=np.zeros_like(problem.setup_s),
                 first_s=None,
                 file_s=None,
-                bottleneck=None,
             )
             run, site = Estimator(problem), any_sites(problem, seed)
             cases.append(case(run, site, our_turns=True))
