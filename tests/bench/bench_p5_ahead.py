@@ -1,11 +1,12 @@
 """P5: of what is reserved for the transfers of a workflow, how much they use.
 
 The planned SoyKB workflow runs on a real broker in a time of its own (``tests/ahead_run.py``), on
-the network of the demo: DAGMan, workers, hooks and the transfer tool (2 s until its first byte) are
-played second by second, with run times and sizes that are off from what is believed by up to 30 %,
-or 60 %. Reserved is a transfer's guaranteed rate for as long as it is held for it, its time having
-come; used is what its bytes take of that. The peers reserve once and correct nothing, and do not
-reserve in advance at all: then nothing is held early, and nothing is sure to be there.
+the network and with the template of Figure 18: DAGMan, workers, hooks and the transfer tool (2 s
+until its first byte) are played second by second, with run times and sizes that are off from what
+is believed by up to 30 %, or 60 %. Reserved is a transfer's guaranteed rate for as long as it is
+held for it, its time having come; used is what its bytes take of that. The peers reserve once and
+correct nothing, and do not reserve in advance at all: then nothing is held early, and nothing is
+sure to be there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from random import Random
 from statistics import fmean
 from typing import Literal
 
+from examples.soykb.fig18.story import TEMPLATES
 from examples.soykb.scenario import LAYOUT
 from monitors.workflows.planned.dag import PlannedDag, read_dag
 from network_provisioner.broker import Broker
@@ -60,12 +62,12 @@ class Here:
 
 @contextmanager
 def broker() -> Iterator[Here]:
-    """On the demo's network, with the simulated controller."""
+    """On Figure 18's network, with the simulated controller."""
     clock, network = Clock(), topology_from_dict(LAYOUT.topology())
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
         store = SqliteStore(Path(name) / "state.sqlite")
         controller = SimulatedController(network, clock)
-        made = Broker(network, templates_from_dict(None), controller, store, clock=clock)
+        made = Broker(network, templates_from_dict(TEMPLATES), controller, store, clock=clock)
         made.start()
         yield Here(made, clock)
         made.stop()
