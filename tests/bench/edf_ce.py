@@ -5,14 +5,15 @@ not conflict.
     conflicts with none that runs
 
 The algorithm looks at all pending runs at each of these instants. Here a run that cannot start
-waits at one of the things that it lacks, and is looked at again when that becomes free: before, it
-could not start in any case. So the result is the same.
+waits for one of the things that it lacks. When that becomes free, those that wait for it are looked
+at, the most urgent first, until one takes it: the others could not start in any case. So the result
+is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from monitors.measurements.load import hyperperiod
 from monitors.measurements.tasks import Resource, Task
@@ -32,32 +33,39 @@ def sweep(tasks: Sequence[Task]) -> tuple[Starts, int]:
     )
     release = [deadline - window for deadline, window, _, _ in runs]
     released = sorted(range(len(runs)), key=lambda run: (-release[run], -run))
-    waiting: dict[Resource, list[int]] = {}
+    needs = [task.needs for task in tasks]
+    waiting: dict[Resource, list[int]] = {}  # heaps of runs
     busy: set[Resource] = set()
     ends: list[tuple[int, int]] = []
     starts: Starts = {}
+    front: list[tuple[int, Resource | None]] = []  # runs to look at now, and what they waited for
+
+    def wake(resource: Resource) -> None:
+        if waiting.get(resource) and resource not in busy:
+            heappush(front, (heappop(waiting[resource]), resource))
+
     while released or ends:
         now = min([end for end, _ in ends[:1]] + ([release[released[-1]]] if released else []))
-        front = []
         while ends and ends[0][0] == now:
-            free = tasks[runs[heappop(ends)[1]][2]].needs
+            free = needs[runs[heappop(ends)[1]][2]]
             busy.difference_update(free)
             for resource in free:
-                front += waiting.pop(resource, [])
+                wake(resource)
         while released and release[released[-1]] == now:
-            front.append(released.pop())
-        heapify(front)
+            heappush(front, (released.pop(), None))
         while front:
-            run = heappop(front)
+            run, awaited = heappop(front)
             deadline, _, index, number = runs[run]
-            task = tasks[index]
-            if now + task.duration_ms > deadline:
-                continue
-            lacks = next((resource for resource in task.needs if resource in busy), None)
-            if lacks is not None:
-                waiting.setdefault(lacks, []).append(run)
-                continue
-            starts[index, number] = now
-            busy.update(task.needs)
-            heappush(ends, (now + task.duration_ms, run))
+            end = now + tasks[index].duration_ms
+            lacks = next((resource for resource in needs[index] if resource in busy), None)
+            if end > deadline:
+                pass
+            elif lacks is not None:
+                heappush(waiting.setdefault(lacks, []), run)
+            else:
+                starts[index, number] = now
+                busy.update(needs[index])
+                heappush(ends, (end, run))
+            if awaited is not None:
+                wake(awaited)
     return starts, len(runs) - len(starts)
