@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from network_provisioner.base.clock import steady
 from network_provisioner.base.controller import Controller, StandsBy
@@ -39,7 +39,7 @@ from network_provisioner.base.model import (
     TransitState,
 )
 from network_provisioner.client.request_ids import latest, numbered
-from network_provisioner.policies.differentiator import Differentiator
+from network_provisioner.policies.policy import Differentiator
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.selection.admission import Admission, BestEffortOf
 from network_provisioner.selection.limits import BrokerLimits
@@ -55,11 +55,15 @@ from network_provisioner.selection.terms import (
     same_owner,
 )
 from network_provisioner.state.active_transits import ActiveTransits
-from network_provisioner.state.connections import Connection, ReportedConnections
+from network_provisioner.state.connections import (
+    Connection,
+    ReportedConnections,
+    ReportedSockets,
+    SocketPeriod,
+)
 from network_provisioner.state.disks import DiskSample, ReportedDisks
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.state.sockets import ReportedSockets, SocketPeriod
 from network_provisioner.stores.store import ClockError, Leader, Store, StoreError
 from network_provisioner.templates.lookup import Templates
 from network_provisioner.templates.match import DEFAULT
@@ -67,25 +71,24 @@ from network_provisioner.topology.drains import Drain, Drains
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures, News
 from network_provisioner.transits.advance import AdvanceReservations
-from network_provisioner.transits.changes import modification_changes
-from network_provisioner.transits.desired_state import DesiredState, Shares
+from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.held_packets import HeldPackets
 from network_provisioner.transits.io_aware import DiskRateOf, IoAware
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.modifications import Modifications
-from network_provisioner.transits.placement import Placement
+from network_provisioner.transits.placement import Placement, SpaceOf
 from network_provisioner.transits.promises import Promises
 from network_provisioner.transits.reevaluation import Reevaluation
 from network_provisioner.transits.relaying import Relaying
 from network_provisioner.transits.reports import TransferReport
 from network_provisioner.transits.repository import Repository
 from network_provisioner.transits.rerouting import Draining, Rerouting
-from network_provisioner.transits.space import FreeSpace, SpaceOf
 from network_provisioner.transits.standing import StandingCircuits
 from network_provisioner.transits.tuning import FiguresOf, TransferTuning
-from network_provisioner.transits.waiting import EarlyTransits, WaitingTransits
+from network_provisioner.transits.waiting import WaitingTransits
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _FAILED_LINKS = ("network", "failed_links")  # the document that says which
 _READ_AT_START = 1000  # of the newest transits
@@ -119,11 +122,10 @@ class Broker(Queries):
         ``clock`` gives Unix seconds; ``policies`` say which transfers share queues. Call
         :meth:`start` before anything else."""
         self.topology = topology
-        self.templates = templates
         # Told once of each change of links and switches.
         self.link_listeners: list[Callable[[News], None]] = []
         self.other_problems = []
-        self.limits = limits = limits or BrokerLimits()
+        self._limits = limits = limits or BrokerLimits()
         self._controller = controller
         self._store = store
         self._recorder = recorder
@@ -142,67 +144,50 @@ class Broker(Queries):
         self._active = ActiveTransits(templates, limits.pin_pairs, limits.aging_s)
         connections = ReportedConnections(topology, self._active.ports)
         self._disks = ReportedDisks()
+        self._sockets = ReportedSockets(topology)
         self._repository = Repository(store)
         drains = Drains(topology)
         self._failures = LinkFailures(topology, controller, drains)
         self._state = state = NetworkState(
             topology, self._ledger, self._active, self._failures.unusable, drains=drains
         )
-        hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
-        shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
-        self._tuning = TransferTuning(topology, templates, figures_of)
-        self.relaying = Relaying(topology, templates, self._active, self._repository, self._tuning)
-        self._desired = desired = DesiredState(controller, shares, policies, self.relaying)
+        self._tuning = TransferTuning(
+            topology, templates, _opinion(figures_of, None, "what a path is like")
+        )
+        self.relaying = Relaying(topology, self._active, self._repository, self._tuning)
+        self._desired = desired = DesiredState(state, controller, policies, self.relaying)
         self._lifecycle = lifecycle = Lifecycle(state, self._repository, desired, self._now)
-        selector = PathSelector(state, limits, metrics_of)
+        measured: MetricsOf = _opinion(metrics_of, {}, "what was measured of a path")
+        selector = PathSelector(state, limits, measured)
+        best_effort = _opinion(best_effort_of, None, "what best effort reaches")
         self._admission = admission = Admission(
-            state, selector, templates, limits, lifecycle.setup_times, best_effort_of, policies
+            state, selector, limits, lifecycle.setup_times, best_effort, policies
         )
-        self._requests = requests = RequestBuilder(
-            state, selector, templates, limits, lambda site: connections.reports(site, self._latest)
-        )
+        self._requests = requests = RequestBuilder(state, selector, templates, limits, connections)
         self._placement = placement = Placement(
-            state, requests, admission, lifecycle, FreeSpace(self._active, space_of)
+            state, admission, lifecycle, _opinion(space_of, None, "the free space of a site")
         )
         self._advance = AdvanceReservations(
             state, requests, admission, lifecycle, placement, desired
         )
         self._rerouting = Rerouting(state, self._failures, admission, lifecycle, desired, placement)
-        self._early = EarlyTransits(admission, lifecycle, self._active, placement)
-        self._waiting = WaitingTransits(
-            templates, self._active, admission, lifecycle, desired, placement, self._early
-        )
+        self._waiting = WaitingTransits(self._active, admission, lifecycle, desired, placement)
         self._standing = StandingCircuits(
-            requests, self._active, self._early, placement, self._find
+            requests, self._active, lifecycle, placement, self._waiting
         )
         self._modifications = Modifications(state, requests, admission, lifecycle, connections)
+        disk_rate = _opinion(disk_rate_of, None, "what a disk takes")
         self.io_aware = IoAware(
-            templates,
-            self._active,
-            desired,
-            self._modifications,
-            self._disks,
-            disk_rate_of,
-            self._clock,
+            state, desired, self._modifications, self._disks, disk_rate, self._clock
         )
-        self._draining = Draining(
-            state, drains, admission, lifecycle, self._repository, store, self._failures.news.append
-        )
-        self._sockets = ReportedSockets(topology)
+        self._draining = Draining(state, drains, admission, lifecycle, store)
         self.promises = Promises(
             state, desired, self._repository, controller, self._sockets, self._disks, self._clock
         )
-        self.other_problems.append(lambda: self.promises.problem)
         self._reevaluation = Reevaluation(
-            state,
-            templates,
-            admission,
-            lifecycle,
-            self._modifications,
-            self.promises,
-            self.promises.news.append,
+            state, admission, lifecycle, self._modifications, self.promises
         )
-        self._held = HeldPackets(topology, admission, lifecycle, self._active.pairs, desired)
+        self._held = HeldPackets(state, lifecycle, desired)
 
     def stand_by(self) -> None:
         """Have the switches connect, and change nothing until :meth:`start`. Raises
@@ -238,19 +223,15 @@ class Broker(Queries):
         if leader.term and isinstance(self._controller, StandsBy):
             self._controller.lead(leader.term, self._store.leads)
         self._controller.start(timeout_s)
-        can = self._controller.capabilities()
-        self._state.can = can
-        self._active.pairs.matches = self._desired.matches = can.matches
-        self._held.possible = can.matches and can.real_packets
-        self._desired.counts = can.real_packets
+        self._state.can = can = self._controller.capabilities()
+        self._active.pairs.matches = can.matches
         known = self._store.document(*_FAILED_LINKS)
-        self._desired.minima = can.bandwidth == "meter"
         with self._lock:
             now = self._now()
             if known is not None:
                 self._failures.recall(known.body)
             self._draining.recall()
-            self.relaying.begin(self._held.possible, now)
+            self.relaying.begin(self._state.tells_packets_apart, now)
             self._lifecycle.adopt(self._store.active(), now)
             self._rerouting.take_in(now)
             self._lifecycle.begin(now)
@@ -333,7 +314,9 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, [self._policies.ended], "accounted for", self._complaints)
-        for news in (self._failures.news, self.promises.news):
+        for news in (
+            self._failures.news, self.promises.news, self._draining.news, self._reevaluation.news
+        ):  # fmt: skip
             notify(news, self.link_listeners, "told", self._complaints)
         try:
             self._failures.save(partial(self._store.put_document, *_FAILED_LINKS, keep=1))
@@ -364,7 +347,7 @@ class Broker(Queries):
             self.promises.follow(counted, now)
             self._reevaluation.follow(now)
             self.io_aware.follow(now)
-            self.relaying.follow(self._desired.update, self._desired.drop, now)
+            self._desired.follow_relays(now)
             self._waiting.serve(now)
             self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)
@@ -372,7 +355,7 @@ class Broker(Queries):
     def has_news(self) -> bool:
         """Whether links have failed, or work again, or an agent of relays is lost, since the last
         cycle: then a sweep is due. Waits for nobody."""
-        return self.links_changed() or self.relaying.has_news()
+        return self._failures.has_news() or self.relaying.has_news()
 
     def _done(self, transit: Transit, now: float) -> Transit:
         """The transit as it is once the switches know of it."""
@@ -397,9 +380,9 @@ class Broker(Queries):
         try:
             check(request)
             with self._cycle() as now:
-                known = self._find(request.id)
+                known = self._lifecycle.find(request.id)
                 if known is None:
-                    check_own(request, self._find)
+                    check_own(request, self._lifecycle.find)
                     return self._done(self._create(request, now), now), True
                 check_same(known, request)
                 return known.copy(), False
@@ -452,11 +435,11 @@ class Broker(Queries):
         unknown id ─► a new transit          live or queued ─► as it is
         ended ─► its next id                 reserved in advance ─► begun
         """
-        check_own(request, self._find)
-        number, known = latest(request.id, self._find, user=request.user)
+        check_own(request, self._lifecycle.find)
+        number, known = latest(request.id, self._lifecycle.find, user=request.user)
         next_request = replace(request, id=numbered(request.id, number))
         if known is None:
-            before = self._find(numbered(request.id, number - 1)) if number > 1 else None
+            before = self._lifecycle.find(numbered(request.id, number - 1)) if number > 1 else None
             if before is not None and is_recorded(before, request):
                 return before, False
             check(next_request)  # a number makes an id longer
@@ -473,8 +456,7 @@ class Broker(Queries):
             if request.size_bytes is not None and request.size_bytes != known.request.size_bytes:
                 wanted = known.copy()
                 wanted.request = replace(known.request, size_bytes=request.size_bytes)
-                changes = modification_changes(self._state, known, wanted, now)
-                self._lifecycle.commit(changes, now, self._repository.save)
+                self._lifecycle.amend(known, wanted, now)
         return known, False
 
     def _create(self, request: TransitRequest, now: float) -> Transit:
@@ -489,7 +471,7 @@ class Broker(Queries):
             self._lifecycle.decline(transit, reason, now)
         elif reason:
             self._placement.use_best_effort(transit, reason, now)
-        elif not self._placement.space.lacks(transit, now) and (
+        elif not self._placement.lacks_space(transit, now) and (
             reason := self._admission.too_small(transit, template, now)
         ):
             self._placement.use_best_effort(
@@ -537,7 +519,7 @@ class Broker(Queries):
                     transit, f"waited {waited:.0f} s: {transit.reason}", now
                 )
             elif transit.grant.expected_end and now < (until := self._admission.usual_end(transit)):
-                if self._early.goes_on(transit, until, now):
+                if self._waiting.goes_on(transit, until, now):
                     continue
             else:
                 over = "its end has come" if 0 < transit.request.end <= now else "its lease ended"
@@ -604,15 +586,15 @@ class Broker(Queries):
         """
         with self._cycle() as now:
             transit = self._known(transit_id)
-            until = max(now, transit.request.start) + min(lease_s, self.limits.max_lease_s)
+            until = max(now, transit.request.start) + min(lease_s, self._limits.max_lease_s)
             if transit.request.end:
                 until = min(until, transit.request.end)
             if transit.state in LIVE and until > transit.grant.lease_until:
-                self._early.extend(transit, until, now)
+                self._waiting.extend(transit, until, now)
             elif transit.lost_path and until > transit.grant.lease_until:
                 wanted = transit.copy()
                 wanted.grant.lease_until = until
-                self._lifecycle.commit(modification_changes(self._state, transit, wanted, now), now)
+                self._lifecycle.modify(transit, wanted, now, "the lease was not renewed")
                 self._active.waitlist.ask_again(transit)
                 self._waiting.serve(now)
             return transit.copy()
@@ -754,6 +736,22 @@ class Broker(Queries):
         if name in self._held:
             with self._cycle():
                 self._held.drop(name)
+
+
+def _opinion(question: Callable[..., T] | None, otherwise: T, what: str) -> Callable[..., T]:
+    """A question to a foreign archive, None where there is none. One that fails costs its opinion,
+    never the transfer: then ``otherwise`` is the answer."""
+
+    def answer(*about: object) -> T:
+        if question is None:
+            return otherwise
+        try:
+            return question(*about)
+        except Exception:
+            log.exception("%s is unknown: %s", what, ", ".join(map(str, about)))
+            return otherwise
+
+    return answer
 
 
 def _note_refusal(request: TransitRequest, refusal: BrokerError) -> None:

@@ -23,6 +23,8 @@ from network_provisioner.topology import discovery
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
 from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.promises import Promises
 from network_provisioner.transits.repository import Repository
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,8 @@ class Queries:
     """What was asked for by the last list that failed."""
     _desired: DesiredState
     _failures: LinkFailures
+    _lifecycle: Lifecycle
+    promises: Promises
 
     def get(self, transit_id: str) -> Transit:
         """The transit as it was last saved, with what it is granted now. Raises BrokerError
@@ -117,6 +121,7 @@ class Queries:
             count = len(self._store.unreadable)
             yield f"the store is damaged: what cannot be read is left out ({count} in the log)"
         yield self._failures.problem
+        yield self.promises.problem
         yield from (problem() for problem in self.other_problems)
 
     def store_works(self) -> bool:
@@ -138,10 +143,6 @@ class Queries:
         """Raises BrokerError ``busy`` for a broker that has not started."""
         if self._unstarted:
             raise BrokerError(f"{self._unstarted}; ask again", "busy")
-
-    def links_changed(self) -> bool:
-        """Whether links have failed, or work again, since the last cycle. Waits for nobody."""
-        return self._failures.has_news()
 
     def health(self) -> dict[str, Any]:
         """Whether the service works: its controller, and how many transits live and wait."""
@@ -183,8 +184,7 @@ class Queries:
         if any(status.problem for status in statuses):
             for transit in list(self._active.all.values()):  # others change it meanwhile
                 if transit.state in ON_SWITCHES:
-                    paths = transit.grant.path, *(part.path for part in transit.grant.parts)
-                    passed.update({node for path in paths for node in path})
+                    passed.update({node for path in transit.grant.paths for node in path})
         for status in statuses:
             yield asdict(status) | {"transits": passed[status.name] if status.problem else None}
 
@@ -262,13 +262,10 @@ class Queries:
 
     # -- within ------------------------------------------------------------------------------
 
-    def _find(self, transit_id: str) -> Transit | None:
-        """The transit with this id, whatever its state, under the lock. Raises StoreError."""
-        return self._active.all.get(transit_id) or self._repository.find(transit_id)
-
     def _known(self, transit_id: str) -> Transit:
-        """As :meth:`_find`. Raises BrokerError ``unknown_transit``."""
-        return _known(transit_id, self._find(transit_id))
+        """The transit with this id, whatever its state, under the lock. Raises BrokerError
+        ``unknown_transit``."""
+        return _known(transit_id, self._lifecycle.find(transit_id))
 
     def _check_not_ended(self, transit: Transit) -> None:
         """Raises BrokerError ``conflict``."""
@@ -308,7 +305,7 @@ def unknown_transit(transit_id: str) -> BrokerError:
 def notify(
     queue: deque[T], takers: Iterable[Callable[[T], object]], what: str, complaints: dict[str, str]
 ) -> None:
-    """Hand all that is in a queue over. ``said`` has the last complaint, which is not repeated."""
+    """Hand all that is in a queue over. ``complaints`` has the last one, which is not repeated."""
     while queue:
         try:
             news = queue.popleft()

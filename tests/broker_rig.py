@@ -25,7 +25,7 @@ from network_provisioner.base.controller import (
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.broker import Broker
-from network_provisioner.policies.differentiator import Differentiator
+from network_provisioner.policies.policy import Differentiator
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import MetricsOf
 from network_provisioner.stores.sqlite import SqliteStore
@@ -33,7 +33,7 @@ from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Topology
 from network_provisioner.transits.io_aware import DiskRateOf
-from network_provisioner.transits.space import SpaceOf
+from network_provisioner.transits.placement import SpaceOf
 from network_provisioner.transits.tuning import FiguresOf
 
 __all__ = ["SITES", "demo_network"]  # and all that is below

@@ -26,7 +26,7 @@ from network_provisioner.base.schema import (
     matching,
 )
 from network_provisioner.issuers import Issuer
-from network_provisioner.state.quotas import Quota
+from network_provisioner.selection.limits import Quota
 
 DRIVERS = ("simulated", "openflow", "opendaylight")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")

@@ -28,8 +28,7 @@ from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller, need_own
 from network_provisioner.api.connection import stopping
-from network_provisioner.state.connections import Connection
-from network_provisioner.state.sockets import SocketPeriod
+from network_provisioner.state.connections import Connection, SocketPeriod
 
 _LOOK_S = 1.0  # between looks at whether the service stops, while an agent waits
 _LONGEST_WAIT_S = 60.0

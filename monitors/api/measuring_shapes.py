@@ -19,9 +19,8 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import plain_address
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.base.units import MAX_RATE_BPS, parse_duration
-from network_provisioner.state.connections import Connection
+from network_provisioner.state.connections import MOST_SOCKETS, Connection, SocketPeriod
 from network_provisioner.state.disks import DiskSample
-from network_provisioner.state.sockets import MOST_SOCKETS, SocketPeriod
 
 Quantity = Text | float
 _MOST_RESULTS = 50

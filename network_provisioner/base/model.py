@@ -337,6 +337,11 @@ class TransitGrant:
     tuning: TuningSettings | None = None
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def paths(self) -> list[list[str]]:
+        """Each of its paths, by nodes."""
+        return [part.path for part in self.parts] or [self.path]
+
     def copy(self) -> TransitGrant:
         """A copy with lists of its own."""
         other = TransitGrant(*_OF_GRANT(self))

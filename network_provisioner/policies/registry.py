@@ -12,6 +12,7 @@ rest there until it ends.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,9 +27,9 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import format_rate
 from network_provisioner.policies.accounting import RecentUse
-from network_provisioner.policies.differentiator import ClassLimit
 from network_provisioner.policies.policy import (
     EVERYBODY_ELSE,
+    ClassLimit,
     Policy,
     PolicyState,
     policy_from_record,
@@ -143,8 +144,7 @@ class PolicyRegistry:
     # -- what the broker asks ----------------------------------------------------------------
 
     def queue_of(self, transit: Transit, now: float) -> str:
-        """The queue that a transit shares on its path, "" for none: that of the policy with the
-        highest precedence that governs a link of it and names the transit."""
+        """As :func:`~network_provisioner.policies.queues.queue_of`, at Unix second ``now``."""
         with self._lock:
             by_hop = self._by_hop(now)
             return queue_of(transit, by_hop) if by_hop else ""
@@ -157,8 +157,7 @@ class PolicyRegistry:
         at: float,
         known: Mapping[str, Transit],
     ) -> ClassLimit | None:
-        """What the class of a transit may reserve of ``capacity_bps`` on a link direction at most,
-        by the policy that governs it from ``at`` on; None where none does that names it."""
+        """As :meth:`~network_provisioner.policies.policy.Differentiator.bound`."""
         with self._lock:
             policy = self._by_hop(at).get(hop)
         queue = "" if policy is None else policy.queue_of(transit)
@@ -207,7 +206,7 @@ class PolicyRegistry:
     def _next_after(self, now: float) -> float | None:
         running = self._running(now)
         waiting = [p for p in self._policies.values() if p.state(now) is PolicyState.SCHEDULED]
-        times = [p.end for p in running if p.end < float("inf")]
+        times = [p.end for p in running if p.end < math.inf]
         times += [p.start for p in waiting]
         if any(p.strategy not in _FIXED for p in running):
             times.append((now // _REFRESH_S + 1) * _REFRESH_S)
@@ -293,7 +292,7 @@ class PolicyRegistry:
             "type": policy.type,
             "strategy": policy.strategy,
             "specs": list(policy.specs),
-            "time": [iso(policy.start), None if policy.end == float("inf") else iso(policy.end)],
+            "time": [iso(policy.start), None if math.isinf(policy.end) else iso(policy.end)],
             "state": str(policy.state(now)),
             "queues": list(policy.queues),
             "links": [list(hop) for hop in own if runs and by_hop[hop].id == policy.id],

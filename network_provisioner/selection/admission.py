@@ -6,7 +6,6 @@ transit ─► readmit: what it may have instead of what it holds
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -17,26 +16,22 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
-from network_provisioner.policies.differentiator import Differentiator, LimitOf, no_limit
+from network_provisioner.policies.policy import Differentiator, LimitOf, no_limit
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
-from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits, exceeded_quota
 from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.path_selector import PathSelector
-from network_provisioner.selection.push import Movable, Reroute, reroutes
+from network_provisioner.selection.push import Movable, MovableOf, Reroute, reroutes
 from network_provisioner.selection.split import split
 from network_provisioner.selection.terms import below
 from network_provisioner.selection.transit import Candidate, Metric
 from network_provisioner.state import circuits
 from network_provisioner.state.ledger import Ledger, PathPart, Reservation
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.state.quotas import exceeded_quota
 from network_provisioner.state.waitlist import Claim, Claims, crowded_claims
-from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Hop, Path
-
-log = logging.getLogger(__name__)
 
 BestEffortOf = Callable[[str, str, str], tuple[float, float] | None]
 """What transfers without a circuit reach between two sites in b/s, as a user decides by it, and its
@@ -48,16 +43,15 @@ BETTER_BY = 0.5  # of 10: for less, nobody moves
 class Admission:
     """Decides for one transit at a time. Not thread-safe.
 
-    ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
-    circuit's rate is taken for best effort's; ``policies`` bound what a class may reserve.
+    ``setup_times`` are those of this broker's circuits; ``policies`` bound what a class may
+    reserve.
     """
 
     _state: NetworkState
     _selector: PathSelector
-    _templates: Templates
     _limits: BrokerLimits
     _setup_times: SetupTimes
-    _best_effort_of: BestEffortOf | None
+    _best_effort_of: BestEffortOf
     _policies: Differentiator | None
 
     def too_small(self, transit: Transit, template: Template, now: float) -> str:
@@ -93,21 +87,16 @@ class Admission:
         if len(ways) > 1:
             where = " and ".join(sorted("-".join(nodes) for nodes in ways))
             return f"other transits of its packets are on {where}"
-        return self._selector.find(
-            transit,
-            template,
-            now,
-            self._state.topology.path(ways.pop()) if ways else None,
-            claims,
+        pinned = self._state.topology.path(ways.pop()) if ways else None
+        return self._find(
+            transit, template, now, claims, without, pinned,
             lambda holder: self._movable(holder, transit, now),
-            self._limit_of(transit, now),
-            self._ledger_without(*without),
-        )
+        )  # fmt: skip
 
     def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never | None:
         """What ``wanted`` may have where the transit gives up what it holds; None where its packets
         cannot be told apart from those of others on several paths, or its template is gone."""
-        template = template_of(transit, self._templates)
+        template = self._state.active.template_of(transit)
         ways = self._state.active.pairs.ways(transit)
         if template is None or len(ways) > 1:
             return None
@@ -118,10 +107,7 @@ class Admission:
             hop: [claim for claim in there if is_before(active.all[claim.id], wanted)]
             for hop, there in active.waitlist.claims_before(transit, now).items()
         }
-        return self._selector.find(
-            wanted, template, now, pinned, claims, limit_of=self._limit_of(wanted, now),
-            ledger=self._ledger_without(transit),
-        )  # fmt: skip
+        return self._find(wanted, template, now, claims, [transit], pinned)
 
     def begin_early(
         self, transit: Transit, wanted: Transit, now: float
@@ -200,7 +186,7 @@ class Admission:
         if not any(claims.get(hop) for hop in waits):  # the first: what it waits for may be nearer
             return False
         start, end = self.window(transit, now)
-        template = template_of(transit, self._templates)
+        template = self._state.active.template_of(transit)
         # A part of the room may do where several paths share it, or somebody else may move.
         rank = self._state.active.waitlist.rank(transit, now)
         whole = rank <= lowest and template is not None and template.paths < 2
@@ -232,16 +218,12 @@ class Admission:
         ]
         return min(before, key=lambda claim: claim.start, default=None)
 
-    def failure(self, transit: Transit) -> tuple[Hop, str] | None:
-        """A link of a transit's paths that cannot be used, and that in words; None for none."""
-        return circuits.first_of(transit, self._state.unusable)
-
     def reroutes(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
         """Where transits of one pair of sites that must take one path have room without a link; ()
         where they have not."""
         members = []
         for transit in together:
-            template = template_of(transit, self._templates)
+            template = self._state.active.template_of(transit)
             if template is None:
                 return ()
             avoided = self._state.avoided.get(transit.id, ())
@@ -258,7 +240,7 @@ class Admission:
     def may_move(self, transit: Transit, freed: Set[Hop]) -> bool:
         """Whether a transit moves to better paths by its template, and one of its others leads
         over links where room was given back."""
-        template = template_of(transit, self._templates)
+        template = self._state.active.template_of(transit)
         if template is None or template.better_path != "move":
             return False
         paths, nodes = self._paths(transit), transit.grant.path
@@ -267,16 +249,12 @@ class Admission:
     def better(self, transit: Transit, now: float) -> Candidate | None:
         """A better path with room for a transit that is on one, alone there with its packets; None
         where there is none."""
-        template = template_of(transit, self._templates)
-        alone = not (transit.grant.parts or self._state.active.pairs.mates(transit))
-        if template is None or transit.request.min_bps <= 0 or not alone:
+        template = self._state.active.template_of(transit)
+        if template is None or transit.request.min_bps <= 0 or not self._is_alone(transit):
             return None
         wanted = _asking(transit, start=now, end=transit.request.end or transit.grant.lease_until)
         claims = self._state.active.waitlist.claims_before(transit, now)
-        outcome = self._selector.find(
-            wanted, template, now, claims=claims, limit_of=self._limit_of(wanted, now),
-            ledger=self._ledger_without(transit),
-        )  # fmt: skip
+        outcome = self._find(wanted, template, now, claims, [transit])
         if not isinstance(outcome, Grant) or outcome.decision.chosen is None:
             return None
         best = outcome.decision.chosen
@@ -290,9 +268,10 @@ class Admission:
     ) -> tuple[PathPart, ...]:
         """Several paths that carry together what a transit is guaranteed, where its template allows
         them, with ``most`` b/s on some links; () for none."""
-        template = template_of(transit, self._templates)
-        alone = not (transit.grant.parts or self._state.active.pairs.mates(transit))
-        if template is None or template.paths < 2 or not self._state.can.multipath or not alone:
+        template = self._state.active.template_of(transit)
+        if template is None or template.paths < 2:
+            return ()
+        if not (self._state.can.multipath and self._is_alone(transit)):
             return ()
         until = transit.request.end or transit.grant.lease_until
         ledger = self._ledger_without(transit)
@@ -355,6 +334,20 @@ class Admission:
     def _paths(self, transit: Transit) -> list[Path]:
         return self._selector.paths(transit.request.src, transit.request.dst)
 
+    def _find(
+        self, transit: Transit, template: Template, now: float, claims: Claims,
+        without: Iterable[Transit], pinned: Path | None = None,
+        movable_of: MovableOf | None = None,
+    ) -> Grant | Wait | Never:  # fmt: skip
+        limit_of, ledger = self._limit_of(transit, now), self._ledger_without(*without)
+        return self._selector.find(
+            transit, template, now, pinned, claims, movable_of, limit_of, ledger
+        )
+
+    def _is_alone(self, transit: Transit) -> bool:
+        """Whether it is on one path, with nobody whose packets must take the same."""
+        return not (transit.grant.parts or self._state.active.pairs.mates(transit))
+
     def _limit_of(self, transit: Transit, now: float) -> LimitOf:
         if self._policies is None:
             return no_limit
@@ -385,7 +378,7 @@ class Admission:
             return []
         movable = []
         for transit in (first, *self._state.active.pairs.mates(first)):
-            template = template_of(transit, self._templates)
+            template = self._state.active.template_of(transit)
             if transit.request.priority >= rank or template is None:
                 return []
             ways = circuits.ways(transit, self._state.topology)
@@ -397,14 +390,10 @@ class Admission:
         return movable
 
     def _best_effort(self, transit: Transit, template: Template) -> float | None:
-        if self._best_effort_of is None or not self._state.can.real_packets:
+        if not self._state.can.real_packets:
             return None
         request = transit.request
-        try:
-            known = self._best_effort_of(request.src, request.dst, request.user)
-        except Exception:  # likewise
-            log.exception("best effort from %s to %s is unknown", request.src, request.dst)
-            return None
+        known = self._best_effort_of(request.src, request.dst, request.user)
         return None if known is None or known[1] > template.max_age_s else known[0]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.instants import iso
 from network_provisioner.base.units import format_rate
-from network_provisioner.policies.differentiator import LimitOf, no_limit
+from network_provisioner.policies.policy import LimitOf, no_limit
 from network_provisioner.selection.outcomes import Blocked, Grant, Never, Wait
 from network_provisioner.selection.push import MovableOf, make_room
 from network_provisioner.selection.split import earliest_split, largest_split, split

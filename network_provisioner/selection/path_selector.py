@@ -9,7 +9,6 @@ terms of a transit ─► candidate paths with metrics ─► choose() ───
 
 from __future__ import annotations
 
-import logging
 import math
 from bisect import bisect_right
 from collections import OrderedDict
@@ -22,7 +21,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import AgreedRequest, Transit
 from network_provisioner.base.units import transfer_time
-from network_provisioner.policies.differentiator import LimitOf, no_limit
+from network_provisioner.policies.policy import LimitOf, no_limit
 from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.outcomes import Grant, Never, Wait
@@ -36,8 +35,6 @@ from network_provisioner.state.waitlist import Claims
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path
 
-log = logging.getLogger(__name__)
-
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
 
 MetricsOf = Callable[[Path, str], Mapping[str, Metric]]
@@ -47,12 +44,11 @@ as anybody did."""
 
 @dataclass
 class PathSelector:
-    """Looks for paths for one transit on a network as it is reserved. Without ``metrics_of``
-    nothing was measured."""
+    """Looks for paths for one transit on a network as it is reserved."""
 
     _state: NetworkState
     _limits: BrokerLimits
-    _metrics_of: MetricsOf | None = None
+    _metrics_of: MetricsOf = lambda *_: {}
     switches: frozenset[str] = frozenset()
     _paths: OrderedDict[tuple[str, str], list[Path]] = field(default_factory=OrderedDict)
     _sizes: list[float] = field(default_factory=list)
@@ -177,13 +173,7 @@ class PathSelector:
     def measured(self, path: Path, user: str) -> Mapping[str, Metric]:
         """What was measured of a path, as a user decides by it."""
         # Without packets, what transfers reach tells nothing about a path.
-        if self._metrics_of is None or not self._state.can.real_packets:
-            return {}
-        try:
-            return self._metrics_of(path, user)
-        except Exception:  # a foreign archive that fails costs its opinion, never the transfer
-            log.exception("what was measured of %s cannot be had", "-".join(path.nodes))
-            return {}
+        return self._metrics_of(path, user) if self._state.can.real_packets else {}
 
     def find(
         self,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from network_provisioner.base.units import bits, format_rate
-from network_provisioner.state.sockets import Sender
+from network_provisioner.state.connections import Sender
 
 KEPT, LESS, BROKEN, UNKNOWN = "kept", "less", "broken", "unknown"
 

@@ -228,9 +228,7 @@ class _Search:
     def _held(self, member: Movable) -> Reservation | None:
         """What it holds from now on; None where it guarantees nothing, and only goes along."""
         held = self.ledger.reservations.get(member.id)
-        if held is None or held.start >= self.now:
-            return held
-        return replace(held, start=self.now)
+        return None if held is None else held.on(held.lanes, self.now)
 
     def ledger_without(self, groups: Sequence[_Group]) -> Overlay:
         """The ledger with these taken off."""

@@ -5,7 +5,6 @@ Reads the network's state and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from network_provisioner.base.errors import BrokerError, InputError
@@ -13,21 +12,17 @@ from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.selection.limits import BrokerLimits, check_times
-from network_provisioner.selection.outcomes import Grant
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.terms import (
     AgreedRates,
     decline_reason,
     new_transit,
     settle,
-    warnings,
 )
+from network_provisioner.state.connections import ReportedConnections
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.templates.lookup import Templates, template_for, template_of
+from network_provisioner.templates.lookup import Templates, template_for
 from network_provisioner.templates.template import Template
-
-ReportsFlows = Callable[[str], bool]
-"""Whether the connections of a site's data transfer nodes are reported as they open."""
 
 
 @dataclass(eq=False)
@@ -38,7 +33,7 @@ class RequestBuilder:
     _selector: PathSelector
     _templates: Templates
     _limits: BrokerLimits
-    _reports_flows: ReportsFlows
+    _connections: ReportedConnections
 
     def build(self, request: TransitRequest, now: float) -> tuple[Transit, Template, AgreedRates]:
         """The transit of a checked request, its template, and what it settles for.
@@ -60,7 +55,7 @@ class RequestBuilder:
         transit = new_transit(request, template, terms, now)
         transit.request = replace(transit.request, hosts=self._hosts(request))
         if request.ports_at and not (request.flows or request.best_effort):
-            self._tell_apart(transit, request.ports_at)
+            self._tell_apart(transit, request.ports_at, now)
         clash = None if request.best_effort else self._state.active.pairs.clash(transit)
         if clash is not None:
             raise BrokerError(
@@ -77,7 +72,7 @@ class RequestBuilder:
 
         Raises BrokerError ``impossible_rate``, ``conflict`` (it has no rate of its own).
         """
-        template = template_of(transit, self._templates)
+        template = self._state.active.template_of(transit)
         if template is None or transit.request.min_bps <= 0:
             gone = f"template {transit.request.template!r} is gone"
             why = "has no rate of its own" if template else gone
@@ -104,16 +99,16 @@ class RequestBuilder:
             return ()
         return src.address, dst.address
 
-    def _tell_apart(self, transit: Transit, end: str) -> None:
+    def _tell_apart(self, transit: Transit, end: str, now: float) -> None:
         """Have a transit's tool use ports of its own, where the switches tell them apart: now, or
         when it begins. Of a client's ports somebody has to see which connections of the servers
         come of them; but where a transit alone opens the way, nobody does before it has rules."""
-        if not self._state.active.pairs.matches:
+        if not self._state.can.matches:
             return
         sites, nodes = (transit.request.src, transit.request.dst), self._state.topology.nodes
         if end in (CLIENT, SEEN) and any(nodes[site].dmz for site in sites):
             return
-        if end == CLIENT and not any(map(self._reports_flows, sites)):
+        if end == CLIENT and not any(self._connections.reports(site, now) for site in sites):
             return
         transit.request = replace(transit.request, ports_at=end)
         if end != SEEN and not (transit.request.start or transit.request.end):
@@ -151,14 +146,6 @@ class RequestBuilder:
                 f"expected at most {format_rate(largest)}, all that can be reserved between them",
                 "impossible_rate",
             )
-
-    def warnings(
-        self, transit: Transit, template: Template, grant: Grant, until: float
-    ) -> list[str]:
-        """What may make a transfer slower than it could be, with what was granted up to Unix second
-        ``until``, in words."""
-        path_bps = sum(way.path.capacity_bps for way in grant.parts)
-        return warnings(transit, template, path_bps, until - grant.start)
 
     def _paths(self, template: Template) -> int:
         """Over how many paths one transit may be split."""

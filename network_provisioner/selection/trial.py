@@ -30,6 +30,9 @@ class Choice:
     max_bps: float
 
 
+NO_CHOICE = Choice((), None, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What a transfer got, what it would have got, and ``why``. ``differs``: another path, none, or
@@ -77,7 +80,7 @@ def _chosen(
 ) -> tuple[Choice, str]:
     size = transit.request.size_bytes
     if size is not None and (words := below(template, size)):
-        return Choice((), None, 0.0, 0.0), words
+        return NO_CHOICE, words
     paths: list[tuple[Path, PathScore]] = []
     for score in transit.grant.candidates:
         try:
@@ -85,12 +88,12 @@ def _chosen(
         except InputError:
             continue  # of links that are no more
     if not paths:
-        return Choice((), None, 0.0, 0.0), "none of its paths is in the topology any more"
+        return NO_CHOICE, "none of its paths is in the topology any more"
     most_bps = max(path.capacity_bps for path, _ in paths)
     try:
         terms = settle(_requested(transit, before, most_bps), template, most_bps)
     except BrokerError as error:
-        return Choice((), None, 0.0, 0.0), str(error)
+        return NO_CHOICE, str(error)
     rates = terms.min_bps, terms.max_bps
     known = [(path, _metrics(path, score, transit, before)) for path, score in paths]
     choice = choose(known, template, *rates)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator
 
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.state.circuits import hops
-from network_provisioner.state.pairs import SitePairs
-from network_provisioner.state.ports import PortBlocks
+from network_provisioner.state.pairs import PortBlocks, SitePairs
 from network_provisioner.state.waitlist import Waitlist
-from network_provisioner.templates.lookup import Templates
+from network_provisioner.templates.lookup import Templates, template_of
+from network_provisioner.templates.template import Template
 
 _FOR_EVER = float("inf")
 _OWNERS = ("user", "project")
@@ -20,7 +20,7 @@ class ActiveTransits:
     """All queued, held, installed and active transits; ``waitlist`` has the queued ones, ``pairs``
     the others, ``ports`` whose ports are whose. Not thread-safe.
 
-    ``templates`` say how long a transit waits; ``pin_pairs`` and ``aging_s`` are as in
+    ``templates`` are those that transits are asked with; ``pin_pairs`` and ``aging_s`` are as in
     :class:`~network_provisioner.selection.limits.BrokerLimits`.
     """
 
@@ -78,6 +78,10 @@ class ActiveTransits:
         if self.pairs.leave(transit):
             self.waitlist.room_between(transit.request.src, transit.request.dst)
 
+    def template_of(self, transit: Transit) -> Template | None:
+        """As :func:`~network_provisioner.templates.lookup.template_of`."""
+        return template_of(transit, self._templates)
+
     def of(self, kind: str, name: str) -> Collection[Transit]:
         """Those of a ``user`` or ``project``."""
         return self._owned.get((kind, name), {}).values()
@@ -129,7 +133,7 @@ class ActiveTransits:
     def _deadline(self, transit: Transit) -> float:
         if transit.state in LIVE or transit.lost_path:
             return transit.grant.lease_until
-        template = self._templates.get(transit.request.template)
+        template = self.template_of(transit)
         patience_s = template.patience_s if template else 0.0
         last = max(transit.request.requested_at, transit.request.start) + patience_s
         return min(last, transit.request.end or _FOR_EVER)

@@ -7,7 +7,7 @@ one, the first goes by the transit's id and the others by ``<id> <number>``: no 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -59,16 +59,14 @@ def granted_rates(transit: Transit) -> list[tuple[list[str], float]]:
 
 def hops(transit: Transit) -> list[Hop]:
     """Every link direction that a transit's data takes."""
-    paths = [part.path for part in transit.grant.parts] or [transit.grant.path]
-    return list(dict.fromkeys(hop for path in paths for hop in pairwise(path)))
+    return list(dict.fromkeys(hop for path in transit.grant.paths for hop in pairwise(path)))
 
 
 def first_of(transit: Transit, hops: Mapping[Hop, str]) -> tuple[Hop, str] | None:
     """The first directed link of a transit's paths that is among ``hops``, and what these say of
     it; None for none."""
-    paths = [transit.grant.path, *(part.path for part in transit.grant.parts[1:])]
-    hop = next((hop for path in paths for hop in pairwise(path) if hop in hops), None)
-    return None if hop is None else (hop, hops[hop])
+    taken = (hop for path in transit.grant.paths for hop in pairwise(path))
+    return next(((hop, hops[hop]) for hop in taken if hop in hops), None)
 
 
 def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
@@ -142,18 +140,21 @@ def part_name(transit_id: str, number: int) -> str:
     return f"{transit_id} {number}" if number else transit_id
 
 
-def demands(
-    transit: Transit, has: Sequence[PathPart], within: Mapping[tuple[str, Hop], tuple[Hop, ...]]
-) -> list[RateDemand]:
-    """What a transit may have on each of its ``has`` ways.
+def queue_link(queue: str, hop: Hop) -> Hop:
+    """What stands for a queue on a link, as a link of its own."""
+    # No node's name has a line break, so this is no link of the network.
+    return f"{queue}\n{hop[0]}", hop[1]
 
-    ``within``: the queue and link that stand for limits of their own, as further links. None for a
-    transit that asks for no guarantee: it takes what is idle.
-    """
+
+def demands(transit: Transit, has: Sequence[PathPart], queues: Collection[Hop]) -> list[RateDemand]:
+    """What a transit may have on each of its ``has`` ways, within those of the ``queues``
+    (:func:`queue_link`) that it shares. None for a transit that asks for no guarantee: it takes
+    what is idle."""
+    queue = transit.grant.queue
     return [
         RateDemand(
             part_name(transit.id, number),
-            (*way.path.hops, *_queues(transit.grant.queue, way, within)),
+            (*way.path.hops, *(x for h in way.path.hops if (x := queue_link(queue, h)) in queues)),
             way.min_bps,
             way.max_bps,
             transit.request.priority,
@@ -161,14 +162,6 @@ def demands(
         for number, way in enumerate(has)
         if way.min_bps > 0
     ]
-
-
-def _queues(
-    queue: str, way: PathPart, within: Mapping[tuple[str, Hop], tuple[Hop, ...]]
-) -> list[Hop]:
-    if not queue or not within:
-        return []
-    return [limit for hop in way.path.hops for limit in within.get((queue, hop), ())]
 
 
 def give(transit: Transit, rates: Mapping[str, float]) -> None:

@@ -22,7 +22,7 @@ right.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,21 +39,66 @@ _ROOM = 64  # demands and entries to begin with; doubled when they are full
 _LOW, _SPAN, _PRIORITY, _COUNT, _ALIVE = range(5)
 
 
-class Table:
-    """Demands as columns, and which links each uses as one long list. Removed ones leave gaps,
-    which are closed when they are more than half of it."""
+@dataclass(frozen=True, slots=True)
+class RateDemand:
+    """What one path of one transit may have: ``min_bps`` for certain, up to ``max_bps``.
 
-    def __init__(self, links: int) -> None:
-        self.links = links
+    ``id`` is the caller's. A transit with several paths is several demands. ``min_bps`` may be
+    0.
+    """
+
+    id: str
+    hops: tuple[Hop, ...]
+    min_bps: float
+    max_bps: float
+    priority: int = 0
+
+
+class MaxMinShares:
+    """Rates, kept up to date while demands come and go.
+
+    Changes are cheap and nothing is computed until :meth:`rates` is asked, so any number of changes
+    costs one computation. Demands are kept as columns, and which links each uses as one long list;
+    removed ones leave gaps, which are closed when they are more than half of it. Not thread-safe.
+    """
+
+    def __init__(self, capacity: Mapping[Hop, float]) -> None:
+        """``capacity``: bits per second to be shared on each directed link. The ledger sees to it
+        that all minima fit."""
+        self._number = {hop: number for number, hop in enumerate(capacity)}
+        whole = [math.floor(round(min(bps, _MOST), 3)) for bps in capacity.values()]
+        self._capacity: Whole = np.array(whole, np.int64)
         self._names: list[str] = []
         self._row: dict[str, int] = {}
         self._entries = 0
         # Minimum, span from there to the maximum, priority, number of links, and 0 where removed.
         self._columns: Whole = np.zeros((5, _ROOM), np.int64)
         self._link: Whole = np.zeros(_ROOM, np.int64)
+        self._rates: dict[str, float] | None = {}
 
-    def add(self, name: str, links: Sequence[int], low: int, span: int, priority: int) -> None:
+    def update(self, put: Iterable[RateDemand], gone: Iterable[str] = ()) -> None:
+        """Take demands out by id (unknown ones are none), then add others, or replace those of the
+        same id."""
+        new = {demand.id: demand for demand in put}
+        old = {name for name in (*gone, *new) if name in self._row}
+        for name in old:
+            self._columns[_ALIVE, self._row.pop(name)] = 0
+        if len(self._names) > _ROOM and len(self._row) < len(self._names) // 2:
+            self._close_gaps()
+        for demand in new.values():
+            self._add(demand)
+        if new or old:
+            self._rates = None
+
+    def rates(self) -> Mapping[str, float]:
+        """Bits per second for each demand now, by id."""
+        if self._rates is None:
+            self._rates = self._shared()
+        return self._rates
+
+    def _add(self, demand: RateDemand) -> None:
         """A demand that is not there yet."""
+        links = [self._number[hop] for hop in demand.hops]
         row, first, last = len(self._names), self._entries, self._entries + len(links)
         # At least so much: where all were removed, there is no room left to double.
         if row == self._columns.shape[1]:
@@ -61,17 +106,13 @@ class Table:
             self._columns = np.concatenate([self._columns, columns], axis=1)
         if last > len(self._link):
             self._link = np.concatenate([self._link, np.zeros(max(last, _ROOM), np.int64)])
-        self._columns[:, row] = (low, span, priority, len(links), 1)
+        low = whole_bps(demand.min_bps)
+        span = max(0, math.floor(min(demand.max_bps, _MOST)) - low)
+        self._columns[:, row] = (low, span, demand.priority, len(links), 1)
         self._link[first:last] = links
-        self._row[name] = row
-        self._names.append(name)
+        self._row[demand.id] = row
+        self._names.append(demand.id)
         self._entries = last
-
-    def remove(self, name: str) -> None:
-        """Takes out a demand that is there."""
-        self._columns[_ALIVE, self._row.pop(name)] = 0
-        if len(self._names) > _ROOM and len(self._row) < len(self._names) // 2:
-            self._close_gaps()
 
     def _close_gaps(self) -> None:
         columns, row_of, link = self._read()
@@ -87,13 +128,14 @@ class Table:
         row_of = np.arange(len(self._names)).repeat(columns[_COUNT])
         return columns, row_of, self._link[: self._entries]
 
-    def fill(self, spare: Sequence[int]) -> dict[str, float]:
-        """The rate of each demand by name. ``spare``: what minima leave of each link."""
+    def _shared(self) -> dict[str, float]:
         if not self._row:
             return {}
         columns, row_of, link = self._read()
         alive, span, priority = columns[_ALIVE] == 1, columns[_SPAN], columns[_PRIORITY]
-        rest = np.maximum(np.array(spare, np.int64), 0)
+        rest = self._capacity.copy()
+        np.subtract.at(rest, link, (columns[_LOW] * columns[_ALIVE])[row_of])
+        np.maximum(rest, 0, out=rest)
         extra = np.zeros(len(span), np.int64)
         wants = alive & (span > 0)
         for tier in sorted(set(priority[wants].tolist()), reverse=True):
@@ -140,65 +182,3 @@ def _settle(row_of: Whole, link: Whole, span: Whole, rest: Whole, extra: Whole) 
         np.subtract.at(rest, link[done], gets_here[done])
         row_of, link = (left.cumsum() - 1)[row_of[~done]], link[~done]
         rows, count, span = rows[left], count[left], span[left]
-
-
-@dataclass(frozen=True, slots=True)
-class RateDemand:
-    """What one path of one transit may have: ``min_bps`` for certain, up to ``max_bps``.
-
-    ``id`` is the caller's. A transit with several paths is several demands (``max_bps`` of each:
-    :attr:`~network_provisioner.selection.split.PathPart.max_bps`). ``min_bps`` may be 0.
-    """
-
-    id: str
-    hops: tuple[Hop, ...]
-    min_bps: float
-    max_bps: float
-    priority: int = 0
-
-
-class MaxMinShares:
-    """Rates, kept up to date while demands come and go.
-
-    Changes are cheap and nothing is computed until :meth:`rates` is asked, so any number of changes
-    costs one computation. Not thread-safe.
-    """
-
-    def __init__(self, capacity: Mapping[Hop, float]) -> None:
-        """``capacity``: bits per second to be shared on each directed link. The ledger sees to it
-        that all minima fit."""
-        self._hops = list(capacity)
-        self._number = {hop: number for number, hop in enumerate(self._hops)}
-        self._capacity = [math.floor(round(min(bps, _MOST), 3)) for bps in capacity.values()]
-        self._minima = [0] * len(self._hops)  # of the demands on each link, added up
-        self._demands: dict[str, RateDemand] = {}
-        self._table = Table(len(self._hops))
-        self._rates: dict[str, float] | None = {}
-
-    def update(self, put: Iterable[RateDemand], gone: Iterable[str] = ()) -> None:
-        """Take demands out by id (unknown ones are none), then add others, or replace those of the
-        same id."""
-        new = {demand.id: demand for demand in put}
-        old = [self._demands[i] for i in {*gone, *new} if i in self._demands]
-        for demand in old:
-            del self._demands[demand.id]
-            self._table.remove(demand.id)
-            for hop in demand.hops:
-                self._minima[self._number[hop]] -= whole_bps(demand.min_bps)
-        for demand in new.values():
-            self._demands[demand.id] = demand
-            low = whole_bps(demand.min_bps)
-            links = [self._number[hop] for hop in demand.hops]
-            span = max(0, math.floor(min(demand.max_bps, _MOST)) - low)
-            self._table.add(demand.id, links, low, span, demand.priority)
-            for link in links:
-                self._minima[link] += low
-        if new or old:
-            self._rates = None
-
-    def rates(self) -> dict[str, float]:
-        """Bits per second for each demand now, by id."""
-        if self._rates is None:
-            spare = [c - m for c, m in zip(self._capacity, self._minima, strict=True)]
-            self._rates = self._table.fill(spare)
-        return dict(self._rates)

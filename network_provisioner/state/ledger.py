@@ -69,6 +69,10 @@ class Reservation:
         """When it is expected to end: after a second at least, at its end at the latest."""
         return min(self.end, max(self.done, self.start + 1.0))
 
+    def on(self, lanes: tuple[Lane, ...], since: float) -> Reservation:
+        """The same on other lanes, from ``since`` on: what it held before is past."""
+        return replace(self, lanes=lanes, start=max(self.start, since))
+
     def rates(self) -> dict[Hop, int]:
         """Whole bits per second on each directed link, in the order of the lanes."""
         rates: dict[Hop, int] = {}
@@ -101,14 +105,6 @@ def whole_bps(rate_bps: float) -> int:
     """What is reserved for a rate: whole bits per second, rounded up."""
     # Rounded first, so that 0.9 * 20 Mb/s is 18 Mb/s and not one bit more.
     return math.ceil(round(rate_bps, 3))
-
-
-def check_period(r: Reservation) -> None:
-    """Raises InputError for a reservation that is at no time, or for ever."""
-    if not -math.inf < r.start < r.end < math.inf:
-        raise InputError(
-            f"reservation {r.id!r}: from {r.start!r} to {r.end!r}, expected an end after the start"
-        )
 
 
 @dataclass(eq=False, slots=True)
@@ -153,8 +149,8 @@ class Ledger:
     def of(cls, topology: Topology, reservable: float = 1.0) -> Ledger:
         """An empty ledger for both directions of every link; ``reservable`` is the part of each
         capacity that may be reserved, the rest stays for best effort."""
-        both = ((ends, link) for link in topology.links for ends in _ends(link.a, link.b))
-        return cls({ends: link.capacity_bps * reservable for ends, link in both})
+        links = topology.links
+        return cls({hop: link.capacity_bps * reservable for link in links for hop in link.hops})
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -172,21 +168,6 @@ class Ledger:
             self._write(reservation, -1)
         return reservation
 
-    def commit(
-        self,
-        reservation: Reservation | None,
-        moves: Iterable[tuple[str, tuple[Lane, ...]]],
-        since: float,
-    ) -> Refusal | None:
-        """Put others on other lanes from ``since`` on and admit a reservation (None: moves alone),
-        as :meth:`exchange`. ``moves``: id and new lanes of each. What they held before ``since`` is
-        past, and forgotten.
-        """
-        old = [(self._known(name), lanes) for name, lanes in moves]
-        new = [replace(r, lanes=lanes, start=max(r.start, since)) for r, lanes in old]
-        added = () if reservation is None else (reservation,)
-        return self.exchange([r.id for r in new], (*new, *added))
-
     def exchange(self, freed: Sequence[str], new: Sequence[Reservation]) -> Refusal | None:
         """Free some reservations and admit others, in one step or not at all; they may take each
         other's places.
@@ -201,7 +182,12 @@ class Ledger:
         for reservation in new:
             if reservation.id in self._reservations and reservation.id not in used:
                 raise InputError(f"reservation {reservation.id!r} exists already")
-            check_period(reservation)
+            start, end = reservation.start, reservation.end
+            if not -math.inf < start < end < math.inf:
+                raise InputError(
+                    f"reservation {reservation.id!r}: from {start!r} to {end!r}, expected an end "
+                    "after the start"
+                )
         for reservation in old:
             self._write(reservation, -1)
         for number, reservation in enumerate(new):
@@ -247,6 +233,11 @@ class Ledger:
     def capacity(self, hop: Hop) -> int:
         """Bits per second of a directed link that can be reserved."""
         return self._links[hop].capacity
+
+    @property
+    def capacities(self) -> dict[Hop, int]:
+        """As :meth:`capacity`, of every directed link."""
+        return {hop: line.capacity for hop, line in self._links.items()}
 
     def busy(self, hop: Hop, rate_bps: float, after: float) -> list[Interval]:
         """When after ``after`` a directed link has no room for ``rate_bps``: [from, to) each, in
@@ -324,10 +315,6 @@ class Ledger:
             return self._reservations[reservation_id]
         except KeyError:
             raise InputError(f"no reservation {reservation_id!r}") from None
-
-
-def _ends(a: str, b: str) -> tuple[Hop, Hop]:
-    return (a, b), (b, a)
 
 
 class Overlay:

@@ -31,6 +31,11 @@ class NetworkState:
     drains: Drains | None = None
     avoided: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
 
+    @property
+    def tells_packets_apart(self) -> bool:
+        """Whether the switches are this broker's alone, and tell packets apart by their ports."""
+        return self.can.matches and self.can.real_packets
+
     def closed(self, start: float, end: float) -> Mapping[Hop, str]:
         """The directed links that nothing new may use between two Unix seconds, and why."""
         if not self.drains:

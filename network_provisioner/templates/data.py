@@ -74,14 +74,14 @@ def plain(written: Template | Tuning) -> dict[str, Any]:
     return out
 
 
-def wanted_from_dict(data: Mapping[str, Any], what: str = "specification") -> Specification:
+def wanted_from_dict(data: Mapping[str, Any]) -> Specification:
     """``{min_throughput?, max_throughput?, max_delay?, max_jitter?, max_loss?}`` with units, or in
     bits per second and seconds. Raises InputError."""
-    wanted = read(Specification, data, what)
+    wanted = read(Specification, data, "specification")
     low, high = wanted.min_bps, wanted.max_bps
     if low is not None and high is not None and low > high:
         raise InputError(
-            f"{what}: min_throughput {format_rate(low)} is above max_throughput "
+            f"specification: min_throughput {format_rate(low)} is above max_throughput "
             f"{format_rate(high)}, expected it not to be"
         )
     return wanted

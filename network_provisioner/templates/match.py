@@ -73,7 +73,12 @@ def match(templates: Iterable[Template], application: str, wanted: Specification
     if named:
         return Match(named[0], "name", f"{named[0].name!r} has the application's name", unfit)
     _, pattern, template = min(
-        ((-_letters(p), p, t) for t in fit for p in t.applications if app and _fits(app, p)),
+        (
+            (-_letters(pattern), pattern, t)
+            for t in fit
+            for pattern in t.applications
+            if app and fnmatchcase(app, pattern.casefold())
+        ),
         key=lambda hit: (hit[0], hit[2].name, hit[1]),
         default=(0, "", None),
     )
@@ -122,10 +127,6 @@ def distance(template: Template, wanted: Specification) -> float:
     ]
     # Rounded, so that the order of additions cannot decide between equals.
     return round(math.fsum(parts), 9)
-
-
-def _fits(application: str, pattern: str) -> bool:
-    return fnmatchcase(application, pattern.casefold())
 
 
 def _letters(pattern: str) -> int:

@@ -39,10 +39,6 @@ METRICS = ("throughput", "delay", "jitter", "loss")
 MIN_SCORE = 1.0  # of a path that just meets the QSpec (thesis, Table 2)
 MAX_SCORE = 10.0  # of a path that gives all that the RSpec allows (thesis, Table 2)
 
-WHEN_QUEUED = ("wait", "defer", "best_effort")
-SMALL = ("best_effort", "share")  # share: a standing circuit per pair of sites
-BETTER_PATH = ("stay", "move")
-ACTIONS = ("move", "split", "reduce", "report", "ignore")
 MOST_PRIORITY = 1000
 MOST_PATHS = 16
 MOST_STREAMS = 1024
@@ -106,7 +102,7 @@ class RSpec:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What is done about a running transit, one of ACTIONS, once a metric of its path has been
+    """What is done about a running transit, the ``action``, once a metric of its path has been
     worse than ``limit`` for ``for_s`` seconds. None is the QSpec's limit; of throughput, what the
     transit was granted."""
 
@@ -163,10 +159,11 @@ class Template:
     ``patience_s``        how long a request may wait in the queue before it goes best effort
     ``break_even_bytes``  transfers smaller than this end before a circuit would pay off; None has
                           it computed from what setting one up takes
-    ``when_queued``       what a transfer does while its request is queued: one of WHEN_QUEUED
-    ``small``             what becomes of those below the break-even: one of SMALL
+    ``when_queued``       what a transfer does while its request is queued
+    ``small``             what becomes of those below the break-even; ``share``: a standing circuit
+                          per pair of sites
     ``triggers``          what a running transit does when its path gets worse, by metric
-    ``better_path``       what a transit does when a better path becomes free: one of BETTER_PATH
+    ``better_path``       what a transit does when a better path becomes free
     ``io_aware``          whether a transit's rates follow what the disks at its ends take
     ``relay``             whether relays carry its connections: ``auto`` where that helps,
                           ``always`` where it can be

@@ -16,7 +16,6 @@ from network_provisioner.selection.outcomes import Grant, Wait
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.terms import fingerprint
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.transits.changes import modification_changes
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
@@ -110,7 +109,7 @@ class AdvanceReservations:
         if isinstance(outcome, Grant):
             self._placement.hold(transit, outcome, now, wanted)
         elif isinstance(outcome, Wait) and transit.state is TransitState.QUEUED:
-            self._modify(transit, wanted, now, "it waits for the times of before")
+            self._lifecycle.modify(transit, wanted, now, "it waits for the times of before")
             self._lifecycle.wait(transit, outcome, now)
         else:
             why = "its packets are on several paths" if outcome is None else outcome.reason
@@ -129,10 +128,4 @@ class AdvanceReservations:
     def _end_at(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
         """Let a transit that has begun end at another time. Raises BrokerError."""
         wanted.grant.lease_until = end
-        self._modify(transit, wanted, now, f"transit {transit.id!r} cannot end then", end)
-
-    def _modify(
-        self, transit: Transit, wanted: Transit, now: float, what: str, end: float | None = None
-    ) -> None:
-        changes = modification_changes(self._state, transit, wanted, now, end)
-        self._lifecycle.commit(changes, now, what=what, at_once=True)
+        self._lifecycle.modify(transit, wanted, now, f"transit {transit.id!r} cannot end then", end)

@@ -90,9 +90,7 @@ def _on_ways(
 ) -> Reservation | None:
     """What a transit has reserved, on these ways from now on."""
     held = state.ledger.reservations.get(transit.id)
-    if held is None:
-        return None
-    return replace(held, lanes=tuple(way.lane for way in ways), start=max(held.start, now))
+    return None if held is None else held.on(tuple(way.lane for way in ways), now)
 
 
 def modification_changes(

@@ -28,11 +28,12 @@ from network_provisioner.base.controller import (
 )
 from network_provisioner.base.model import Transit
 from network_provisioner.policies.accounting import meter
-from network_provisioner.policies.differentiator import Differentiator
+from network_provisioner.policies.policy import Differentiator
 from network_provisioner.policies.strategies import sure_bps
 from network_provisioner.state import circuits
-from network_provisioner.state.circuits import circuit
+from network_provisioner.state.circuits import circuit, queue_link
 from network_provisioner.state.elastic import MaxMinShares, RateDemand
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.topology.graph import Hop, Topology
 from network_provisioner.transits.relaying import Relaying
 
@@ -50,7 +51,6 @@ class Shares:
         self._topology = topology
         self._links = dict(capacity)
         self._queues: dict[Hop, float] = {}  # what queues are sure of, each like a link of its own
-        self._within: dict[tuple[str, Hop], tuple[Hop, ...]] = {}  # of a queue on a link
         self._sharing = MaxMinShares(self._links)
         self._transits: dict[str, Transit] = {}
         self._demands: dict[str, RateDemand] = {}
@@ -65,7 +65,8 @@ class Shares:
         """Take in a transit that comes on the switches, or that changed its paths or its queue."""
         self.drop(transit.id)
         self._transits[transit.id] = transit
-        for demand in self._wants(transit):
+        ways = circuits.ways(transit, self._topology)
+        for demand in circuits.demands(transit, ways, self._queues):
             self._demands[demand.id] = self._new[demand.id] = demand
             for hop in demand.hops:
                 self._on.setdefault(hop, {})[demand.id] = demand
@@ -95,8 +96,7 @@ class Shares:
         for queue in queues:
             there.setdefault(queue.hop, []).append(queue)
         # What a queue is sure of is shared among its own; beyond it they borrow, up to its ceiling.
-        self._queues = {_as_link(q.name, q.hop): sure_bps(q, there[q.hop]) for q in queues}
-        self._within = {(q.name, q.hop): (_as_link(q.name, q.hop),) for q in queues}
+        self._queues = {queue_link(q.name, q.hop): sure_bps(q, there[q.hop]) for q in queues}
         self._anew()
 
     @property
@@ -134,10 +134,6 @@ class Shares:
 
     # -- within ------------------------------------------------------------------------------
 
-    def _wants(self, transit: Transit) -> list[RateDemand]:
-        has = circuits.ways(transit, self._topology)
-        return circuits.demands(transit, has, self._within)
-
     def _anew(self) -> None:
         transits = list(self._transits.values())
         for transit in transits:
@@ -147,7 +143,7 @@ class Shares:
             self.put(transit)
         self.behind = True
 
-    def _fair(self) -> dict[str, float]:
+    def _fair(self) -> Mapping[str, float]:
         if self._queues and self._raise_ceilings():
             self._anew()
         self._sharing.update(self._new.values(), self._gone)
@@ -194,11 +190,6 @@ class Shares:
             self._used[hop] = self._used.get(hop, 0.0) + more
 
 
-def _as_link(queue: str, hop: Hop) -> Hop:
-    # No node's name has a line break, so this is no link of the network.
-    return f"{queue}\n{hop[0]}", hop[1]
-
-
 @runtime_checkable
 class CountsReports(Protocol):
     """A controller that sees no packets, and counts what transfers report instead."""
@@ -216,21 +207,18 @@ class DesiredState:
 
     def __init__(
         self,
+        state: NetworkState,
         controller: Controller,
-        shares: Shares,
         policies: Differentiator | None,
         relays: Relaying,
     ) -> None:
+        self._state = state
         self._controller = controller
-        self._shares = shares
+        self._shares = Shares(state.topology, state.ledger.capacities)
         self._policies = policies
         self._relays = relays
         # Asked once: what a protocol wants is looked up attribute by attribute.
         self._reported = controller if isinstance(controller, CountsReports) else None
-        self.matches = False  # whether it looks at the flows of circuits
-        self.counts = False  # whether it counts their packets
-        # Whether to guarantee minima alone: what is held free by dropping is idle for nobody.
-        self.minima = False
         self._circuits: dict[str, Circuit] = {}
         self._queues: tuple[Queue, ...] = ()
         self.dirty = True  # whether what is wanted was changed since it was told
@@ -254,7 +242,9 @@ class DesiredState:
             self.dirty = self.dirty or known
             return known
         self._relays.check(transit)
-        wanted = circuit(transit, self.matches, self.minima)
+        can = self._state.can
+        # Of what is held free by dropping nobody has more: there minima alone are guaranteed.
+        wanted = circuit(transit, can.matches, minima=can.bandwidth == "meter")
         changed = self._circuits.get(transit.id) != wanted
         if changed:
             self._circuits[transit.id] = wanted
@@ -271,6 +261,14 @@ class DesiredState:
         """A transit ends. Of one that is relayed something stays, without a rate."""
         if transit.relayed and transit.id in self._circuits:
             self.update(self._relays.drain(transit, now))
+
+    def follow_relays(self, now: float) -> None:
+        """Carry directly what relays lost, and no longer what they have drained."""
+        changed, drained = self._relays.follow(now)
+        for transit in changed:
+            self.update(transit)
+        for name in drained:
+            self.drop(name)
 
     def share(self, now: float, everything: bool) -> None:
         """Share anew what the links have. ``everything``: also what may wait while many are live

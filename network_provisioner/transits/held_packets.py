@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import AgreedRequest, Transit, TransitGrant, TransitState
-from network_provisioner.selection.admission import Admission
-from network_provisioner.state.pairs import SitePairs
-from network_provisioner.topology.graph import Topology
+from network_provisioner.state.circuits import first_of
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 
@@ -22,25 +21,21 @@ from network_provisioner.transits.lifecycle import Lifecycle
 class HeldPackets:
     """What is held to which path now. Not thread-safe: the broker holds its lock in every call."""
 
-    _topology: Topology
-    _admission: Admission
+    _state: NetworkState
     _lifecycle: Lifecycle
-    _pairs: SitePairs
     _desired: DesiredState
     _held: dict[str, Transit] = field(default_factory=dict)
-    possible: bool = False
-    """Whether the switches are this broker's alone, and tell packets apart by their ports."""
 
     def hold(self, name: str, nodes: Sequence[str], flow: Flow, until: float, now: float) -> None:
         """Raises BrokerError ``conflict``, ``controller_unavailable``."""
-        if not self.possible:
+        if not self._state.tells_packets_apart:
             raise BrokerError(
                 f"{name} cannot be held to a path: expected switches of this broker alone, which "
                 "tell packets apart by their ports",
                 "conflict",
             )
         try:
-            path = self._topology.path(nodes)
+            path = self._state.topology.path(nodes)
         except InputError as error:
             raise BrokerError(str(error), "conflict") from error
         request = AgreedRequest(
@@ -48,12 +43,13 @@ class HeldPackets:
         )
         grant = TransitGrant(list(nodes), path.layer, lease_until=until)
         held = Transit(request, TransitState.HELD, grant=grant)
-        failed = self._admission.failure(held)
-        if failed is not None or self._pairs.clash(held) or self._pairs.mates(held):
+        pairs = self._state.active.pairs
+        failed = first_of(held, self._state.unusable)
+        if failed is not None or pairs.clash(held) or pairs.mates(held):
             why = failed[1] if failed else "another transit has its packets"
             raise BrokerError(f"{name} cannot be held to a path: {why}", "conflict")
         self._held[name] = held
-        self._pairs.enter(held)
+        pairs.enter(held)
         self._desired.update(held)
         self._lifecycle.apply(now)
         if self._desired.out_of_step:
@@ -64,7 +60,7 @@ class HeldPackets:
         """No longer; harmless where they are not held. The switches are to be told."""
         held = self._held.pop(name, None)
         if held is not None:
-            self._pairs.leave(held)
+            self._state.active.pairs.leave(held)
             self._desired.drop(name)
 
     def expire(self, now: float) -> None:

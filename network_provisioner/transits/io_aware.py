@@ -25,9 +25,8 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import DiskKnee, IoRecord, Transit
 from network_provisioner.base.units import BITS_PER_BYTE
 from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe, knee_text
-from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.disks import ReportedDisks
-from network_provisioner.templates.lookup import Templates, template_of
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.template import Template
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.modifications import Modifications
@@ -98,19 +97,18 @@ class _Followed:
 class IoAware:
     """Not thread-safe but for :meth:`count`: the broker holds its lock in every other call."""
 
-    _templates: Templates
-    _active: ActiveTransits
+    _state: NetworkState
     _desired: DesiredState
     _modifications: Modifications
     _disks: ReportedDisks
-    _rate_of: DiskRateOf | None
+    _rate_of: DiskRateOf
     _clock: Callable[[], float]
     _followed: dict[str, _Followed] = field(default_factory=dict)
     _periods: deque[tuple[str, float, float]] = field(default_factory=deque)
 
     def begin(self, transit: Transit, template: Template) -> None:
         """Have a new transit ask for no more than the disks at its ends were found to take."""
-        if not template.io_aware or self._rate_of is None:
+        if not template.io_aware:
             return
         ends = (transit.request.src, READ), (transit.request.dst, WRITE)
         known = [self._rate_of(site, way, transit.request.application) for site, way in ends]
@@ -123,13 +121,13 @@ class IoAware:
     @property
     def counts(self) -> bool:
         """Whether there is anything for :meth:`count` to do."""
-        return bool(self._followed) and self._desired.counts
+        return bool(self._followed) and self._state.can.real_packets
 
     def count(self) -> bool:
         """Ask the switches what transits have carried; whether a period of any has ended, and
         :meth:`follow` is due. May be called while others change transits, but not by two."""
         for name, followed in list(self._followed.items()):
-            transit = self._active.all.get(name)
+            transit = self._state.active.all.get(name)
             due = not followed.finder.sure or self._clock() >= followed.counted_at + LAZY_S
             if transit is not None and due:
                 rate_bps = transit.grant.granted_bps
@@ -147,7 +145,7 @@ class IoAware:
         self._choose(now)
         while self._periods:
             name, rate_bps, goodput_bps = self._periods.popleft()
-            followed, transit = self._followed.get(name), self._active.all.get(name)
+            followed, transit = self._followed.get(name), self._state.active.all.get(name)
             if followed is not None and transit is not None:
                 self._take_in(transit, followed, rate_bps, goodput_bps, now)
                 self._settle(transit, followed, now)
@@ -155,14 +153,12 @@ class IoAware:
     def _choose(self, now: float) -> None:
         """Who is followed: those on the switches whose templates say so, and of whose disks
         somebody reports. An owner who changes the rates begins anew."""
-        live = {t.id: t for t in self._active.on_switches() if self._is_aware(t, now)}
+        live = {t.id: t for t in self._state.active.on_switches() if self._is_aware(t, now)}
         for name in self._followed.keys() - live.keys():
             del self._followed[name]
         for name, transit in live.items():
-            rates, known = (
-                (transit.request.min_bps, transit.request.max_bps),
-                self._followed.get(name),
-            )
+            rates = transit.request.min_bps, transit.request.max_bps
+            known = self._followed.get(name)
             if known is not None and known.rates != rates:
                 transit.io = None
             elif known is not None or len(self._followed) >= _WATCHED:
@@ -171,7 +167,7 @@ class IoAware:
             self._followed[name] = _Followed(KneeFinder(_LEAST * most_bps, most_bps), rates)
 
     def _is_aware(self, transit: Transit, now: float) -> bool:
-        template = template_of(transit, self._templates)
+        template = self._state.active.template_of(transit)
         if template is None or not template.io_aware or transit.request.min_bps <= 0:
             return False
         ends = (transit.request.src, transit.request.dst)

@@ -40,10 +40,10 @@ from network_provisioner.selection.outcomes import Wait
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.terms import LEASE_ENDS
 from network_provisioner.state import circuits
-from network_provisioner.state.ledger import Reservation
+from network_provisioner.state.ledger import PathPart, Reservation
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.stores.store import ACTIVE
-from network_provisioner.topology.graph import Hop
+from network_provisioner.topology.graph import Hop, Path
 from network_provisioner.transits.changes import (
     KEPT,
     Change,
@@ -100,6 +100,10 @@ class Lifecycle:
     ended: deque[Transit] = field(default_factory=deque)  # for whoever keeps accounts
     freed: set[Hop] = field(default_factory=set)  # where room was given back since it was cleared
     setup_times: SetupTimes = field(default_factory=SetupTimes)
+
+    def find(self, transit_id: str) -> Transit | None:
+        """The transit with this id, whatever its state. Raises StoreError."""
+        return self._state.active.all.get(transit_id) or self._repository.find(transit_id)
 
     # -- the commit --------------------------------------------------------------------------
 
@@ -177,7 +181,7 @@ class Lifecycle:
         usage = transit.usage
         usage.switch_bytes = max(usage.switch_bytes, self._desired.bytes_of(transit.id))
         if transit.state in KEPT:
-            missed = usage.bytes and not usage.switch_bytes and self._desired.counts
+            missed = usage.bytes and not usage.switch_bytes and self._state.can.real_packets
             if missed and not self._desired.may_carry(transit.id):
                 transit.reason += f"; {UNMET}"
             if not self._state.active.pairs.mates(transit):  # else its count is a part of theirs
@@ -271,6 +275,25 @@ class Lifecycle:
             modification_changes(self._state, transit, wanted, now, end), now, write, what, True
         )
 
+    def modify(
+        self,
+        transit: Transit,
+        wanted: Transit,
+        now: float,
+        what: str,
+        end: float | None = None,
+        ways: Sequence[PathPart] = (),
+    ) -> None:
+        """Make a transit what is ``wanted`` of it, at once on the switches too. Raises BrokerError
+        as :meth:`commit`."""
+        changes = modification_changes(self._state, transit, wanted, now, end, ways)
+        self.commit(changes, now, what=what, at_once=True)
+
+    def amend(self, transit: Transit, wanted: Transit, now: float) -> None:
+        """As :meth:`modify`, for what switches do not know of and nobody can refuse."""
+        changes = modification_changes(self._state, transit, wanted, now)
+        self.commit(changes, now, self._repository.save)
+
     def decline(
         self, transit: Transit, reason: str, now: float, last: Transit | None = None
     ) -> None:
@@ -279,6 +302,12 @@ class Lifecycle:
         new = transit.id not in self._state.active.all
         write = self._repository.write_if_shared if new else self._repository.save
         self.commit(end_changes(transit, TransitState.BEST_EFFORT, now, reason, last), now, write)
+
+    def try_path(self, transit: Transit, path: Path, why: str, now: float) -> bool:
+        """As :meth:`try_move`, for a transit on one path that moves to another alone."""
+        (way,) = circuits.ways(transit, self._state.topology)
+        move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
+        return self.try_move([move], why, now)
 
     def end(self, transit: Transit, state: TransitState, reason: str, now: float) -> None:
         """Free what a transit holds and save its last state."""
@@ -464,7 +493,7 @@ class Lifecycle:
         self.reported(transit, n_bytes, now)
         if transit.state is not before:
             self._repository.save([transit])
-        seen = not self._desired.counts or self._desired.may_carry(transit.id)
+        seen = not self._state.can.real_packets or self._desired.may_carry(transit.id)
         since = max(transit.grant.installed_at, self._named_at.get(transit.id, 0.0))
         if seen or now - since < COUNTED_S:
             return False
@@ -586,8 +615,7 @@ def _note(what: str, transit: Transit) -> None:
     if request.min_bps:
         words.append(f"at least {format_rate(request.min_bps)}")
     if grant.path:
-        paths = [part.path for part in grant.parts] or [grant.path]
-        words.append("over " + " and ".join("-".join(path) for path in paths))
+        words.append("over " + " and ".join(map("-".join, grant.paths)))
     if request.start:
         words.append(f"from {iso(request.start)}")
     if grant.lease_until and transit.state in LIVE:

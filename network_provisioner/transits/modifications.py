@@ -14,7 +14,6 @@ from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.state import circuits
 from network_provisioner.state.connections import Connection, ReportedConnections
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.transits.changes import modification_changes
 from network_provisioner.transits.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
@@ -61,8 +60,7 @@ class Modifications:
                 raise BrokerError(f"{what}: {refusal}", "conflict")
         rates = [*transit.grant.changes, RateChange(now, low, high, *was, why)]
         wanted.grant.changes = rates[-_KEPT:]
-        changes = modification_changes(self._state, transit, wanted, now, ways=ways)
-        self._lifecycle.commit(changes, now, what=what, at_once=True)
+        self._lifecycle.modify(transit, wanted, now, what, ways=ways)
         if queued:
             self._state.active.waitlist.ask_again(transit)
 
@@ -80,12 +78,7 @@ class Modifications:
                 "transit between its sites; expected ports of its own",
                 "conflict",
             )
-        self._set_flows(transit, wanted, now)
-
-    def _set_flows(self, transit: Transit, wanted: Transit, now: float) -> None:
-        changes = modification_changes(self._state, transit, wanted, now)
-        what = "the flows were not changed"
-        self._lifecycle.commit(changes, now, what=what, at_once=True)
+        self._lifecycle.modify(transit, wanted, now, "the flows were not changed")
 
     def connections(
         self, agent: str, site: str, connections: Sequence[Connection], now: float
@@ -102,6 +95,6 @@ class Modifications:
                 log.info("transit %s: its ports are those of another", transit_id)
                 continue
             try:
-                self._set_flows(transit, wanted, now)
+                self._lifecycle.modify(transit, wanted, now, "the flows were not changed")
             except BrokerError as error:  # of one: the others have theirs
                 log.warning("transit %s: %s", transit_id, error)

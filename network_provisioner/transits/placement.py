@@ -1,19 +1,23 @@
 """Puts a transit where admission says: on paths, in the queue, or on best effort.
 
-Not thread-safe: the broker holds its lock in every call.
+A transfer waits while its destination has no room for it: it would fail half-way. What is free is
+what was measured there last, less what running transits have yet to bring. Nobody waits where
+nobody measured, or longer than for a path.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit
+from network_provisioner.base.units import bytes_of, format_size
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.outcomes import Grant, Never, Wait
-from network_provisioner.selection.request_builder import RequestBuilder
+from network_provisioner.selection.terms import warnings
 from network_provisioner.selection.transit import PathChoice, explain
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.state.waitlist import Claims
@@ -24,23 +28,25 @@ from network_provisioner.transits.changes import (
     transit_without_path,
 )
 from network_provisioner.transits.lifecycle import Lifecycle
-from network_provisioner.transits.space import FreeSpace
 
 log = logging.getLogger(__name__)
 
 _WARNINGS_KEPT = 999
 
+SpaceOf = Callable[[str], tuple[float, float] | None]
+"""The free bytes of a site as measured last, and the age of that in seconds; None where nobody
+measured it lately."""
+
 
 @dataclass(eq=False)
 class Placement:
     """Carries out what admission decides about one transit. What raises BrokerError changes
-    nothing."""
+    nothing. Not thread-safe: the broker holds its lock in every call."""
 
     _state: NetworkState
-    _requests: RequestBuilder
     _admission: Admission
     _lifecycle: Lifecycle
-    space: FreeSpace
+    _space_of: SpaceOf
     _warned: set[str] = field(default_factory=set)
 
     def place(
@@ -48,7 +54,7 @@ class Placement:
     ) -> None:
         """Hold, queue, or leave to best effort: whatever can be had now. ``arriving``: it was
         asked for just now. Raises BrokerError ``store_unavailable``."""
-        full = "" if transit.lost_path else self.space.lacks(transit, now)
+        full = "" if transit.lost_path else self.lacks_space(transit, now)
         if full:
             outcome: Grant | Wait | Never | str
             outcome = Wait(full, None, (), PathChoice(None, (), full))
@@ -59,7 +65,9 @@ class Placement:
         elif isinstance(outcome, Grant):
             until = self._admission.lease_until(transit, outcome)
             wanted = transit.copy()
-            wanted.grant.warnings = self._requests.warnings(transit, template, outcome, until)
+            path_bps = sum(way.path.capacity_bps for way in outcome.parts)
+            lease_s = until - outcome.start
+            wanted.grant.warnings = warnings(transit, template, path_bps, lease_s)
             self.hold(transit, outcome, now, wanted)
             self._warn(transit)
         elif isinstance(outcome, Never):
@@ -75,6 +83,28 @@ class Placement:
             self.use_best_effort(transit, f"does not wait: {outcome.reason}", now, outcome.decision)
         else:
             self._lifecycle.wait(transit, outcome, now)
+
+    def lacks_space(self, transit: Transit, now: float) -> str:
+        """Why a transit has to wait for room at its destination, in words; "" where it has not."""
+        request = transit.request
+        if not request.size_bytes or request.start > now:
+            return ""
+        known = self._space_of(request.dst)
+        if known is None:
+            return ""
+        free_bytes, age_s = known
+        coming = sum(
+            to_come(other, now - age_s)
+            for other in self._state.active.on_switches()
+            if other.request.dst == request.dst and other.id != transit.id
+        )
+        if request.size_bytes + coming <= free_bytes:
+            return ""
+        others = f", {format_size(coming)} on their way" if coming else ""
+        return (
+            f"{request.dst} has no room: {format_size(request.size_bytes)} needed, "
+            f"{format_size(free_bytes)} free {age_s:.0f} s ago{others}"
+        )
 
     def decide(
         self, transit: Transit, template: Template, claims: Claims, now: float
@@ -131,3 +161,11 @@ class Placement:
             if warning not in self._warned:
                 log.warning("transit %s: %s", transit.id, warning)
                 self._warned = {*islice(self._warned, _WARNINGS_KEPT), warning}
+
+
+def to_come(transit: Transit, at: float) -> float:
+    """Bytes that a running transit had yet to bring at a Unix second, at the rate that it was
+    granted; 0 where its size is not known."""
+    began, grant = transit.grant.active_at or transit.grant.installed_at, transit.grant
+    moved = bytes_of(max(0.0, at - began) * grant.granted_bps)
+    return max(0.0, (transit.request.size_bytes or 0) - moved)

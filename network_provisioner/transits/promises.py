@@ -12,7 +12,7 @@ waited for.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,9 +37,9 @@ from network_provisioner.selection.promise import (
     where,
 )
 from network_provisioner.state import circuits
+from network_provisioner.state.connections import ReportedSockets
 from network_provisioner.state.disks import ReportedDisks
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.state.sockets import ReportedSockets
 from network_provisioner.topology.graph import Hop
 from network_provisioner.topology.link_failures import News
 from network_provisioner.transits.desired_state import DesiredState
@@ -90,8 +90,7 @@ class Promises:
     _sockets: ReportedSockets
     _disks: ReportedDisks
     _clock: Callable[[], float]
-    _watched: dict[str, _Watched] = field(default_factory=dict)
-    _rotation: deque[str] = field(default_factory=deque)
+    _watched: OrderedDict[str, _Watched] = field(default_factory=OrderedDict)  # the next first
     _suspects: dict[str, None] = field(default_factory=dict)
     _repairs: dict[str, tuple[int, float]] = field(default_factory=dict)
     _carried: dict[Hop, LinkCounter] = field(default_factory=dict)
@@ -101,13 +100,13 @@ class Promises:
     def count(self) -> Mapping[str, Count]:
         """What switches have counted for transits whose turn it is. Asks the switches, and may be
         called while others change transits."""
-        if not isinstance(self._controller, CountsHops) or not self._desired.counts:
+        if not isinstance(self._controller, CountsHops) or not self._state.can.real_packets:
             return {}
         names = list(islice(self._suspects, WATCHED // 2))
-        for name in list(islice(self._rotation, _SKIPPED)):
+        for name in list(islice(self._watched, _SKIPPED)):
             if len(names) == WATCHED:
                 break
-            self._rotation.rotate(-1)
+            self._watched.move_to_end(name)
             transit = self._state.active.all.get(name)
             if transit is not None and name not in self._suspects and _is_watched(transit):
                 names.append(name)
@@ -140,15 +139,11 @@ class Promises:
     def follow(self, counted: Mapping[str, Count], now: float) -> None:
         """Take in what was counted, and say which promises are kept."""
         live = self._state.active.all
-        gone = self._watched.keys() - live.keys()
-        for name in gone:
+        for name in self._watched.keys() - live.keys():
             del self._watched[name]
             self._suspects.pop(name, None)
-        if gone:
-            self._rotation = deque(name for name in self._rotation if name in live)
         for name in live.keys() - self._watched.keys():
             self._watched[name] = _Watched()
-            self._rotation.append(name)
         repaired = self._repaired(now) if counted else frozenset()
         changed = []
         for name, last in counted.items():
@@ -160,13 +155,15 @@ class Promises:
 
     def states(self) -> Counter[str]:
         """How many live transits are in each state."""
-        live = [t.usage.kept for t in self._state.active.on_switches()]
-        return Counter(kept.state for kept in live if kept is not None)
+        live = list(self._state.active.all.values())  # others change it meanwhile
+        on = [transit for transit in live if transit.state in ON_SWITCHES]
+        return Counter(t.usage.kept.state for t in on if t.usage.kept is not None)
 
     @property
     def problem(self) -> str:
         """Which promises are broken, "" for none."""
-        news = [watched.news for watched in self._watched.values() if watched.news]
+        watched = list(self._watched.values())  # others change it meanwhile
+        news = [each.news for each in watched if each.news]
         more = f", and {len(news) - 1} more" if len(news) > 1 else ""
         return f"{news[0]}{more}" if news else ""
 

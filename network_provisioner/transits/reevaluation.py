@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 
 from network_provisioner.base.errors import BrokerError, InputError
@@ -25,11 +25,8 @@ from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS, nodes_of
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import Metric
-from network_provisioner.state import circuits
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import METRICS, Template, Trigger
-from network_provisioner.topology.graph import Path
 from network_provisioner.topology.link_failures import News
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.modifications import Modifications
@@ -76,18 +73,16 @@ class _Watched:
 
 @dataclass(eq=False)
 class Reevaluation:
-    """Not thread-safe: the broker holds its lock in every call. ``report`` takes what nobody does
+    """Not thread-safe: the broker holds its lock in every call. ``news`` is what nobody does
     anything about."""
 
     _state: NetworkState
-    _templates: Templates
     _admission: Admission
     _lifecycle: Lifecycle
     _modifications: Modifications
     _promises: Promises
-    _report: Callable[[News], object]
-    _watched: dict[str, _Watched] = field(default_factory=dict)
-    _rotation: deque[str] = field(default_factory=deque)
+    news: deque[News] = field(default_factory=deque)
+    _watched: OrderedDict[str, _Watched] = field(default_factory=OrderedDict)  # the next first
 
     def follow(self, now: float) -> None:
         """Look at the transits whose turn it is."""
@@ -97,17 +92,15 @@ class Reevaluation:
             self._state.avoided.pop(name, None)
         for name in live.keys() - self._watched.keys():
             self._watched[name] = _Watched()
-            self._rotation.append(name)
-        names = dict.fromkeys([*self._promises.suspects, *islice(self._rotation, _AT_ONCE)])
-        self._rotation.rotate(-_AT_ONCE)
-        for name in names:
+        turns = list(islice(self._watched, _AT_ONCE))
+        for name in turns:
+            self._watched.move_to_end(name)
+        for name in dict.fromkeys([*self._promises.suspects, *turns]):
             if name in live and live[name].state in ON_SWITCHES and live[name].request.min_bps > 0:
                 self._look(live[name], self._watched[name], now)
-        if len(self._rotation) > 2 * len(live) + _AT_ONCE:
-            self._rotation = deque(name for name in self._rotation if name in live)
 
     def _look(self, transit: Transit, watched: _Watched, now: float) -> None:
-        template = template_of(transit, self._templates)
+        template = self._state.active.template_of(transit)
         if template is None or transit.grant.parts:
             return
         path = tuple(transit.grant.path)
@@ -191,7 +184,7 @@ class Reevaluation:
         unlimited = metric != "throughput" and trigger.limit is None
         if trigger.action == "move" and unlimited:
             best = self._admission.better(transit, now)
-            done = best is not None and self._move_to(transit, best.path, why, now)
+            done = best is not None and self._lifecycle.try_path(transit, best.path, why, now)
         elif trigger.action == "move":
             done = self._move(transit, watched, suspect, arrived_bps, why, now)
         elif trigger.action == "split":
@@ -208,7 +201,7 @@ class Reevaluation:
             news = News(f"transit {transit.id!r}", f"stays on its path: {why}", now)
             log.warning("%s", news)
             if not self._promises.is_reported(transit.id):
-                self._report(news)
+                self.news.append(news)
 
     def _avoid(
         self, transit: Transit, watched: _Watched, path: Nodes, bps: float, now: float
@@ -285,12 +278,8 @@ class Reevaluation:
         if best is not None and best.path.nodes == watched.home:
             if check.state == BROKEN:
                 self._avoid(transit, watched, watched.path, check.arrived_bps, now)
-            self._move_to(transit, best.path, "the path it was granted is tried again", now)
-
-    def _move_to(self, transit: Transit, path: Path, why: str, now: float) -> bool:
-        (way,) = circuits.ways(transit, self._state.topology)
-        move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
-        return self._lifecycle.try_move([move], why, now)
+            why = "the path it was granted is tried again"
+            self._lifecycle.try_path(transit, best.path, why, now)
 
 
 def _is_less(throughput: Metric, trigger: Trigger, transit: Transit) -> bool:

@@ -11,7 +11,7 @@ without a rate, while agents have connections of it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from network_provisioner.relay.decision import helps, settings
 from network_provisioner.relay.sessions import Session
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.circuits import owner
-from network_provisioner.templates.lookup import Templates, service_of, template_of
+from network_provisioner.templates.lookup import service_of
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Host, Link, Topology
 from network_provisioner.transits.repository import Repository
@@ -46,7 +46,6 @@ class Relaying:
     holds its lock in every other call."""
 
     _topology: Topology
-    _templates: Templates
     _active: ActiveTransits
     _repository: Repository
     _tuning: TransferTuning
@@ -80,7 +79,7 @@ class Relaying:
         stays as it is."""
         if transit.grant.installed_at or transit.relay:
             return
-        template = template_of(transit, self._templates)
+        template = self._active.template_of(transit)
         if template is None or template.relay == "never":
             return
         try:
@@ -179,18 +178,17 @@ class Relaying:
         elif not _is_tcp(transit):
             transit.relay = TransitRelay(why="relayed until its flows were not all TCP")
 
-    def follow(
-        self, update: Callable[[Transit], object], drop: Callable[[str], object], now: float
-    ) -> None:
-        """Have transits go directly whose agents are lost, and those leave the switches that have
-        been drained: ``update`` and ``drop`` change what the switches are to be told then."""
+    def follow(self, now: float) -> tuple[list[Transit], list[str]]:
+        """Have transits go directly whose agents are lost, and let go of what has been drained.
+        Returns whose circuits may have changed, and the ids of circuits that are over."""
+        lost: list[Transit] = []
+        draining: list[Transit] = []
+        over: list[str] = []
         if now < self._judged_from:
-            return
-        lost = []
+            return lost, over
         for transit in self._active.on_switches() if self._used else ():
             if transit.relayed and (problem := self._unready(transit)):
                 transit.relay = TransitRelay(why=f"relayed until {problem}")
-                update(transit)
                 lost.append(transit)
         self._repository.save(lost)
         for name, drained in list(self._drained.items()):
@@ -203,9 +201,10 @@ class Relaying:
             empty = reported and not self.agents.connections(owner(name))
             if empty or now >= drained.grant.lease_until or self._unready(drained):
                 del self._drained[name]
-                drop(name)
+                over.append(name)
             else:
-                update(drained)
+                draining.append(drained)
+        return [*lost, *draining], over
 
     def drain(self, transit: Transit, now: float) -> Transit:
         """What stays on the switches of a relayed transit that ends, for a while."""
@@ -319,8 +318,7 @@ def _relays(transit: Transit) -> tuple[str, str]:
 
 def _ends(transit: Transit) -> set[tuple[str, ...]]:
     """The first and the last switch of each of its paths."""
-    paths = [part.path for part in transit.grant.parts] or [transit.grant.path]
-    return {(path[1], path[-2]) for path in paths}
+    return {(path[1], path[-2]) for path in transit.grant.paths}
 
 
 def _is_tcp(transit: Transit) -> bool:

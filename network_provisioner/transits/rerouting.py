@@ -8,7 +8,8 @@ Reservations in advance move when the drain is ordered, so that their users know
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,18 +17,15 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.selection.admission import Admission
-from network_provisioner.selection.push import Reroute
 from network_provisioner.state import circuits
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.drains import Drain, Drains
 from network_provisioner.topology.graph import Hop
 from network_provisioner.topology.link_failures import LinkFailures, News
-from network_provisioner.transits.changes import modification_changes
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
-from network_provisioner.transits.repository import Repository
 
 ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
 log = logging.getLogger(__name__)
@@ -108,23 +106,20 @@ class Rerouting:
                 continue
             best = self._admission.better(transit, now)
             if best is not None:
-                (way,) = circuits.ways(transit, self._state.topology)
-                move = Reroute(name, (replace(way, path=best.path),), way.path.hops[0])
-                self._lifecycle.try_move([move], f"it scores {best.q:.2f}", now)
+                self._lifecycle.try_path(transit, best.path, f"it scores {best.q:.2f}", now)
 
 
 @dataclass(eq=False)
 class Draining:
-    """Not thread-safe: the broker holds its lock in every call. ``report`` takes the news of
-    reservations that lose their paths."""
+    """Not thread-safe: the broker holds its lock in every call. ``news`` are of reservations that
+    lose their paths."""
 
     _state: NetworkState
     _drains: Drains
     _admission: Admission
     _lifecycle: Lifecycle
-    _repository: Repository
     _store: Store
-    _report: Callable[[News], object]
+    news: deque[News] = field(default_factory=deque)
 
     def recall(self) -> None:
         """Take over the drains that the store has. Raises StoreError."""
@@ -190,9 +185,8 @@ class Draining:
             warning = f"{reason}; no other path has room at the reserved time"
             wanted = transit.copy()
             wanted.grant.warnings = [*transit.grant.warnings, warning]
-            changes = modification_changes(self._state, transit, wanted, now)
-            self._lifecycle.commit(changes, now, self._repository.save)
-            self._report(News(f"reservation {transit.id}", f"loses its path: {warning}", now))
+            self._lifecycle.amend(transit, wanted, now)
+            self.news.append(News(f"reservation {transit.id}", f"loses its path: {warning}", now))
 
     def _write(self, drains: list[Drain]) -> None:
         try:

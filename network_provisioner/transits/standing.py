@@ -6,7 +6,6 @@ Nobody gives them back: each use renews their short lease.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -18,8 +17,9 @@ from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.terms import check
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.templates.template import Template
+from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
-from network_provisioner.transits.waiting import EarlyTransits
+from network_provisioner.transits.waiting import WaitingTransits
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +30,13 @@ _IDS = 10**9
 
 @dataclass(eq=False)
 class StandingCircuits:
-    """Not thread-safe: the broker holds its lock in every call. ``find`` gives the transit with an
-    id."""
+    """Not thread-safe: the broker holds its lock in every call."""
 
     _requests: RequestBuilder
     _active: ActiveTransits
-    _early: EarlyTransits
+    _lifecycle: Lifecycle
     _placement: Placement
-    _find: Callable[[str], Transit | None]
+    _waiting: WaitingTransits
 
     def sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
         """Have a small transit share a standing circuit, where its template wants that and the
@@ -57,7 +56,7 @@ class StandingCircuits:
         :data:`STANDING_S` from now, and why there is none or "". Nobody gives it back: each use
         renews its short lease. Raises BrokerError."""
         base = f"standing:{quote(template.name, '')}:{quote(src, '')}-{quote(dst, '')}"
-        number, known = latest(base, self._find, _IDS)
+        number, known = latest(base, self._lifecycle.find, _IDS)
         name = numbered(base, number)
         if known is None:
             request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
@@ -70,7 +69,7 @@ class StandingCircuits:
             self._placement.hold(transit, outcome, now)
         elif known.grant.lease_until < now + STANDING_S - _RENEW_S:
             try:
-                self._early.extend(known, now + STANDING_S, now)
+                self._waiting.extend(known, now + STANDING_S, now)
             except BrokerError as error:  # it lives until its lease ends, and another follows
                 log.info("standing circuit %s is not renewed: %s", known.id, error)
         return name, ""

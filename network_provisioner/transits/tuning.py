@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,19 +12,17 @@ from network_provisioner.templates.advice import PathFigures, advise, varied_adv
 from network_provisioner.templates.lookup import Templates, service_for, template_for
 from network_provisioner.topology.graph import Path, Topology
 
-log = logging.getLogger(__name__)
-
-FiguresOf = Callable[[Path, str], PathFigures]
-"""What is known of a path, as a user decides by it."""
+FiguresOf = Callable[[Path, str], PathFigures | None]
+"""What is known of a path, as a user decides by it; None where nobody knows."""
 
 
 @dataclass(eq=False)
 class TransferTuning:
-    """Changes nothing of a transit but its ``tuning``. Without ``figures_of`` nobody is advised."""
+    """Changes nothing of a transit but its ``tuning``."""
 
     _topology: Topology
     _templates: Templates
-    _figures_of: FiguresOf | None
+    _figures_of: FiguresOf
 
     def service(self, request: TransitRequest, transit: Transit | None) -> Service:
         """How a request that has its answer is served. What has a path is tuned the same way
@@ -66,9 +63,7 @@ class TransferTuning:
         path = max(paths, key=lambda p: (p.capacity_bps, -p.rtt_s))
         rate = rate_bps or min(matched.rspec.max_bps or path.capacity_bps, path.capacity_bps)
         known = PathFigures(path.capacity_bps, path.rtt_s, path.loss)
-        figures = replace(
-            self._figures_of(path, user) if self._figures_of else known, rate_bps=rate
-        )
+        figures = replace(self._figures_of(path, user) or known, rate_bps=rate)
         advice = advise(figures)
         return {
             "path": list(path.nodes),
@@ -84,11 +79,7 @@ class TransferTuning:
         # What it is given now may become more as others end: its windows must not be in the way.
         rate_bps = min(transit.request.max_bps, path.capacity_bps)
         declared = PathFigures(rate_bps, path.rtt_s, path.loss)
-        if self._figures_of is None or len(transit.grant.parts) > 1 or transit.request.max_bps <= 0:
+        if len(transit.grant.parts) > 1 or transit.request.max_bps <= 0:
             return declared
-        try:
-            figures = self._figures_of(path, transit.request.user)
-        except Exception:  # a foreign archive that fails costs its opinion, never the transfer
-            log.exception("transit %s is not tuned by its path", transit.id)
-            return declared
+        figures = self._figures_of(path, transit.request.user) or declared
         return replace(figures, rate_bps=rate_bps)

@@ -17,7 +17,6 @@ from network_provisioner.selection.outcomes import Grant
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.circuits import hops
 from network_provisioner.state.waitlist import Claim, Claims
-from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Hop
 from network_provisioner.transits.desired_state import DesiredState
@@ -28,43 +27,66 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class EarlyTransits:
+class WaitingTransits:
     """Not thread-safe: the broker holds its lock in every call."""
 
+    _active: ActiveTransits
     _admission: Admission
     _lifecycle: Lifecycle
-    _active: ActiveTransits
+    _desired: DesiredState
     _placement: Placement
 
-    def late(self, waits: Transit, now: float) -> list[Transit]:
-        """Those that began before one that waits, on links that it waits for, and are not done when
-        they were expected to be."""
-        late = self._active.overrun(now)
-        wanted = self._active.waitlist.claims_of(waits).keys()
-        return [t for t in late if is_before(waits, t) and not wanted.isdisjoint(hops(t))]
-
-    def make_way(
-        self,
-        waits: Transit,
-        template: Template,
-        claims: Claims,
-        late: Sequence[Transit],
-        now: float,
-    ) -> None:
-        """Have those that are ``late`` fall to best effort, where one that waits can start then and
-        not otherwise."""
-        if isinstance(self._admission.decide(waits, template, claims, now), Grant):
+    def serve(self, now: float) -> None:
+        """Start whoever can start, in the queue's order."""
+        if self._desired.out_of_step:  # they would come back one by one; the next sweep tries again
             return
-        outcome = self._admission.decide(waits, template, claims, now, without=late)
-        if isinstance(outcome, Grant):
-            needed = {hop for part in outcome.parts for hop in part.path.hops}
-            for transit in late:
-                if not needed.isdisjoint(hops(transit)):
-                    self._give_way(transit, waits.id, now)
+        waitlist = self._active.waitlist
+        if not len(waitlist):
+            waitlist.end_pass()
+            return
+        claimed: dict[Hop, list[Claim]] = {}
+        lowest = self._active.lowest
+        for transit in waitlist.in_order(now):
+            if waitlist.is_due(transit, now):
+                late = self._late(transit, now)
+                if (
+                    late or not self._admission.shut_out(transit, claimed, lowest, now)
+                ) and not self._try_again(transit, claimed, late, now):
+                    return  # all go on waiting, and the next sweep tries again
+            for hop, claim in waitlist.claims_of(transit).items():
+                claimed.setdefault(hop, []).append(claim)
+        waitlist.end_pass()
+
+    def _try_again(
+        self, transit: Transit, claimed: Claims, late: Sequence[Transit], now: float
+    ) -> bool:
+        """Start a transit if it can; whether that was decided, and not that the store failed."""
+        template = self._active.template_of(transit)
+        reason = ""
+        if template is None:  # taken out of the configuration while a broker was down
+            reason = f"template {transit.request.template!r} is gone"
+        elif self._active.pairs.clash(transit) is not None:  # one that came while this one waited
+            reason = "its flows name packets that another transit names too"
+        if template is None or reason:
+            self._placement.use_best_effort(transit, reason, now)
+            return True
+        if late:
+            self._make_way(transit, template, claimed, late, now)
+        try:
+            self._placement.place(transit, template, claimed, now, arriving=False)
+        except BrokerError as error:
+            if error.code == "store_unavailable":
+                return False
+            # Its site has left the topology.
+            log.warning("transit %s stays without a path: %s", transit.id, error)
+            self._lifecycle.decline(transit, str(error), now)
+        return True
+
+    # -- those that began early --------------------------------------------------------------
 
     def goes_on(self, transit: Transit, until: float, now: float) -> bool:
-        """Let one have its usual lease, ``until`` then, or until others come; whether they do not
-        now."""
+        """Let one that began early have its usual lease, ``until`` then, or until others come;
+        whether they do not now."""
         until = min(until, self._admission.keep_until(transit, transit, now))
         claim = self._admission.next_claim(transit, until, now)
         until = until if claim is None else min(until, claim.start)
@@ -89,6 +111,28 @@ class EarlyTransits:
             )
         self._lifecycle.extend(transit, until, now)
 
+    def _late(self, waits: Transit, now: float) -> list[Transit]:
+        """Those that began before one that waits, on links that it waits for, and are not done when
+        they were expected to be."""
+        late = self._active.overrun(now)
+        wanted = self._active.waitlist.claims_of(waits).keys()
+        return [t for t in late if is_before(waits, t) and not wanted.isdisjoint(hops(t))]
+
+    def _make_way(
+        self, waits: Transit, template: Template, claims: Claims, late: Sequence[Transit],
+        now: float,
+    ) -> None:  # fmt: skip
+        """Have those that are ``late`` fall to best effort, where one that waits can start then and
+        not otherwise."""
+        if isinstance(self._admission.decide(waits, template, claims, now), Grant):
+            return
+        outcome = self._admission.decide(waits, template, claims, now, without=late)
+        if isinstance(outcome, Grant):
+            needed = {hop for part in outcome.parts for hop in part.path.hops}
+            for transit in late:
+                if not needed.isdisjoint(hops(transit)):
+                    self._give_way(transit, waits.id, now)
+
     def _give_way(self, transit: Transit, to: str, now: float) -> None:
         done = iso(transit.grant.expected_end)
         self._placement.use_best_effort(
@@ -96,62 +140,3 @@ class EarlyTransits:
             f"began before {to}, and was not done by {done} as expected: goes on without a path",
             now,
         )
-
-
-@dataclass(eq=False)
-class WaitingTransits:
-    """Not thread-safe: the broker holds its lock in every call."""
-
-    _templates: Templates
-    _active: ActiveTransits
-    _admission: Admission
-    _lifecycle: Lifecycle
-    _desired: DesiredState
-    _placement: Placement
-    _early: EarlyTransits
-
-    def serve(self, now: float) -> None:
-        """Start whoever can start, in the queue's order."""
-        if self._desired.out_of_step:  # they would come back one by one; the next sweep tries again
-            return
-        waitlist = self._active.waitlist
-        if not len(waitlist):
-            waitlist.end_pass()
-            return
-        claimed: dict[Hop, list[Claim]] = {}
-        lowest = self._active.lowest
-        for transit in waitlist.in_order(now):
-            if waitlist.is_due(transit, now):
-                late = self._early.late(transit, now)
-                if (
-                    late or not self._admission.shut_out(transit, claimed, lowest, now)
-                ) and not self._try_again(transit, claimed, late, now):
-                    return  # all go on waiting, and the next sweep tries again
-            for hop, claim in waitlist.claims_of(transit).items():
-                claimed.setdefault(hop, []).append(claim)
-        waitlist.end_pass()
-
-    def _try_again(
-        self, transit: Transit, claimed: Claims, late: Sequence[Transit], now: float
-    ) -> bool:
-        """Start a transit if it can; whether that was decided, and not that the store failed."""
-        template = template_of(transit, self._templates)
-        reason = ""
-        if template is None:  # taken out of the configuration while a broker was down
-            reason = f"template {transit.request.template!r} is gone"
-        elif self._active.pairs.clash(transit) is not None:  # one that came while this one waited
-            reason = "its flows name packets that another transit names too"
-        if template is None or reason:
-            self._placement.use_best_effort(transit, reason, now)
-            return True
-        if late:
-            self._early.make_way(transit, template, claimed, late, now)
-        try:
-            self._placement.place(transit, template, claimed, now, arriving=False)
-        except BrokerError as error:
-            if error.code == "store_unavailable":
-                return False
-            # Its site has left the topology.
-            log.warning("transit %s stays without a path: %s", transit.id, error)
-            self._lifecycle.decline(transit, str(error), now)
-        return True

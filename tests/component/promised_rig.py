@@ -16,7 +16,7 @@ from monitors.measurements.agent.sockets import SS, SocketReporter, parse_ss
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import KeptPromise, Transit, TransitRequest
 from network_provisioner.broker import Broker
-from network_provisioner.state.sockets import SocketPeriod
+from network_provisioner.state.connections import SocketPeriod
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Topology

@@ -80,8 +80,12 @@ class Desk:
 
     def carry_out(self, transit: Transit, grant: Grant, now: float = NOW) -> None:
         """Reserves, and moves who has to move."""
-        lanes = [(move.id, tuple(way.lane for way in move.ways)) for move in grant.moves]
-        refusal = self.ledger.commit(grant.reservation(transit.id), lanes, now)
+        moved = [
+            self.ledger.reservations[move.id].on(tuple(way.lane for way in move.ways), now)
+            for move in grant.moves
+        ]
+        new = [*moved, grant.reservation(transit.id)]
+        refusal = self.ledger.exchange([held.id for held in moved], new)
         if refusal is not None:
             raise AssertionError(f"granted more than is free: {refusal}")
         for move in grant.moves:

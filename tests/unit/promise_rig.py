@@ -11,7 +11,7 @@ from broker_rig import FakeController, Rig, demo_network
 
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import KeptPromise, Transit
-from network_provisioner.state.sockets import SocketPeriod
+from network_provisioner.state.connections import SocketPeriod
 from network_provisioner.topology.link_failures import News
 
 MB = 10**6

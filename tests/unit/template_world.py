@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from made_transit import made_transit
 
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.templates.template import BETTER_PATH, METRICS, SMALL, WHEN_QUEUED
+from network_provisioner.templates.template import METRICS
 
 BASE: dict[str, Any] = {
     "qspec": {"min_throughput": "100 Mb/s", "max_delay": "100 ms", "max_loss": 0.01},
@@ -85,9 +85,9 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         "priority": st.integers(0, 1000),
         "patience": seconds,
         "break_even": st.none() | st.integers(0, 2**60),
-        "when_queued": st.sampled_from(WHEN_QUEUED),
-        "small": st.sampled_from(SMALL),
-        "better_path": st.sampled_from(BETTER_PATH),
+        "when_queued": st.sampled_from(["wait", "defer", "best_effort"]),
+        "small": st.sampled_from(["best_effort", "share"]),
+        "better_path": st.sampled_from(["stay", "move"]),
         "max_age": seconds,
         "paths": st.integers(1, 16),
         "tuning": st.fixed_dictionaries(

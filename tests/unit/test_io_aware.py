@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
-from broker_rig import Rig
+from broker_rig import BIG, Rig
 
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.selection.knee import knee_text
 from network_provisioner.state.disks import DiskSample
 from network_provisioner.transits.io_aware import Meter
@@ -209,6 +210,21 @@ def test_a_transfer_begins_with_what_others_of_its_application_found(
     rig.disk_bps = 1e9
     rig.run(400)
     assert rig.broker.get("a").request.max_bps == 150e6  # the disk is free now
+
+
+def test_an_archive_that_fails_costs_its_opinion_and_no_transfer(tmp_path: Path) -> None:
+    def fails(*_: object) -> NoReturn:
+        raise OSError("the archive is away")
+
+    rig = Rig(
+        tmp_path / "s", templates=TEMPLATES, metrics_of=fails, best_effort_of=fails,
+        disk_rate_of=fails, figures_of=fails, space_of=fails,
+    )  # fmt: skip
+    transit = rig.ask("a", "mu", "tacc", template="mosaic", application="montage", size_bytes=BIG)
+    assert transit.state is TransitState.INSTALLED
+    (answer,) = rig.broker.ask([TransitRequest("b", "mu", "tacc", template="mosaic")])
+    assert answer.error is None
+    assert rig.broker.advise("mu", "tacc")["figures"]["rtt_s"] > 0
 
 
 def meter_of(bps: Callable[[float], float], every_s: float) -> list[float]:

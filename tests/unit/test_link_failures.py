@@ -41,7 +41,7 @@ def test_what_runs_there_moves_and_keeps_its_state_and_its_minimum(rig: Rig) -> 
     rig.controller.bytes["a"] = 7
     rig.let_pass(1)
     fail_l2(rig)
-    assert rig.broker.links_changed()
+    assert rig.broker.has_news()
     rig.let_pass(1)
     moved = rig.broker.get("a")
     assert (moved.state, moved.grant.path, moved.grant.moves) == (TransitState.ACTIVE, L3, 1)
@@ -50,7 +50,7 @@ def test_what_runs_there_moves_and_keeps_its_state_and_its_minimum(rig: Rig) -> 
     )
     assert rig.controller.circuits["a"].path == tuple(L3)
     assert rig.reserved()["s1>r1"] == 50e6 and "s1>s2" not in rig.reserved()
-    assert not rig.broker.links_changed()
+    assert not rig.broker.has_news()
 
 
 def test_what_has_no_room_elsewhere_waits_for_its_path_the_lowest_first(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
 from network_provisioner.state.connections import Connection, flows_of_ports
-from network_provisioner.state.ports import BLOCK, PortBlocks
+from network_provisioner.state.pairs import BLOCK, PortBlocks
 from network_provisioner.topology.graph import Topology
 from network_provisioner.transits.lifecycle import COUNTED_S, UNMET
 

@@ -17,7 +17,7 @@ from network_provisioner.base.controller import LinkCounter, SwitchStatus
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.selection.promise import BROKEN, KEPT, LESS, UNKNOWN, Sample, judge, where
-from network_provisioner.state.sockets import ReportedSockets, Sender, SocketPeriod
+from network_provisioner.state.connections import KEPT_S, ReportedSockets, Sender, SocketPeriod
 
 PATH = ("mu", "s1", "s2", "tacc")
 ROUTED = ("mu", "s1", "r1", "s2", "tacc")
@@ -85,6 +85,13 @@ def test_of_what_a_sender_did_the_seconds_that_are_judged_count() -> None:
     sockets.take_in("mu", "mu", [SocketPeriod(*ends, 4.0, 4 * MB, 1.0, 0.0, 0.0, True)], 104.0)
     sender = sockets.sender(made_transit("a", "mu", "tacc", "installed"), 102.0, 104.0)
     assert sender is not None and (sender.acked_bps, sender.busy) == (8e6, 1.0)
+
+
+def test_hosts_that_report_no_more_are_forgotten() -> None:
+    sockets = ReportedSockets(demo_network())
+    for at in range(100):
+        sockets.take_in(f"mu/{at}", "mu", [], float(at))
+    assert len(sockets._reports["mu"]) == KEPT_S
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 from broker_rig import Rig, code_of
 
 from network_provisioner.base.model import TransitRequest, TransitState
-from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.state.quotas import Quota
+from network_provisioner.selection.limits import BrokerLimits, Quota
 
 QUOTAS = {
     "user": {"ada": Quota(live=2, advance=1), "*": Quota(live=100, rate_bps=60e6)},

@@ -177,7 +177,7 @@ def test_against_a_slow_ledger(todo: list[tuple[Any, ...]]) -> None:
                 continue
             lanes = tuple(Lane((hop,), 7) for hop in sorted(hops))
             fits = slow.take([replace(old, lanes=lanes, start=max(old.start, since))])
-            refusal = book.commit(None, [(old.id, lanes)], since)
+            refusal = book.exchange([old.id], [old.on(lanes, since)])
         assert (refusal is None) == fits
         if not fits:
             assert whole_state(book) == before
@@ -251,7 +251,7 @@ def test_moves_and_what_they_make_room_for_happen_together_or_not_at_all(
     moved = [r for r in book.reservations.values() if r.end > start][:3]
     as_it_was = whole_state(book)
     fits = slow.take([*(replace(r, lanes=other, start=max(r.start, start)) for r in moved), new])
-    refusal = book.commit(new, [(r.id, other) for r in moved], start)
+    refusal = book.exchange([r.id for r in moved], [*(r.on(other, start) for r in moved), new])
     assert (refusal is None) == fits
     assert book.reservations == slow.held
     if not fits:

@@ -9,7 +9,7 @@ from broker_rig import MBPS, Rig
 from made_transit import made_transit
 
 from network_provisioner.base.model import TransitState
-from network_provisioner.transits.space import to_come
+from network_provisioner.transits.placement import to_come
 
 GB = 10**9
 PATIENT = {"default": {"qspec": {"min_throughput": "5 Mb/s"}, "patience": "1 h"}}

@@ -20,6 +20,7 @@ from template_world import BASE, bodies, body, succeeded
 from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import TransitState
+from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
@@ -564,6 +565,9 @@ def test_who_waits_keeps_the_version_of_then(store: Store) -> None:
     book.save("x", body(2e8, 1e9, patience=99))
     kept = template_of(waiting, book)
     assert kept is not None and (kept.version, kept.patience_s) == (1, 10)
+    active = ActiveTransits(book)
+    active.enter(waiting)
+    assert [transit.id for transit in active.due(10.0)] == ["t"]
     assert template_of(waiting, {"x": kept}) is kept
     book.delete("x")
     assert template_of(waiting, book) is None

@@ -38,9 +38,8 @@ from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits, Quota
 from network_provisioner.selection.transit import Metric
-from network_provisioner.state.quotas import Quota
 from network_provisioner.topology.data import topology_from_dict
 
 

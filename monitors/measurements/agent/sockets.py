@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from monitors.measurements.agent.host_reports import Post
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.fields import plain_address
-from network_provisioner.state.sockets import KEPT_S, MOST_SOCKETS
+from network_provisioner.state.connections import KEPT_S, MOST_SOCKETS
 
 SS = ("ss", "--no-header", "--oneline", "--numeric", "--tcp", "--info", "state", "established")
 _TIMEOUT_S = 5.0
