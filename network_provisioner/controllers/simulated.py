@@ -143,17 +143,13 @@ class SimulatedController:
     def clear(self) -> None:
         """See Controller."""
         with self._lock:
-            self._exchange(list(self._circuits.values()), [])
-            self._queues = ()
+            self._forget()
 
     def stop(self) -> None:
         """See Controller. Its switches end with it."""
         with self._lock:
             self._running = False
-            self._exchange(list(self._circuits.values()), [])
-            self._leases.clear()
-            self._queues = self._told = ()
-            self._bytes.clear()
+            self._forget()
             self._sent.clear()
 
     # -- within ------------------------------------------------------------------------------
@@ -161,6 +157,12 @@ class SimulatedController:
     def _require_running(self) -> None:
         if not self._running:
             raise ControllerError("the simulated controller is not started")
+
+    def _forget(self) -> None:
+        self._exchange(list(self._circuits.values()), [])
+        self._leases.clear()
+        self._queues = self._told = ()
+        self._bytes.clear()
 
     def _lapse(self, now: float) -> None:
         """Forget the circuits whose leases have ended."""
