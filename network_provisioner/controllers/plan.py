@@ -227,10 +227,6 @@ class Planner:
         self._default_paths = default_paths(self._topology, failed)
         self._plain = route_rules(self._topology, self._default_paths, self._rate_control({}))
 
-    def routes(self) -> list[FlowRule]:
-        """The best-effort rules where there are no circuits."""
-        return self._plain
-
     def recall(self, rules: Iterable[FlowRule], entries: Iterable[TableEntry]) -> None:
         """Take in what is on the switches: what is marked there already keeps its marks."""
         self._there = {}
