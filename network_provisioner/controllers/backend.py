@@ -62,6 +62,7 @@ class SwitchBackend(ABC):
     def __init__(self, names: Mapping[int, str]) -> None:
         self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
         self._names = dict(names)
+        self._speeds: dict[End, tuple[float, float]] = {}  # b/s, now and at most
 
     def label(self, dpid: int) -> str:
         """A switch as messages name it."""
@@ -137,7 +138,7 @@ class SwitchBackend(ABC):
     def speeds(self) -> Mapping[End, tuple[float, float]]:
         """How fast ports are, and how fast they could be, in b/s, as far as is known (0: it is
         not); asks nobody."""
-        return {}
+        return self._speeds.copy()
 
     @abstractmethod
     def send(self, changes: Mapping[int, Changes], now: float) -> None:

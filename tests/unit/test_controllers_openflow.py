@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import socket
 import struct
 import time
@@ -19,11 +20,11 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers import reconcile
 from network_provisioner.controllers.conformance import ControllerConformance
+from network_provisioner.controllers.match import MOST
 from network_provisioner.controllers.openflow import connections, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.openflow.scan import Scan
-from network_provisioner.controllers.others import MOST
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
     ROUTE_OWNER,
@@ -230,6 +231,17 @@ def test_garbage_and_echoes_do_not_disturb(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
     stray.close()
     assert rig.controller.installed() == ["a", "b"]
+
+
+def test_a_message_that_ends_with_the_connection_is_not_called_nonsense(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    flows = struct.pack("!BBHIHH4x", 4, 19, 1000, 0, 1, 0)
+    rig.s1.say(flows + bytes(10))
+    rig.s1.hang_up()
+    rig.wait_for("its end", lambda: "switch s1 (dpid 0x1) disconnected" in caplog.text)
+    assert "it sent" not in caplog.text
 
 
 def test_a_port_in_use_is_named(rig: FakeRig) -> None:

@@ -18,7 +18,7 @@ from os_ken.lib.packet.packet import Packet
 
 from network_provisioner.base.controller import ControllerError, WatchesLinks
 from network_provisioner.controllers.link_watch import LinkWatch
-from network_provisioner.controllers.openflow import lldp
+from network_provisioner.controllers.openflow import frames
 from network_provisioner.controllers.routes import default_paths, default_route
 from network_provisioner.controllers.segments import failed_hops, probe_frames, segments
 from network_provisioner.topology.graph import Host, Link, Node, Topology
@@ -338,9 +338,9 @@ def test_a_host_that_forges_probes_changes_nothing(rig: FakeRig) -> None:
 
     def forged() -> set[tuple[str, str]]:
         for frame in (
-            lldp.frame(*A, bytes(6)),
-            lldp.frame(7, 1, number),
-            lldp.frame(1, 99, number),
+            frames.lldp(*A, bytes(6)),
+            frames.lldp(7, 1, number),
+            frames.lldp(1, 99, number),
         ):
             packet = struct.pack("!IIH6xHHI8x", 0xFFFFFFFF, 0xFFFFFFFD, 16, 0, 16, 99) + frame
             rig.s2._forward(bytes(8) + packet, 0)
@@ -521,5 +521,4 @@ def test_what_others_send_does_not_pass_for_a_probe(rig: FakeRig) -> None:
     udp = [m for m in laid if struct.pack("!H", number) in m]
     assert len(laid) == 2 and len(udp) == 1
     assert struct.pack("!HBBI", 0x8000, 0, 4, 11) in udp[0]
-    other = type(rig.openflow._switches)._sender
-    assert other(rig.openflow._switches, bytes(60)) is None
+    assert frames.sender(bytes(60), rig.openflow._switches._number) is None

@@ -35,6 +35,7 @@ from network_provisioner.controllers.backend import (
     port_devices,
     switch_names,
 )
+from network_provisioner.controllers.match import OtherRule, in_front
 from network_provisioner.controllers.opendaylight import model, requests
 from network_provisioner.controllers.opendaylight.requests import (
     OpenDaylightReader,
@@ -43,14 +44,13 @@ from network_provisioner.controllers.opendaylight.requests import (
     SwitchRequest,
     run_wave,
 )
-from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    OURS,
     OWNER_MASK,
     OWNER_SHIFT,
     ROUTE_OWNER,
-    TRANSIT_OWNER,
     Changes,
     FlowRule,
     SeenRule,
@@ -156,7 +156,6 @@ class OpenDaylightSwitches(SwitchBackend):
         self._next_end: dict[int, float] = {}
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
-        self._speeds: dict[End, tuple[float, float]] = {}
         # Probes: their UDP ports, what was counted of them, and when to lay the rules again.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
         self._numbers: dict[Way, int] = {}
@@ -338,10 +337,6 @@ class OpenDaylightSwitches(SwitchBackend):
         """See SwitchBackend."""
         return self._down
 
-    def speeds(self) -> Mapping[End, tuple[float, float]]:
-        """See SwitchBackend."""
-        return self._speeds
-
     # --- changing -----------------------------------------------------------------------------
 
     def _waves(self, changes: Iterable[Changes], now: float) -> list[list[SwitchRequest]]:
@@ -375,7 +370,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def _missing(self, dpid: int, change: Changes) -> str:
         """What a switch should have and has not, or should not have; "" where all is well."""
         now = self._clock()
-        seen, _ = self._ask.rules(dpid, TRANSIT_OWNER << OWNER_SHIFT, ANY_OWNER_MASK, now)
+        seen, _ = self._ask.rules(dpid, OURS, ANY_OWNER_MASK, now)
         rules = {s.rule.key: s.rule for s in seen}
         for rule in change.add:
             installed = rules.get(rule.key)

@@ -37,9 +37,9 @@ _ECHO_S = 0.25
 _LATE_S = 1.0  # who looks again only after so long is on a busy machine
 _TLS = b"\x16\x03"  # a handshake of SSL 3.0 or later
 _ROLE_XID = 1  # in the handshake, where no other request is under way
-_MOST_STRANGERS = 100  # unknown datapath ids that are logged
+_MOST_STRANGERS = 100  # that are remembered
 _TURNED_AWAY_S = 60.0  # who was turned away and does not come within this has given up
-_DROPPED_S = 300.0  # who was hung up on and does not come within this is news again
+_FORGOTTEN_S = 300.0  # who does not come within this is news again
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
 
@@ -308,9 +308,7 @@ class Channel:
             self._sock.sendall(data)
 
     def _read(self) -> bytes:
-        head = self._stream.read(wire.HEADER_BYTES)
-        if len(head) < wire.HEADER_BYTES:
-            raise ChannelLostError("the switch closed the connection")
+        head = self._take(wire.HEADER_BYTES)
         if head.startswith(_TLS):
             raise ChannelLostError(
                 "it speaks TLS, expected tcp (ovs-vsctl set-controller NAME tcp:…)"
@@ -318,8 +316,13 @@ class Channel:
         length = wire.header(head)[2]
         if length < wire.HEADER_BYTES:
             raise ChannelLostError(f"a message of {length} bytes, expected 8 or more")
-        body = self._stream.read(length - wire.HEADER_BYTES)
-        return bytes(head + body)
+        return head + self._take(length - wire.HEADER_BYTES)
+
+    def _take(self, n_bytes: int) -> bytes:
+        data = self._stream.read(n_bytes)
+        if len(data) < n_bytes:
+            raise ChannelLostError("the switch closed the connection")
+        return data
 
 
 def _check_leads(answer: Any) -> None:
@@ -374,10 +377,9 @@ class Connections(SwitchBackend):
         # used; and where the last of them was, and the monotonic second at which it went.
         self._rivals: dict[int, Channel] = {}
         self._rivals_gone: dict[int, tuple[str, float]] = {}
-        self._strangers: set[int] = set()  # datapath ids of connections that are not used
-        self._turned_away: dict[str, float] = {}  # whose dpid is unknown, by where it is
-        # Who was hung up on, and why; and the monotonic second of that.
-        self._dropped: dict[tuple[str, str], float] = {}
+        self._auxiliary: set[int] = set()  # switches with connections that are not used
+        # Who was hung up on, and why; and the monotonic second of the last time.
+        self._turned_away: dict[tuple[str, str], float] = {}
         self._listener: socket.socket | None = None
         self._term = 0  # that we lead in, where several brokers have the switches
         self._stands_by = False
@@ -476,12 +478,11 @@ class Connections(SwitchBackend):
         """See SwitchBackend."""
         since = time.monotonic() - _TURNED_AWAY_S
         with self._lock:
-            strangers = {text for text, at in self._turned_away.items() if at > since}
-            dropped = {who for who, at in self._dropped.items() if at > since}
+            lately = [
+                f"{host} {why}" for (host, why), at in self._turned_away.items() if at > since
+            ]
         # The first by name: what is said is to stay the same while they come again and again.
-        return min(
-            strangers | {f"{host} was hung up on: {why}" for host, why in dropped}, default=""
-        )
+        return min(lately, default="")
 
     def _rival(self, dpid: int) -> str:
         """Where another switch with this one's datapath id is connected from, or was a moment
@@ -575,7 +576,8 @@ class Connections(SwitchBackend):
         try:
             channel.handshake(self._term)
         except ChannelLostError as error:
-            self._report_dropped(channel, str(error))
+            if self._is_news(channel, f"was hung up on: {error}"):
+                LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, error)
             channel.close(str(error))
             return
         finally:
@@ -584,7 +586,7 @@ class Connections(SwitchBackend):
         dpid = channel.dpid
         # Auxiliary connections are an option (OpenFlow 1.3, 6.3.7), which nothing here needs.
         if dpid not in self._names or channel.auxiliary_id:
-            self._report_stranger(channel)
+            self._report_unused(channel)
             channel.close()
             return
         with self._lock:
@@ -644,36 +646,30 @@ class Connections(SwitchBackend):
                 else:
                     channel.drop(ticket)
 
-    def _report_dropped(self, channel: Channel, why: str) -> None:
-        """Log who was hung up on, once for as long as it comes again and again."""
-        now, known = time.monotonic(), (_host(channel), why)
+    def _is_news(self, channel: Channel, why: str) -> bool:
+        """Whether nobody was turned away from there lately for that reason; now somebody is."""
+        now, who = time.monotonic(), (_host(channel), why)
         with self._lock:
-            dropped = {key: at for key, at in self._dropped.items() if now - at < _DROPPED_S}
-            self._dropped = dict(list(dropped.items())[-_MOST_STRANGERS:]) | {known: now}
-        if known not in dropped:
-            LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, why)
+            lately = {key: at for key, at in self._turned_away.items() if now - at < _FORGOTTEN_S}
+            self._turned_away = dict(list(lately.items())[-_MOST_STRANGERS:]) | {who: now}
+        return who not in lately and len(lately) < _MOST_STRANGERS
 
-    def _report_stranger(self, channel: Channel) -> None:
+    def _report_unused(self, channel: Channel) -> None:
         """Log a connection that is not used, once: it will come again and again."""
         dpid = channel.dpid
         if dpid not in self._names:
-            text = f"{_host(channel)} has dpid {format_dpid(dpid)}, which is none of the topology's"
-            with self._lock:
-                self._turned_away[text] = time.monotonic()
-                self._turned_away = dict(list(self._turned_away.items())[-_MOST_STRANGERS:])
-        if dpid in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
-            return
-        self._strangers.add(dpid)
-        if dpid in self._names:
+            number = format_dpid(dpid)
+            if self._is_news(channel, f"has dpid {number}, which is none of the topology's"):
+                ours = ", ".join(map(format_dpid, sorted(self._names)))
+                LOG.warning(
+                    "a switch with dpid %s connected from %s, expected one of %s",
+                    number, channel.peer, ours,
+                )  # fmt: skip
+        elif dpid not in self._auxiliary:
+            self._auxiliary.add(dpid)
             LOG.warning(
                 "%s has an auxiliary connection from %s, which is not used",
                 self.label(dpid), channel.peer,
-            )  # fmt: skip
-        else:
-            ours = ", ".join(map(format_dpid, sorted(self._names)))
-            LOG.warning(
-                "a switch with dpid %s connected from %s, expected one of %s",
-                format_dpid(dpid), channel.peer, ours,
             )  # fmt: skip
 
     def _keep_rival(self, dpid: int, channel: Channel) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import struct
 import time
 from collections import Counter
 from collections.abc import (
@@ -36,14 +35,14 @@ from network_provisioner.controllers.backend import (
     port_devices,
     switch_names,
 )
-from network_provisioner.controllers.openflow import lldp, wire
+from network_provisioner.controllers.match import OtherRule, in_front
+from network_provisioner.controllers.openflow import frames, wire
 from network_provisioner.controllers.openflow.connections import (
     SILENT_AFTER_S,
     Connections,
     Ticket,
     parse_listen,
 )
-from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OURS,
@@ -67,8 +66,6 @@ _DISCOVERY_COOKIE = 0xAD1D << 48  # no rule of a circuit
 _WATCH_COOKIE = _DISCOVERY_COOKIE  # with no number of a search
 _WATCH_PRIORITY = 0xFFFE  # apart from a search's rule, which ends
 _WATCH_RULE_S = 300  # that rule ends by itself where nobody lays it anew
-# What a probe through routers carries: our number, the switch's datapath id, and its port.
-_PROBE = struct.Struct("!6sQI")
 _DISCOVER_S = 2.0  # how long frames are waited for
 _SEARCH_RULE_S = 60  # the rules of a search end by themselves where nobody takes them off
 # Frames of a search are sent so often: Open vSwitch confirms a new rule before its cache of flows
@@ -82,6 +79,7 @@ _FEATURES = {  # with full duplex
 }  # fmt: skip
 # A message, and what it is when a switch refuses it.
 _Message = tuple[Any, str]
+_Errors = Callable[[Any], bool]
 
 
 class OpenFlowController(SwitchedController):
@@ -184,7 +182,6 @@ class OpenFlowSwitches(Connections):
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
-        self._speeds: dict[End, tuple[float, float]] = {}  # b/s, now and at most
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
@@ -241,7 +238,7 @@ class OpenFlowSwitches(Connections):
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """See SwitchBackend."""
-        groups = self._ask(dpids, wire.groups_request(), needs_answer=False)
+        groups = self._ask(dpids, wire.groups_request(), may_refuse=wire.is_of_unknown_request)
         metered = {dpid for dpid in dpids if self.can_meter(dpid)}
         meters = self._ask(metered, wire.meters_request())
         entries: dict[int, list[TableEntry]] = {}
@@ -282,15 +279,14 @@ class OpenFlowSwitches(Connections):
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """See SwitchBackend: as of the last fingerprint."""
-        return in_front(self._others.get(dpid, ()), rules, wire.match_of)
+        return in_front(self._others.get(dpid, ()), rules, wire.read_match)
 
     def free_entries(self, dpid: int) -> int | None:
         """See SwitchBackend. All of ours are in table 0."""
-        sizes, counts = wire.tables_requests()
-        most = next((most for table, most in self._ask_softly(dpid, sizes) if table == 0), None)
-        tables = self._ask_softly(dpid, counts)
-        active = next((table.active_count for table in tables if table.table_id == 0), None)
-        return None if most is None or active is None else most - active
+        sizes = dict(self._ask_softly(dpid, wire.table_features_request()))
+        tables = self._ask_softly(dpid, wire.tables_request())
+        active = {table.table_id: table.active_count for table in tables}
+        return sizes[0] - active[0] if 0 in sizes and 0 in active else None
 
     def queues(self, dpid: int) -> Set[tuple[int, int]]:
         """See SwitchBackend. A switch that knows no queues refuses the question."""
@@ -299,12 +295,7 @@ class OpenFlowSwitches(Connections):
 
     def _ask_softly(self, dpid: int, question: Any) -> list[Any]:
         """What a switch answers to what it need not know: nothing where it refuses."""
-        problems: list[str] = []
-        ticket = self._submit(dpid, [], question)
-        refused = self._wait(dpid, ticket, problems)
-        if problems:
-            raise ControllerError("; ".join(problems))
-        return [] if refused else [entry for reply in ticket.replies for entry in reply.body]
+        return self._ask({dpid}, question, may_refuse=lambda error: True)[dpid]
 
     def can_meter(self, dpid: int) -> bool:
         """See SwitchBackend. A switch that knows no meters refuses the question."""
@@ -336,22 +327,22 @@ class OpenFlowSwitches(Connections):
         links: set[tuple[End, End]] = set()
 
         def heard(dpid: int, message: Any) -> None:
-            sender = lldp.read_frame(bytes(message.data), number)
+            sender = frames.sender(bytes(message.data), number)
             if sender is not None and sender[0] in ports:
                 first, second = sorted((sender, (dpid, message.match["in_port"])))
                 links.add((first, second))
 
-        frames = {
+        messages = {
             dpid: [
-                (wire.packet_out(n, lldp.frame(dpid, n, number)), "a frame to find links by")
+                (wire.packet_out(n, frames.lldp(dpid, n, number)), "a frame to find links by")
                 for n, port in own.items()
                 if port.up
             ]
             for dpid, own in ports.items()
         }
-        with self._punting(dpids, heard, [(lldp.ETH_TYPE, {})]):
+        with self._punting(dpids, heard, [(frames.LLDP, {})]):
             for _ in range(TRIES):
-                self._tell(frames)
+                self._tell(messages)
                 time.sleep(_DISCOVER_S / TRIES)  # nobody says that no more will come
         return Discovered(ports, frozenset(links))
 
@@ -451,12 +442,12 @@ class OpenFlowSwitches(Connections):
         for segment in segments:
             dpid, port = segment.way[0]
             if segment.is_routed:
-                payload = _PROBE.pack(self._number, dpid, port)
-                frames = probe_frames(segment, self._udp_port, self._udp_port, payload)
+                payload = frames.probe(dpid, port, self._number)
+                sent = probe_frames(segment, self._udp_port, self._udp_port, payload)
             else:
-                frames = [lldp.frame(dpid, port, self._number)]
+                sent = [frames.lldp(dpid, port, self._number)]
             messages.setdefault(dpid, []).extend(
-                (wire.packet_out(port, frame), "a frame to watch a link by") for frame in frames
+                (wire.packet_out(port, frame), "a frame to watch a link by") for frame in sent
             )
         for dpid, batch in messages.items():
             if dpid not in self._probes:
@@ -477,10 +468,6 @@ class OpenFlowSwitches(Connections):
         """See SwitchBackend."""
         return {**self._down, **self._misplaced}
 
-    def speeds(self) -> Mapping[End, tuple[float, float]]:
-        """See SwitchBackend."""
-        return self._speeds.copy()
-
     def _ask_about_ports(
         self, dpid: int, segments: Collection[Segment]
     ) -> tuple[Ticket, list[_Message]]:
@@ -492,7 +479,7 @@ class OpenFlowSwitches(Connections):
         rules = {}
         for segment in segments:
             last, number = segment.way[1]
-            for kind in segment.eth_types if segment.is_routed else (lldp.ETH_TYPE,):
+            for kind in segment.eth_types if segment.is_routed else (frames.LLDP,):
                 if last == dpid:
                     rules[number, kind] = punt(
                         kind, in_port=number, **udp if segment.is_routed else {}
@@ -534,25 +521,23 @@ class OpenFlowSwitches(Connections):
         return self._answers(tickets, messages)
 
     def _ask(
-        self, dpids: set[int], question: Any, *, needs_answer: bool = True
+        self, dpids: set[int], question: Any, *, may_refuse: _Errors = lambda error: False
     ) -> dict[int, list[Any]]:
-        """What several switches answer to one question. Where it ``needs`` no ``answer``: nothing
-        of those that do not know the question."""
+        """What several switches answer to one question; nothing of those that refuse it by an error
+        that they may have."""
         tickets = {dpid: self._submit(dpid, [], question) for dpid in dpids}
         sent = {dpid: [(question, "a request")] for dpid in dpids}
-        return self._answers(tickets, sent, needs_answer)
+        return self._answers(tickets, sent, may_refuse)
 
     def _answers(
         self,
         tickets: Mapping[int, Ticket],
         sent: Mapping[int, Sequence[_Message]],
-        needs_answer: bool = True,
+        may_refuse: _Errors = lambda error: False,
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
-            refusals = self._wait(dpid, ticket, problems)
-            if not needs_answer:
-                refusals = [it for it in refusals if not wire.is_of_unknown_request(it[1])]
+            refusals = [it for it in self._wait(dpid, ticket, problems) if not may_refuse(it[1])]
             for position, error in refusals[-1:]:  # the first may be the stamp, which says less
                 batch = sent[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
@@ -582,7 +567,7 @@ class OpenFlowSwitches(Connections):
                 self._note_port(dpid, message.desc, message.reason == wire.OFP.OFPPR_DELETE)
                 self._unasked.add(dpid)
         elif isinstance(message, wire.PARSER.OFPPacketIn):
-            sender = self._sender(bytes(message.data))
+            sender = frames.sender(bytes(message.data), self._number)
             with self._lock:
                 listeners = list(self._listeners)
                 if sender is not None:
@@ -608,14 +593,6 @@ class OpenFlowSwitches(Connections):
                     del self._deleting[key]
                 return
         self.events.put(SwitchEvent(dpid, SwitchChange.RULES_REMOVED))
-
-    def _sender(self, frame: bytes) -> End | None:
-        """Where a probe was sent out, None for another frame."""
-        if len(frame) >= _PROBE.size:
-            number, dpid, port = _PROBE.unpack(frame[-_PROBE.size :])
-            if number == self._number:
-                return dpid, port
-        return lldp.read_frame(frame, self._number)
 
 
 def _port(description: Any) -> Port:
