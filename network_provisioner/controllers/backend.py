@@ -21,7 +21,7 @@ from network_provisioner.controllers.rules import (
     contents,
 )
 from network_provisioner.controllers.segments import Segment
-from network_provisioner.topology.discovery import End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port
 from network_provisioner.topology.graph import Topology
 
 
@@ -97,6 +97,10 @@ class SwitchBackend(ABC):
     def turned_away(self) -> str:
         """Who has come lately and is not used, and why, "" for nobody; asks nobody."""
         return ""
+
+    @abstractmethod
+    def discover(self) -> Discovered:
+        """The switches' ports, and how they are joined; takes seconds."""
 
     @abstractmethod
     def check_ports(self, segments: Collection[Segment]) -> None:

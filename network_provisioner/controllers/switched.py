@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from queue import Empty, SimpleQueue
 
@@ -38,6 +38,7 @@ from network_provisioner.controllers.reconcile import CHECK_S, Reconciler, Resyn
 from network_provisioner.controllers.rules import UNCOUNTED, FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switch_status import SwitchMonitor
+from network_provisioner.topology.discovery import Discovered
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -155,7 +156,6 @@ class SwitchedController:
         self._round = threading.Lock()  # one of it
 
     def capabilities(self) -> Capabilities:
-        """See Controller."""
         return Capabilities(
             name=self._name,
             bandwidth=self._keep,
@@ -208,7 +208,7 @@ class SwitchedController:
             self._watcher.start()
 
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
-        """See Controller. A switch that is away does not keep circuits from being *removed*."""
+        """A switch that is away does not keep circuits from being *removed*."""
         can = self.capabilities()
         if queues and not can.queues:
             raise ControllerError(
@@ -230,7 +230,7 @@ class SwitchedController:
             self._uncounted &= {c.id for c in circuits}
 
     def circuit_bytes(self, circuit_id: str) -> int:
-        """See Controller. Circuits that share both sites and name no flows (or the same) share a
+        """Circuits that share both sites and name no flows (or the same) share a
         counter: see ByteLedger."""
         with self._lock:
             if self._running:
@@ -258,16 +258,14 @@ class SwitchedController:
         bytes_by_circuit: dict[str, list[tuple[str, int]]] = {}
         for name, rules in alone.items():
             if all(rule.key in counted for rule in rules):
-                at: dict[int, int] = {}
+                at = Counter[str]()
                 for rule in sorted(rules, key=lambda rule: rule.hop):
-                    at[rule.dpid] = at.get(rule.dpid, 0) + counted[rule.key]
-                bytes_by_circuit[name] = [
-                    (self._names[dpid], n_bytes) for dpid, n_bytes in at.items()
-                ]
+                    at[self._names[rule.dpid]] += counted[rule.key]
+                bytes_by_circuit[name] = list(at.items())
         return bytes_by_circuit
 
     def installed(self) -> list[str]:
-        """See Controller. A circuit counts when all its rules, both ways, are on the switches.
+        """A circuit counts when all its rules, both ways, are on the switches.
 
         What a switch that does not answer carries is not known, so it does not count.
         """
@@ -285,7 +283,7 @@ class SwitchedController:
         return sorted({i for group in plan.groups for i in group.data} - absent)
 
     def counters(self) -> list[LinkCounter]:
-        """See Controller. Switches that do not answer are left out."""
+        """Switches that do not answer are left out."""
         carried: dict[int, dict[int, tuple[int, int]]] = {}
         for dpid in self._backend.connected():
             try:
@@ -303,6 +301,11 @@ class SwitchedController:
                 if count is not None and count[0] != UNCOUNTED:
                     counters.append(LinkCounter(switch, link.other(switch), count[0], at))
         return counters
+
+    def discover(self) -> Discovered:
+        """See :class:`~network_provisioner.topology.discovery.Discovers`."""
+        self._require_running()
+        return self._backend.discover()
 
     def failed_links(self) -> dict[Pair, str]:
         """See :class:`~network_provisioner.base.controller.WatchesLinks`: links with a port that
@@ -364,7 +367,6 @@ class SwitchedController:
             LOG.warning("rules were left behind: %s", error)
 
     def clear(self) -> None:
-        """See Controller."""
         with self._lock:
             if not self._running:
                 return
@@ -375,7 +377,6 @@ class SwitchedController:
             self._ledger = ByteLedger()
 
     def stop(self) -> None:
-        """See Controller."""
         with self._lock:
             if not self._running:
                 if self._stands_by:
@@ -545,20 +546,21 @@ class SwitchedController:
                     LOG.warning("%s %s", label, problem, exc_info=True)
             with self._lock:
                 self._monitor.set_problem(dpid, "table", self._reconciler.lack(dpid))
-            with self._progress:
-                if isinstance(error, MissingError):
-                    self._failure = error
-                self._compared |= {dpid} & self._backend.connected()
-                self._progress.notify_all()
+            if isinstance(error, MissingError):
+                self._failure = error
+            self._note_compared(dpid)
             return None
         self._monitor.set_problem(dpid, "rules", "")
         self._monitor.set_problem(dpid, "table", lack)
         if not changes & _BACK:
             self._report(dpid, resync)
+        self._note_compared(dpid)
+        return resync.changed
+
+    def _note_compared(self, dpid: int) -> None:
         with self._progress:
             self._compared |= {dpid} & self._backend.connected()
             self._progress.notify_all()
-        return resync.changed
 
     def _report(self, dpid: int, resync: Resync) -> None:
         """What was repaired on a switch; of one that loses it again and again, that it does."""

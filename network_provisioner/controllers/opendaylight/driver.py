@@ -105,8 +105,8 @@ class OpenDaylightController(SwitchedController):
             port_devices(topology),
             poll_s=poll_s,
             settle_s=settle_s,
+            discover_s=discover_s,
         )
-        self._discover_s = discover_s
         super().__init__(
             "opendaylight",
             topology,
@@ -117,12 +117,6 @@ class OpenDaylightController(SwitchedController):
             watch=watch,
             unused=unused,
         )
-
-    def discover(self) -> Discovered:
-        """The switches' ports, and how they are joined: see
-        :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
-        self._require_running()
-        return self._switches.discover(self._discover_s)
 
 
 class OpenDaylightSwitches(SwitchBackend):
@@ -141,6 +135,7 @@ class OpenDaylightSwitches(SwitchBackend):
         *,
         poll_s: float = 1.0,
         settle_s: float = 10.0,
+        discover_s: float = requests.DISCOVER_S,
     ) -> None:
         super().__init__(names)
         self._rest = rest
@@ -150,6 +145,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self._devices = devices
         self._poll_s = poll_s
         self._settle_s = settle_s
+        self._discover_s = discover_s
         self._there: dict[int, Origin] = {}
         self._unseen = ""  # why nobody knows which are there, in words
         # When the next lease on a switch ends; nobody tells.
@@ -165,7 +161,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self._watcher: threading.Thread | None = None
 
     def open(self) -> None:
-        """See SwitchBackend. Asks once, so that a wrong address or password is told at once."""
+        """Asks once, so that a wrong address or password is told at once."""
         self._closing.clear()
         self._there, self._unseen = {}, ""
         self._next_end = {}
@@ -174,26 +170,23 @@ class OpenDaylightSwitches(SwitchBackend):
         self._watcher.start()
 
     def close(self) -> None:
-        """See SwitchBackend."""
         self._closing.set()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         self._watcher = None
 
     def expectation(self) -> str:
-        """See SwitchBackend."""
         return f"to {self._rest.label}, expected the switches' controller to be set to it"
 
     def connected(self) -> set[int]:
-        """See SwitchBackend. While OpenDaylight does not answer: those that were there before."""
+        """While OpenDaylight does not answer: those that were there before."""
         return set(self._there)
 
     def trouble(self, dpid: int) -> str:
-        """See SwitchBackend."""
         return self._unseen
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
-        """See SwitchBackend. A refused route is taken out of the configuration again."""
+        """A refused route is taken out of the configuration again."""
         absent = sorted(changes.keys() - self._there.keys())
         if absent:
             raise ControllerError(f"{', '.join(map(self.label, absent))} is not connected")
@@ -208,7 +201,6 @@ class OpenDaylightSwitches(SwitchBackend):
             self._note_ends(dpid, change.add)
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
-        """See SwitchBackend."""
         configured = self._ask.configured(dpid, cookie, mask)
         run_wave([self._steps.forget(dpid, name) for name in configured], self._steps.barrier)
         run_wave([self._steps.delete_by_cookie(dpid, cookie, mask)], self._steps.barrier)
@@ -216,7 +208,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
-        """See SwitchBackend. A route that OpenDaylight's configuration has lost would not return
+        """A route that OpenDaylight's configuration has lost would not return
         with its switch, so it counts as one that ends some time."""
         seen: dict[int, list[SeenRule]] = {}
         odd: dict[int, set[int]] = {}
@@ -236,20 +228,17 @@ class OpenDaylightSwitches(SwitchBackend):
         return seen, odd
 
     def fingerprint(self, dpid: int) -> Hashable:
-        """See SwitchBackend."""
         ours, self._others[dpid] = self._ask.table(dpid)
         return hash((frozenset(ours), frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
-        """See SwitchBackend: as of the last fingerprint."""
+        """As of the last fingerprint."""
         return in_front(self._others.get(dpid, ()), rules, model.match_fields)
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
-        """See SwitchBackend."""
         return {dpid: self._ask.port_bytes(dpid) for dpid in dpids}
 
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
-        """See SwitchBackend."""
         return [
             rule
             for dpid, cookies in wanted.items()
@@ -257,20 +246,18 @@ class OpenDaylightSwitches(SwitchBackend):
         ]
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
-        """See SwitchBackend. What is in a group is not known, so who wants one writes it anew."""
+        """What is in a group is not known, so who wants one writes it anew."""
         return {dpid: [*self._ask.groups(dpid)] for dpid in dpids}
 
     def can_meter(self, dpid: int) -> bool:
-        """See SwitchBackend. OpenDaylight's update of a meter is an addition, which switches refuse
+        """OpenDaylight's update of a meter is an addition, which switches refuse
         (METEREXISTS), and to delete one deletes its rules: a rate could not be changed."""
         return False
 
-    def discover(self, seconds: float) -> Discovered:
-        """See Discovers."""
-        return requests.discover(self._rest, self._steps, self.connected(), seconds)
+    def discover(self) -> Discovered:
+        return requests.discover(self._rest, self._steps, self.connected(), self._discover_s)
 
     def check_ports(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend."""
         ports_by_switch = requests.ports_of(self._rest, self.connected())
         self._speeds = {
             (dpid, number): (port.speed_bps, port.most_bps)
@@ -285,7 +272,6 @@ class OpenDaylightSwitches(SwitchBackend):
         } | misplaced_ports(ports_by_switch, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
-        """See SwitchBackend."""
         self._expect_again_at = 0.0
         there = {dpid: self._ask.probes(dpid) for dpid in self.connected() & set(dpids)}
         return {
@@ -295,7 +281,7 @@ class OpenDaylightSwitches(SwitchBackend):
         }
 
     def probe(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend. OpenDaylight gives back no packets, so each segment has a UDP port of
+        """OpenDaylight gives back no packets, so each segment has a UDP port of
         its own, and its last switch counts what comes."""
         for segment in segments:
             self._numbers.setdefault(segment.way, 1024 + len(self._numbers))
@@ -316,7 +302,6 @@ class OpenDaylightSwitches(SwitchBackend):
         run_wave(packets, self._steps.barrier)
 
     def heard(self) -> set[Way]:
-        """See SwitchBackend."""
         switches = {way[1][0] for way in self._numbers} & self.connected()
         counts = {dpid: self._ask.probes(dpid) for dpid in switches}
         came = {
@@ -329,12 +314,10 @@ class OpenDaylightSwitches(SwitchBackend):
         return heard
 
     def unwatch(self) -> None:
-        """See SwitchBackend."""
         for dpid in self.connected():
             self.delete_by_cookie(dpid, requests.PROBE_COOKIE, 2**64 - 1)
 
     def dead_ends(self) -> dict[End, str]:
-        """See SwitchBackend."""
         return self._down
 
     # --- changing -----------------------------------------------------------------------------

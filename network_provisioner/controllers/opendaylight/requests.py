@@ -371,7 +371,7 @@ class OpenDaylightWriter:
 
 
 def discover(
-    rest: Restconf, steps: OpenDaylightWriter, dpids: Iterable[int], seconds: float = DISCOVER_S
+    rest: Restconf, steps: OpenDaylightWriter, dpids: Iterable[int], seconds: float
 ) -> Discovered:
     """Look around for ``seconds``. Raises ControllerError."""
     dpids = set(dpids)

@@ -386,12 +386,11 @@ class Connections(SwitchBackend):
         self._threads: set[threading.Thread] = set()
 
     def stand_by(self) -> None:
-        """See SwitchBackend. Raises ControllerError."""
+        """Raises ControllerError."""
         self._stands_by = True
         self._listen()
 
     def lead(self, term: int) -> None:
-        """See SwitchBackend."""
         self._term = term
 
     def open(self) -> None:
@@ -453,7 +452,6 @@ class Connections(SwitchBackend):
                 thread.join(self._reply_timeout_s)
 
     def expectation(self) -> str:
-        """See SwitchBackend."""
         return (
             f"to {self._address[0]}:{self.port}, expected the switches' controller to be set to "
             "that address"
@@ -466,7 +464,6 @@ class Connections(SwitchBackend):
             return there - self._silent - self._mute
 
     def trouble(self, dpid: int) -> str:
-        """See SwitchBackend."""
         with self._lock:
             there, silent = dpid in self._channels, dpid in self._silent | self._mute
         if there and silent:
@@ -475,7 +472,6 @@ class Connections(SwitchBackend):
         return rival and f"has the datapath id of another switch, at {rival}, which is not used"
 
     def turned_away(self) -> str:
-        """See SwitchBackend."""
         since = time.monotonic() - _TURNED_AWAY_S
         with self._lock:
             lately = [

@@ -128,12 +128,6 @@ class OpenFlowController(SwitchedController):
         """The port that is listened on, for a ``listen`` with port 0."""
         return self._switches.port
 
-    def discover(self) -> Discovered:
-        """The switches' ports, and how they are joined: see
-        :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
-        self._require_running()
-        return self._switches.discover()
-
 
 def _messages(changes: Changes, now: float) -> list[_Message]:
     """What a switch is sent, in this order."""
@@ -189,7 +183,6 @@ class OpenFlowSwitches(Connections):
         self._all_again_at = 0.0
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
-        """See SwitchBackend."""
         with self._lock:
             self._deleting.update(
                 (rule.dpid, rule.cookie, rule.priority)
@@ -203,13 +196,11 @@ class OpenFlowSwitches(Connections):
                     self._meters_sent[entry.key] = entry, None
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
-        """See SwitchBackend."""
         self._tell({dpid: [(wire.delete_by_cookie(cookie, mask), "to delete")]})
 
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
-        """See SwitchBackend."""
         seen: dict[int, list[SeenRule]] = {dpid: [] for dpid in dpids}
         odd: dict[int, set[int]] = {dpid: set() for dpid in dpids}
         for dpid, entries in self._ask(dpids, wire.flows_request(cookie, mask)).items():
@@ -224,7 +215,6 @@ class OpenFlowSwitches(Connections):
         return seen, odd
 
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
-        """See SwitchBackend."""
         answers = self._tell(
             {
                 dpid: [(wire.flows_request(cookie, _EVERY_BIT), "a request") for cookie in cookies]
@@ -237,7 +227,6 @@ class OpenFlowSwitches(Connections):
         return [rule for rule in rules if rule is not None]
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
-        """See SwitchBackend."""
         groups = self._ask(dpids, wire.groups_request(), may_refuse=wire.is_of_unknown_request)
         metered = {dpid for dpid in dpids if self.can_meter(dpid)}
         meters = self._ask(metered, wire.meters_request())
@@ -266,7 +255,7 @@ class OpenFlowSwitches(Connections):
         return sent if meter == rounded else meter
 
     def fingerprint(self, dpid: int) -> Hashable:
-        """See SwitchBackend. No rule is looked into: there may be thousands."""
+        """No rule is looked into: there may be thousands."""
         ours, others = [], []
         for entry in self._ask({dpid}, wire.flows_request(0, 0))[dpid]:
             if entry.cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
@@ -278,18 +267,18 @@ class OpenFlowSwitches(Connections):
         return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
-        """See SwitchBackend: as of the last fingerprint."""
+        """As of the last fingerprint."""
         return in_front(self._others.get(dpid, ()), rules, wire.read_match)
 
     def free_entries(self, dpid: int) -> int | None:
-        """See SwitchBackend. All of ours are in table 0."""
+        """All of ours are in table 0."""
         sizes = dict(self._ask_softly(dpid, wire.table_features_request()))
         tables = self._ask_softly(dpid, wire.tables_request())
         active = {table.table_id: table.active_count for table in tables}
         return sizes[0] - active[0] if 0 in sizes and 0 in active else None
 
     def queues(self, dpid: int) -> Set[tuple[int, int]]:
-        """See SwitchBackend. A switch that knows no queues refuses the question."""
+        """A switch that knows no queues refuses the question."""
         answer = self._ask_softly(dpid, wire.queues_request())
         return {(queue.port_no, queue.queue_id) for queue in answer}
 
@@ -298,7 +287,7 @@ class OpenFlowSwitches(Connections):
         return self._ask({dpid}, question, may_refuse=lambda error: True)[dpid]
 
     def can_meter(self, dpid: int) -> bool:
-        """See SwitchBackend. A switch that knows no meters refuses the question."""
+        """A switch that knows no meters refuses the question."""
         with self._lock:
             known = self._meters.get(dpid)
         if known is None:
@@ -309,12 +298,11 @@ class OpenFlowSwitches(Connections):
         return known
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
-        """See SwitchBackend."""
         answers = self._ask(dpids, wire.ports_request()) if dpids else {}
         return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in answers.items()}
 
     def discover(self) -> Discovered:
-        """Send a frame out of every port, and see where it comes in. Raises ControllerError.
+        """Sends a frame out of every port, and sees where it comes in.
 
         The rule that sends such frames here is on the switches for these seconds only.
         """
@@ -373,7 +361,7 @@ class OpenFlowSwitches(Connections):
     # -- links that fail -----------------------------------------------------------------------
 
     def check_ports(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend: of those switches that are new or have told of a change, and of all
+        """Of those switches that are new or have told of a change, and of all
         now and then."""
         connected = self.connected()
         with self._lock:
@@ -416,16 +404,13 @@ class OpenFlowSwitches(Connections):
             raise ControllerError("; ".join(problems))
 
     def blind(self) -> Set[int]:
-        """See SwitchBackend."""
         with self._lock:
             return set(self._blind)
 
     def late(self) -> Set[int]:
-        """See SwitchBackend."""
         return self._late
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
-        """See SwitchBackend."""
         with self._lock:
             self._unasked.update(dpids)
         request = wire.flows_request(_WATCH_COOKIE, _EVERY_BIT)
@@ -437,7 +422,7 @@ class OpenFlowSwitches(Connections):
         }
 
     def probe(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend: LLDP on links, UDP through routers."""
+        """LLDP on links, UDP through routers."""
         messages: dict[int, list[_Message]] = {}
         for segment in segments:
             dpid, port = segment.way[0]
@@ -454,18 +439,15 @@ class OpenFlowSwitches(Connections):
                 self._probes[dpid] = self._submit(dpid, [m for m, _ in batch]), batch
 
     def heard(self) -> set[Way]:
-        """See SwitchBackend."""
         with self._lock:
             heard, self._heard = self._heard, set()
         return heard
 
     def unwatch(self) -> None:
-        """See SwitchBackend."""
         end = wire.delete_by_cookie(_WATCH_COOKIE, _EVERY_BIT)
         self._tell({dpid: [(end, "the end of the rule to watch by")] for dpid in self.connected()})
 
     def dead_ends(self) -> dict[End, str]:
-        """See SwitchBackend."""
         return {**self._down, **self._misplaced}
 
     def _ask_about_ports(

@@ -56,7 +56,6 @@ class VsctlShaper:
         self._is_unbound = False  # whether rates are known to be kept whole
 
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
-        """See Shaper."""
         for shape in shapes:
             self._check_rate(shape)
             there = self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"])
@@ -66,7 +65,6 @@ class VsctlShaper:
                 self._lay(shape)
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
-        """See Shaper."""
         wanted = list(shapes)
         for shape in wanted:
             self._check_rate(shape)
@@ -78,7 +76,6 @@ class VsctlShaper:
         return [shape.device for shape in others]
 
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
-        """See Shaper."""
         for shape in shapes:
             self._check_rate(shape)
             if shape.device in self._laid:
@@ -87,7 +84,6 @@ class VsctlShaper:
                 self.sync([shape])
 
     def shrink(self, shapes: Iterable[DeviceShape]) -> None:
-        """See Shaper."""
         for shape in shapes:
             gone = self._laid.get(shape.device, {}).keys() - _queues(shape).keys()
             if gone:
@@ -106,12 +102,10 @@ class VsctlShaper:
                     del there[number]
 
     def doubt(self, devices: Iterable[str] | None = None) -> None:
-        """See Shaper."""
         for device in list(self._laid if devices is None else devices):
             self._laid.pop(device, None)
 
     def remove(self, devices: Iterable[str]) -> None:
-        """See Shaper."""
         look = ["--columns=external_ids", "list"]
         marks = self._say(["--bare", *look, "qos", "--", *look, "queue"])
         for device in devices:
