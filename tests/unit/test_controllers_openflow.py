@@ -468,7 +468,7 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
     )
     rig.s2.silent = True
     question = rig.openflow._switches._submit(2, [], wire.groups_request())
-    change = rig.openflow._switches._submit(2, [wire.delete_by_cookie(0x77, 2**64 - 1)])
+    change = rig.openflow._switches._submit(2, [(wire.delete_by_cookie(0x77, 2**64 - 1), "")])
 
     def is_silent() -> bool:
         rig.openflow._switches._channels[2].silent_s = 30.0  # as if it had been for so long

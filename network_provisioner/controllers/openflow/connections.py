@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,8 @@ from network_provisioner.controllers.backend import SwitchBackend, SwitchChange
 from network_provisioner.controllers.openflow import wire
 
 LOG = logging.getLogger(__name__)
+Message = tuple[Any, str]
+"""A message, and what it is when a switch refuses it."""
 
 # A switch that vanished without a word is noticed after about 11 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
@@ -54,12 +56,14 @@ class NonsenseError(ChannelLostError):
 
 class Ticket:
     """A batch of messages with one final answer; refusals of any of them are collected.
-    ``is_question``: it changes nothing, so nobody need know how it ends."""
+    ``labels`` say what each message is. ``is_question``: it changes nothing, so nobody need know
+    how it ends."""
 
-    def __init__(self, xids: list[int], is_question: bool = False) -> None:
+    def __init__(self, xids: list[int], labels: list[str], is_question: bool = False) -> None:
         self._done = threading.Event()
         self._lost = ""
         self.xids = xids
+        self.labels = labels
         self.is_question = is_question
         self.replies: list[Any] = []
         self.errors: list[tuple[int, Any]] = []
@@ -186,17 +190,17 @@ class Channel:
             self.close(reason or "the connection was closed")
         return wrong
 
-    def submit(self, messages: Iterable[Any], *, last: Any = None) -> Ticket:
+    def submit(self, messages: Iterable[Message], *, last: Any = None) -> Ticket:
         """Send messages and ``last`` (a barrier where not given), whose answer ends the ticket.
 
         The ticket's ``errors`` name refused messages by their position. Raises nothing: a lost
         connection ends the ticket.
         """
-        batch = [*messages, last or wire.barrier()]
+        labelled = [*messages, (last, "a request") if last else (wire.barrier(), "a barrier")]
+        batch, labels = [message for message, _ in labelled], [label for _, label in labelled]
+        is_question = all(map(wire.is_question, batch[:-1] or batch))
         with self._lock:
-            ticket = Ticket(
-                [self._next_xid() for _ in batch], all(map(wire.is_question, batch[:-1] or batch))
-            )
+            ticket = Ticket([self._next_xid() for _ in batch], labels, is_question)
             if self._closed:
                 ticket.finish("the connection was closed")
                 return ticket
@@ -517,11 +521,11 @@ class Connections(SwitchBackend):
     def _hear(self, dpid: int, message: Any) -> None:
         """A switch says something that nobody asked for."""
 
-    def _submit(self, dpid: int, messages: list[Any], last: Any = None) -> Ticket:
+    def _submit(self, dpid: int, messages: Sequence[Message], last: Any = None) -> Ticket:
         with self._lock:
             channel = self._channels.get(dpid)
         if channel is None:
-            ticket = Ticket([])
+            ticket = Ticket([], [])
             ticket.finish("it is not connected")
             return ticket
         return channel.submit(messages, last=last)
@@ -633,7 +637,8 @@ class Connections(SwitchBackend):
     def _await_answer(self, channel: Channel) -> None:
         with suppress(ChannelLostError):
             while channel.dpid in self._mute:
-                ticket = channel.submit([wire.barrier()], last=wire.port_descriptions_request())
+                barrier = wire.barrier(), "a barrier"
+                ticket = channel.submit([barrier], last=wire.port_descriptions_request())
                 if ticket.is_done(self._reply_timeout_s):
                     ticket.wait(0.0)
                     with self._lock:

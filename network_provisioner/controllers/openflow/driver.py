@@ -40,6 +40,7 @@ from network_provisioner.controllers.openflow import frames, wire
 from network_provisioner.controllers.openflow.connections import (
     SILENT_AFTER_S,
     Connections,
+    Message,
     Ticket,
     parse_listen,
 )
@@ -77,8 +78,6 @@ _FEATURES = {  # with full duplex
     wire.OFP.OFPPF_1GB_FD: 1e9, wire.OFP.OFPPF_10GB_FD: 1e10, wire.OFP.OFPPF_40GB_FD: 4e10,
     wire.OFP.OFPPF_100GB_FD: 1e11, wire.OFP.OFPPF_1TB_FD: 1e12,
 }  # fmt: skip
-# A message, and what it is when a switch refuses it.
-_Message = tuple[Any, str]
 _Errors = Callable[[Any], bool]
 
 
@@ -129,7 +128,7 @@ class OpenFlowController(SwitchedController):
         return self._switches.port
 
 
-def _messages(changes: Changes, now: float) -> list[_Message]:
+def _messages(changes: Changes, now: float) -> list[Message]:
     """What a switch is sent, in this order."""
     messages: dict[str, Callable[[Any], Any]] = {
         "add": partial(wire.add_rule, now=now),
@@ -169,8 +168,8 @@ class OpenFlowSwitches(Connections):
         # Links that fail.
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
-        self._looks: dict[int, tuple[Ticket, list[_Message]]] = {}  # those that were asked
-        self._probes: dict[int, tuple[Ticket, list[_Message]]] = {}
+        self._looks: dict[int, Ticket] = {}  # those that were asked
+        self._probes: dict[int, Ticket] = {}
         self._late: set[int] = set()  # those that did not do what the last probes asked
         self._watched: dict[int, set[tuple[int, int]]] = {}  # port and type of probes that come in
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
@@ -374,13 +373,13 @@ class OpenFlowSwitches(Connections):
             self._looks[dpid] = self._ask_about_ports(dpid, segments)
         problems = []
         until = time.monotonic() + self.watch_s
-        for dpid, (ticket, messages) in list(self._looks.items()):
+        for dpid, ticket in list(self._looks.items()):
             wait_s = max(0.0, until - time.monotonic()) if dpid in fresh else 0.0
             if not ticket.is_done(wait_s):
                 continue  # until a later round: the links of others do not wait for it
             del self._looks[dpid]
             try:
-                self._take_in_ports(dpid, self._answers({dpid: ticket}, {dpid: messages}), segments)
+                self._take_in_ports(dpid, self._answers({dpid: ticket})[dpid], segments)
             except ControllerError as error:
                 problems.append(str(error))
                 with self._lock:
@@ -390,13 +389,13 @@ class OpenFlowSwitches(Connections):
                 with self._lock:
                     self._blind.discard(dpid)
         self._late = set(self._looks)
-        for dpid, (ticket, messages) in list(self._probes.items()):
+        for dpid, ticket in list(self._probes.items()):
             if not ticket.is_done():
                 self._late.add(dpid)
                 continue
             del self._probes[dpid]
             try:
-                self._answers({dpid: ticket}, {dpid: messages})
+                self._answers({dpid: ticket})
             except ControllerError as error:
                 problems.append(str(error))
                 self._late.add(dpid)
@@ -423,7 +422,7 @@ class OpenFlowSwitches(Connections):
 
     def probe(self, segments: Collection[Segment]) -> None:
         """LLDP on links, UDP through routers."""
-        messages: dict[int, list[_Message]] = {}
+        messages: dict[int, list[Message]] = {}
         for segment in segments:
             dpid, port = segment.way[0]
             if segment.is_routed:
@@ -436,7 +435,7 @@ class OpenFlowSwitches(Connections):
             )
         for dpid, batch in messages.items():
             if dpid not in self._probes:
-                self._probes[dpid] = self._submit(dpid, [m for m, _ in batch]), batch
+                self._probes[dpid] = self._submit(dpid, batch)
 
     def heard(self) -> set[Way]:
         with self._lock:
@@ -450,9 +449,7 @@ class OpenFlowSwitches(Connections):
     def dead_ends(self) -> dict[End, str]:
         return {**self._down, **self._misplaced}
 
-    def _ask_about_ports(
-        self, dpid: int, segments: Collection[Segment]
-    ) -> tuple[Ticket, list[_Message]]:
+    def _ask_about_ports(self, dpid: int, segments: Collection[Segment]) -> Ticket:
         """Have a switch say how its ports are, and send on the probes that come in there."""
         punt = partial(
             wire.punt, cookie=_WATCH_COOKIE, seconds=_WATCH_RULE_S, priority=_WATCH_PRIORITY
@@ -467,15 +464,13 @@ class OpenFlowSwitches(Connections):
                         kind, in_port=number, **udp if segment.is_routed else {}
                     )
         self._watched[dpid] = set(rules)
-        labelled = [(rule, "the rule to watch by") for rule in rules.values()]
-        labelled.append((wire.barrier(), "a barrier"))
-        labelled.append((wire.port_descriptions_request(), "a request"))
-        return self._submit(dpid, [m for m, _ in labelled[:-1]], labelled[-1][0]), labelled
+        messages = [(rule, "the rule to watch by") for rule in rules.values()]
+        messages.append((wire.barrier(), "a barrier"))
+        return self._submit(dpid, messages, wire.port_descriptions_request())
 
     def _take_in_ports(
-        self, dpid: int, answers: Mapping[int, list[Any]], segments: Collection[Segment]
+        self, dpid: int, descriptions: list[Any], segments: Collection[Segment]
     ) -> None:
-        descriptions = answers[dpid]
         with self._lock:
             if dpid in self._unasked:
                 return  # something has changed since, and it is asked again
@@ -495,34 +490,25 @@ class OpenFlowSwitches(Connections):
         else:
             self._down[end] = f"port {description.port_no} of {self._names[dpid]} {trouble}"
 
-    def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
+    def _tell(self, messages: Mapping[int, Sequence[Message]]) -> dict[int, list[Any]]:
         """Have several switches do these; what each answers, when all have done everything."""
-        tickets = {
-            dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in messages.items()
-        }
-        return self._answers(tickets, messages)
+        return self._answers({dpid: self._submit(dpid, it) for dpid, it in messages.items()})
 
     def _ask(
         self, dpids: set[int], question: Any, *, may_refuse: _Errors = lambda error: False
     ) -> dict[int, list[Any]]:
         """What several switches answer to one question; nothing of those that refuse it by an error
         that they may have."""
-        tickets = {dpid: self._submit(dpid, [], question) for dpid in dpids}
-        sent = {dpid: [(question, "a request")] for dpid in dpids}
-        return self._answers(tickets, sent, may_refuse)
+        return self._answers({d: self._submit(d, [], question) for d in dpids}, may_refuse)
 
     def _answers(
-        self,
-        tickets: Mapping[int, Ticket],
-        sent: Mapping[int, Sequence[_Message]],
-        may_refuse: _Errors = lambda error: False,
+        self, tickets: Mapping[int, Ticket], may_refuse: _Errors = lambda error: False
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
             refusals = [it for it in self._wait(dpid, ticket, problems) if not may_refuse(it[1])]
             for position, error in refusals[-1:]:  # the first may be the stamp, which says less
-                batch = sent[dpid]
-                what = batch[position][1] if position < len(batch) else "a barrier"
+                what = ticket.labels[position]
                 more = f", and {len(refusals) - 1} more" if refusals[1:] else ""
                 why = wire.error_text(error)
                 problems.append(f"{self.label(dpid)} refused {what}{more}: {why}")

@@ -140,7 +140,7 @@ class Scan(OpenFlowSwitches):
             elif (host := hosts.get(frames.read_arp_request(data))) and host.end != here:
                 # A router asks where to send a probe on to, and its switch does not pass that on.
                 answer = frames.arp_reply(data, bytes.fromhex(host.mac.replace(":", "")))
-                self._submit(dpid, [wire.packet_out(here[1], answer)])
+                self._submit(dpid, [(wire.packet_out(here[1], answer), "an answer")])
 
         port = 49152 + int.from_bytes(number[:2], "big") % (1 << 14)
         sent: dict[int, list[tuple[End, bytes]]] = defaultdict(list)
@@ -194,13 +194,13 @@ class Scan(OpenFlowSwitches):
     ) -> Iterator[tuple[Ends, tuple[float, str]]]:
         """Seconds from now to each arrival of these frames, and who sent it there."""
         arrivals.clear()
-        began, tickets, messages = {}, {}, {}
+        began, tickets = {}, {}
         for end, frame in wave:
             out = wire.OFP.OFPP_CONTROLLER if end[1] == _HERE else end[1]
-            messages[end[0]] = [(wire.packet_out(out, frame), "a frame to measure a delay by")]
+            message = wire.packet_out(out, frame), "a frame to measure a delay by"
             began[end] = time.monotonic()
-            tickets[end[0]] = self._submit(end[0], [messages[end[0]][0][0]])
-        self._answers(tickets, messages)
+            tickets[end[0]] = self._submit(end[0], [message])
+        self._answers(tickets)
         until = time.monotonic() + _ANSWER_S
         while time.monotonic() < until and {a for a, _ in list(arrivals)} < began.keys():
             time.sleep(_LOOK_S / 20)
