@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from network_provisioner.base.controller import ControllerError
@@ -25,7 +25,7 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
     where there is no Open vSwitch to ask."""
     try:
         bridges, tables, ports = (_rows(runner, *item, 5) for item in _COLUMNS.items())
-        ours = [row for row in bridges if int(row["datapath_id"] or "0", 16) in dpids]
+        ours = [row for row in bridges if _dpid(row) in dpids]
         userspace = [row["name"] for row in ours if row["datapath_type"] == "netdev"]
         buffer = int(runner.ask(["cat", _BUFFER])[1] or 0) if userspace else LEAST_BUFFER
     except (AdonError, OSError, ValueError, KeyError, TypeError):
@@ -33,16 +33,10 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
     warnings = []
     for row in ours:
         name = row["name"]
-        if row["fail_mode"] != "secure":
-            warnings.append(
-                f"{name}: fail_mode is {row['fail_mode'] or 'standalone'}, expected secure: "
-                f"ovs-vsctl set-fail-mode {name} secure"
-            )
         warnings += [
-            f"{name}: {key} is true, expected false, as {_TREE}: ovs-vsctl set bridge {name} "
-            f"{key}=false"
-            for key in _TREES
-            if row[key]
+            f"{name}: {key} is {value}, expected {wanted}, as {why}: ovs-vsctl set bridge {name} "
+            f"{key}={wanted}"
+            for key, value, wanted, why in _faults(row)
         ]
         warnings += [
             f"{name}: port {port['name']} is a bond, whose packets come in by several OpenFlow "
@@ -66,17 +60,30 @@ def insecure_bridges(runner: Commands, dpids: Collection[int]) -> dict[int, str]
     """What is wrong with ``fail_mode`` and spanning trees of the bridges with these datapath ids,
     in words; those that the database does not have are left out. Raises ControllerError where it
     does not answer, MissingError for no ``ovs-vsctl``."""
-    insecure = {}
-    for row in _rows(runner, "Bridge", ",".join(("datapath_id,fail_mode", *_TREES)), 1):
-        dpid = int(row["datapath_id"] or "0", 16)
-        if dpid in dpids and row["fail_mode"] != "secure":
-            insecure[dpid] = (
-                f"has fail_mode {row['fail_mode'] or 'standalone'}, expected secure: without the "
-                "broker it is a plain switch"
-            )
-        for key in (key for key in _TREES if dpid in dpids and row[key]):
-            insecure[dpid] = f"has {key} true, expected false: {_TREE}"
-    return insecure
+    columns = ",".join(("datapath_id,fail_mode", *_TREES))
+    ours = (row for row in _rows(runner, "Bridge", columns, 1) if _dpid(row) in dpids)
+    insecure = {
+        _dpid(row): "; ".join(
+            f"has {key} {value}, expected {wanted}: {why}"
+            for key, value, wanted, why in _faults(row)
+        )
+        for row in ours
+    }
+    return {dpid: faults for dpid, faults in insecure.items() if faults}
+
+
+def _dpid(row: Mapping[str, Any]) -> int:
+    return int(row["datapath_id"] or "0", 16)
+
+
+def _faults(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Settings of a bridge: what they are, what they should be, and why."""
+    if row["fail_mode"] != "secure":
+        mode = row["fail_mode"] or "standalone"
+        yield "fail_mode", mode, "secure", "without the broker it is a plain switch"
+    for key in _TREES:
+        if row[key]:
+            yield key, "true", "false", _TREE
 
 
 def _rows(runner: Commands, table: str, columns: str, timeout_s: int) -> list[dict[str, Any]]:

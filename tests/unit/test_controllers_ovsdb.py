@@ -108,13 +108,14 @@ def test_bridges_that_forward_without_a_controller_are_named() -> None:
     class Bridges(Vsctl):
         def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
             modes = {1: "secure", 2: "standalone", 3: ["set", []], 4: ["set", []], 5: "secure"}
-            rows = [[f"{d:016x}", mode, d == 5, False] for d, mode in modes.items()]
+            rows = [[f"{d:016x}", mode, d in {3, 5}, False] for d, mode in modes.items()]
             return self.code, json.dumps({"data": rows}), ""
 
     problems = insecure_bridges(Bridges(), {1, 2, 3, 5})
     assert problems.keys() == {2, 3, 5}
     assert problems[5].startswith("has stp_enable true, expected false: ")
     assert problems[3].startswith("has fail_mode standalone, expected secure: ")
+    assert "; has stp_enable true, expected false: " in problems[3]
     with pytest.raises(ControllerError, match="does not answer: exit code 1"):
         insecure_bridges(Bridges(1), {1, 2, 3})
     with pytest.raises(ControllerError, match="answered what cannot be read"):
