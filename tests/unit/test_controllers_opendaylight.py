@@ -478,6 +478,7 @@ def test_links_whose_rules_for_probes_somebody_removed_are_unknown(rig: FakeRig)
     assert ((1, 10), (2, 10)) in links.heard
     for _ in range(6):
         rig.controller._switches.unwatch()
+        assert rig.controller._switches.heard() == set()
         links.observe()
         assert rig.controller.failed_links() == {}
     assert ((1, 10), (2, 10)) not in links.heard

@@ -638,6 +638,19 @@ def test_who_stands_by_changes_nothing_and_then_leads(rig: FakeRig) -> None:
         following.stop()
 
 
+def test_who_stood_by_in_vain_can_start_by_itself(rig: FakeRig) -> None:
+    rig.controller.stop()
+    other = rig.new_controller()
+    try:
+        other.stand_by()
+        other.stop()
+        other.start(60.0)
+        other.apply([rig.circuit("a")])
+        assert other.installed() == ["a"]
+    finally:
+        other.stop()
+
+
 def test_a_switch_that_a_later_leader_has_is_not_there_for_one_before(rig: FakeRig) -> None:
     rig.controller.stop()
     rig.s2.term = 7
@@ -772,6 +785,9 @@ IP = 0x80000A02, 0x0800  # OXM header and value of eth_type=ip
         (65535, [(0x80000A02, 0x0806)], False),
         (65535, [(0x80000604, 0x12345678)], False),  # of a MAC address, cut short
         (65535, [(0x80000004, 77)], True),  # any port may be best effort's
+        (65535, [IP, (0x80001708, 0x0A0A0000_FFFFFF00)], True),
+        (65535, [IP, (0x80001708, 0x0A0B0000_FFFFFF00)], False),
+        (65535, [IP, (0x80001708, 0x0A0A0000_FFFF00FF)], False),  # a mask with holes
     ],
 )
 def test_rules_of_others_before_ours_are_reported_and_left_alone(

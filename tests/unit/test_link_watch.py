@@ -194,7 +194,7 @@ def look(rig: FakeRig, times: int = 1) -> set[tuple[str, str]]:
     """What has failed after so many rounds, as the thread makes them."""
     for _ in range(times):
         rig.openflow._links.observe()
-        assert all(ticket.is_done(60.0) for ticket, _ in rig.openflow._switches._probes.values())
+        assert all(ticket.is_done(60.0) for ticket in rig.openflow._switches._probes.values())
     return set(rig.openflow.failed_links())
 
 

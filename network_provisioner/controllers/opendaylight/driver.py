@@ -309,7 +309,8 @@ class OpenDaylightSwitches(SwitchBackend):
             for way, number in self._numbers.items()
             if way[1][0] in switches
         }
-        heard = {way for way, count in came.items() if count != self._came.get(way, 0)}
+        # A rule that was laid anew counts from 0.
+        heard = {way for way, count in came.items() if count and count != self._came.get(way)}
         self._came |= came
         return heard
 

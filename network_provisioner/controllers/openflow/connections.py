@@ -399,10 +399,10 @@ class Connections(SwitchBackend):
 
     def open(self) -> None:
         """Listen. Raises ControllerError where the address cannot be had."""
+        self._stands_by = False
         if self._listener is None:
             self._listen()
             return
-        self._stands_by = False
         with self._lock:
             channels = list(self._channels.values())
         for channel in channels:

@@ -267,8 +267,8 @@ def _matches(mark: int) -> list[str]:
 
 
 class TcShaper:
-    """A :class:`~network_provisioner.controllers.shaping.shapes.Shaper` by ``tc``: one ``tc -batch``
-    for each call that changes anything.
+    """A :class:`~network_provisioner.controllers.shaping.shapes.Shaper` by ``tc``, with one
+    ``tc -batch`` for each call that changes anything.
 
     It remembers what it laid. A device that has lost its classes (somebody deleted the discipline)
     makes a batch fail; then all devices of the call are laid anew, once.
