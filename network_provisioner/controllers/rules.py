@@ -257,13 +257,7 @@ class Changes:
         }
 
     def __bool__(self) -> bool:
-        return bool(
-            self.add
-            or self.delete
-            or self.add_entries
-            or self.change_entries
-            or self.delete_entries
-        )
+        return any(getattr(self, part.name) for part in fields(self))
 
 
 @lru_cache(4096)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from network_provisioner.base.controller import (
@@ -544,7 +545,7 @@ class SwitchedController:
                 is_news = self._monitor.set_problem(dpid, "rules", problem)
                 if is_news and not isinstance(error, AdonError):
                     LOG.warning("%s %s", label, problem, exc_info=True)
-            with self._lock:
+            with self._lock, suppress(Exception):  # where no plan can be made, that is reported
                 self._monitor.set_problem(dpid, "table", self._reconciler.lack(dpid))
             if isinstance(error, MissingError):
                 self._failure = error

@@ -27,6 +27,7 @@ Message = tuple[Any, str]
 # A switch that vanished without a word is noticed after about 11 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 _HANDSHAKE_S = 10.0
+_ACCEPT_AGAIN_S = 1.0
 # What a connected switch takes at most to answer a barrier when another one claims its id.
 _ALIVE_S = 2.0
 # A switch whose connection broke tries again sooner than this.
@@ -565,8 +566,11 @@ class Connections(SwitchBackend):
         while True:
             try:
                 sock, _ = listener.accept()
-            except OSError:
-                return
+            except OSError as error:  # of one connection, or for want of descriptors
+                if self._closing.wait(_ACCEPT_AGAIN_S):
+                    return
+                LOG.warning("a connection of a switch was not accepted: %s", error.strerror)
+                continue
             self._spawn(self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
