@@ -19,7 +19,7 @@ from fake_switch import ERROR, PACKET_IN, FakeSwitch
 
 from network_provisioner.base.controller import Circuit, ControllerError, Part
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers.openflow import frames
+from network_provisioner.controllers import frames
 
 L3 = ("mu", "s1", "r1", "s2", "tacc")
 Tables = dict[str, object]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from topology_world import demo
 
 from network_provisioner.base.controller import ControllerError
-from network_provisioner.controllers.openflow import frames
+from network_provisioner.controllers import frames
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import (
     Discovered,

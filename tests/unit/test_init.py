@@ -22,7 +22,8 @@ from adon.init.merge import updated
 from adon.init.plan import Choices, Facts, default_names, rendered, topology_section
 from adon.init.sites import Dtn, given_routers, given_sites, hosts_of_urls, read_neighbours
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.openflow import frames, scan, wire
+from network_provisioner.controllers import frames
+from network_provisioner.controllers.openflow import scan, wire
 from network_provisioner.controllers.openflow.scan import HostPort
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import Discovered, Port

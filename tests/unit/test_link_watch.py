@@ -17,10 +17,10 @@ from controller_worlds import two_switches
 from os_ken.lib.packet.packet import Packet
 
 from network_provisioner.base.controller import ControllerError, WatchesLinks
+from network_provisioner.controllers import frames
 from network_provisioner.controllers.link_watch import LinkWatch
-from network_provisioner.controllers.openflow import frames
 from network_provisioner.controllers.routes import default_paths, default_route
-from network_provisioner.controllers.segments import failed_hops, probe_frames, segments
+from network_provisioner.controllers.segments import failed_hops, segments
 from network_provisioner.topology.graph import Host, Link, Node, Topology
 
 A, B = (1, 10), (2, 10)
@@ -69,7 +69,7 @@ def test_a_probe_is_a_packet_that_routers_pass_on(version: int) -> None:
     segment = next(s for s in segments(star(2, version)) if s.way == ((1, 2), (2, 2)))
     assert len(segment.hosts) == 2  # one of them may be switched off
     for frame, (src, dst) in zip(
-        probe_frames(segment, 5, 6, b"payload"), segment.hosts, strict=True
+        frames.udp_frames(segment, 5, 6, b"payload"), segment.hosts, strict=True
     ):
         read = Packet(frame).protocols
         head, ip, udp = read[:3]

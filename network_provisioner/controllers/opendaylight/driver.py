@@ -35,6 +35,7 @@ from network_provisioner.controllers.backend import (
     port_devices,
     switch_names,
 )
+from network_provisioner.controllers.frames import udp_frames
 from network_provisioner.controllers.match import OtherRule, in_front
 from network_provisioner.controllers.opendaylight import model, requests
 from network_provisioner.controllers.opendaylight.requests import (
@@ -58,7 +59,7 @@ from network_provisioner.controllers.rules import (
     item_text,
     same_but_lease,
 )
-from network_provisioner.controllers.segments import Segment, probe_frames
+from network_provisioner.controllers.segments import Segment
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End
@@ -297,7 +298,7 @@ class OpenDaylightSwitches(SwitchBackend):
         packets = [
             self._steps.send_packet(segment.way[0], frame)
             for segment in segments
-            for frame in probe_frames(segment, *ports[segment.way], bytes(18))
+            for frame in udp_frames(segment, *ports[segment.way], bytes(18))
         ]
         run_wave(packets, self._steps.barrier)
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from network_provisioner.base.controller import ControllerError, Way
 from network_provisioner.base.errors import printable
+from network_provisioner.controllers import frames
 from network_provisioner.controllers.backend import (
     SwitchChange,
     SwitchEvent,
@@ -36,7 +37,7 @@ from network_provisioner.controllers.backend import (
     switch_names,
 )
 from network_provisioner.controllers.match import OtherRule, in_front
-from network_provisioner.controllers.openflow import frames, wire
+from network_provisioner.controllers.openflow import wire
 from network_provisioner.controllers.openflow.connections import (
     SILENT_AFTER_S,
     Connections,
@@ -55,7 +56,7 @@ from network_provisioner.controllers.rules import (
     TableEntry,
     item_text,
 )
-from network_provisioner.controllers.segments import Segment, probe_frames
+from network_provisioner.controllers.segments import Segment
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
@@ -427,7 +428,7 @@ class OpenFlowSwitches(Connections):
             dpid, port = segment.way[0]
             if segment.is_routed:
                 payload = frames.probe(dpid, port, self._number)
-                sent = probe_frames(segment, self._udp_port, self._udp_port, payload)
+                sent = frames.udp_frames(segment, self._udp_port, self._udp_port, payload)
             else:
                 sent = [frames.lldp(dpid, port, self._number)]
             messages.setdefault(dpid, []).extend(

@@ -21,10 +21,11 @@ from itertools import zip_longest
 from typing import Any, Self
 
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.controllers.openflow import frames, wire
+from network_provisioner.controllers import frames
+from network_provisioner.controllers.openflow import wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import TRIES, OpenFlowSwitches
-from network_provisioner.controllers.segments import Segment, probe_frames
+from network_provisioner.controllers.segments import Segment
 from network_provisioner.topology.discovery import Discovered, End
 
 _IPV4, _UDP = 0x0800, 17
@@ -155,7 +156,7 @@ class Scan(OpenFlowSwitches):
                 segment = Segment(((dpid, gate), (0, 0)), (), 0.0, 0.0, mac, (pair,))
                 payload = frames.probe(dpid, gate, number)
                 sent[dpid] += [
-                    ((dpid, gate), f) for f in probe_frames(segment, port, port, payload)
+                    ((dpid, gate), f) for f in frames.udp_frames(segment, port, port, payload)
                 ]
         matches: list[tuple[int, dict[str, Any]]] = [(frames.LLDP, {})]
         if gates:
