@@ -12,13 +12,10 @@ from network_provisioner.base.controller import Way
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.rules import (
-    ANY_OWNER_MASK,
-    OURS,
     Changes,
     FlowRule,
     SeenRule,
     TableEntry,
-    contents,
 )
 from network_provisioner.controllers.segments import Segment
 from network_provisioner.topology.discovery import Discovered, End, Port
@@ -170,11 +167,9 @@ class SwitchBackend(ABC):
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """Our groups and meters."""
 
+    @abstractmethod
     def fingerprint(self, dpid: int) -> Hashable:
         """A value that is another one when somebody has changed our rules, groups or meters."""
-        rules, odd = self.read_rules({dpid}, OURS, ANY_OWNER_MASK, 0.0)
-        installed = {contents(seen.rule) for seen in rules[dpid]}
-        return hash((frozenset(installed | odd[dpid]), frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """In words, that a rule of somebody else takes packets of these before they do, as far as

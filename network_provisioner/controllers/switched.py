@@ -120,7 +120,6 @@ class SwitchedController:
         self._bandwidth = bandwidth
         self._keep = _first_choice(topology, shaper, bandwidth)
         names = self._names = switch_names(topology)
-        self._dpids = {name: dpid for dpid, name in names.items()}
         self._backend = backend
         self._monitor = SwitchMonitor(
             {dpid: (name, backend.label(dpid)) for dpid, name in names.items()},
@@ -298,7 +297,7 @@ class SwitchedController:
         counters = []
         for link in self._topology.links:
             for switch, port in (link.ports or {}).items():
-                count = carried.get(self._dpids.get(switch, 0), {}).get(port)
+                count = carried.get(self._topology.nodes[switch].dpid, {}).get(port)
                 if count is not None and count[0] != UNCOUNTED:
                     counters.append(LinkCounter(switch, link.other(switch), count[0], at))
         return counters
@@ -439,7 +438,7 @@ class SwitchedController:
                     self._ledger.observe(rule.key, counted[rule.key], parts)
 
     def _wait_for_switches(self, timeout_s: float) -> None:
-        everyone = set(self._dpids.values())
+        everyone = self._names.keys()
         soon_s = min(_SOON_S, timeout_s)
 
         def is_over() -> bool:
@@ -573,7 +572,7 @@ class SwitchedController:
     def _inspect_all(self, now: float) -> None:
         if self._inspect is not None and now >= self._inspect_at:
             try:
-                problems = self._inspect(self._dpids.values())
+                problems = self._inspect(self._names)
             except Exception as error:
                 LOG.info("how switches are configured is not known: %s", error)
                 self._inspect_at = now + (RETRY_S if self._was_inspected else UNSAID_S)
@@ -581,7 +580,7 @@ class SwitchedController:
                 self._was_inspected = True
                 took_s = time.monotonic() - now
                 self._inspect_at = now + max(INSPECT_S, took_s / _CHECK_SHARE)
-                for dpid in self._dpids.values():
+                for dpid in self._names:
                     self._monitor.set_problem(dpid, "configuration", problems.get(dpid, ""))
 
     def _check_devices(self) -> bool | None:

@@ -20,6 +20,7 @@ from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, 
 _MARK = "adon-device"
 # Before 3.2, Open vSwitch keeps rates as bytes per second in 32 bits; larger ones wrap around.
 _MOST_BPS, _UNBOUND = 8.0 * (1 << 32), (3, 2)
+_VSCTL = ("ovs-vsctl", "--timeout=10")
 _OURS = ("--bare", "--columns=_uuid", "find")
 _Rates = tuple[int, int, int]
 _LIST = (
@@ -45,10 +46,7 @@ class VsctlShaper:
     is queued stays queued.
     """
 
-    def __init__(self, run: Commands, database: str = "") -> None:
-        """``database`` is an OVSDB address such as ``unix:/run/openvswitch/db.sock``, empty for the
-        machine's own."""
-        self._words = ["ovs-vsctl", "--timeout=10", *([f"--db={database}"] if database else [])]
+    def __init__(self, run: Commands) -> None:
         self._run = run
         # Which queues a device has, by number: the record's UUID and what it says.
         self._laid: dict[str, dict[int, tuple[str, _Rates]]] = {}
@@ -58,7 +56,7 @@ class VsctlShaper:
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         for shape in shapes:
             self._check_rate(shape)
-            there = self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"])
+            there = self._say([*_OURS, "qos", _ours(shape.device)])
             if there:
                 self._qos[shape.device] = there[0]
             else:
@@ -85,19 +83,12 @@ class VsctlShaper:
 
     def shrink(self, shapes: Iterable[DeviceShape]) -> None:
         for shape in shapes:
-            gone = self._laid.get(shape.device, {}).keys() - _queues(shape).keys()
+            there = self._laid.get(shape.device, {})
+            gone = sorted(there.keys() - _queues(shape).keys())
             if gone:
-                words = [
-                    "remove",
-                    "qos",
-                    self._qos[shape.device],
-                    "queues",
-                    *map(str, sorted(gone)),
-                ]
-                there = self._laid[shape.device]
-                for number in sorted(gone):
-                    words += ["--", "destroy", "queue", there[number][0]]
-                self._say(words)
+                steps = [["remove", "qos", self._qos[shape.device], "queues", *map(str, gone)]]
+                steps += [["destroy", "queue", there[number][0]] for number in gone]
+                self._transact(steps)
                 for number in gone:
                     del there[number]
 
@@ -130,7 +121,7 @@ class VsctlShaper:
             )
 
     def _records(self) -> _Records:
-        lines = answer(self._run, [*self._words, *_LIST]).splitlines()
+        lines = answer(self._run, [*_VSCTL, *_LIST]).splitlines()
         try:
             tables = [[list(map(plain, r)) for r in json.loads(x)["data"]] for x in lines]
             queues, qos, ports = tables
@@ -157,21 +148,15 @@ class VsctlShaper:
     def _lay(self, shape: DeviceShape) -> None:
         queues = _queues(shape)
         named = ",".join(f"{number}=@q{number}" for number in queues)
-        words = [
-            *(
-                "--id=@qos",
-                "create",
-                "qos",
-                "type=linux-htb",
-                f"external_ids:{_MARK}={shape.device}",
-            ),
-            *(f"other_config:{name}={value}" for name, value in _link_config(shape).items()),
-            f"queues={named}",
-        ]
-        for number, rates in queues.items():
-            words += ["--", f"--id=@q{number}", *_create(shape.device, rates)]
-        words += ["--", "set", "port", shape.device, "qos=@qos"]
-        made = self._say(words)
+        config = [f"other_config:{name}={value}" for name, value in _link_config(shape).items()]
+        qos = ["--id=@qos", "create", "qos", "type=linux-htb", _ours(shape.device), *config]
+        made = self._transact(
+            [
+                [*qos, f"queues={named}"],
+                *([f"--id=@q{n}", *_create(shape.device, rates)] for n, rates in queues.items()),
+                ["set", "port", shape.device, "qos=@qos"],
+            ]
+        )
         self._qos[shape.device] = made[0]
         self._laid[shape.device] = {
             number: (uuid, rates)
@@ -193,15 +178,14 @@ class VsctlShaper:
                 steps.append(["set", "queue", there[number][0], *_config(rates)])
         if not steps:
             return
-        made = self._say([word for step in steps for word in ("--", *step)][1:])
+        made = self._transact(steps)
         there.update((n, (uuid, wanted[n])) for n, uuid in zip(new, made, strict=False))
         there.update((n, (there[n][0], rates)) for n, rates in wanted.items())
 
     def _remove(self, device: str) -> None:
         """Take what is ours off a device, whoever made it."""
-        where = f"external_ids:{_MARK}={device}"
-        qos = self._say([*_OURS, "qos", where])
-        queues = self._say([*_OURS, "queue", where])
+        qos = self._say([*_OURS, "qos", _ours(device)])
+        queues = self._say([*_OURS, "queue", _ours(device)])
         self._laid.pop(device, None)
         self._qos.pop(device, None)
         if qos or queues:
@@ -210,11 +194,15 @@ class VsctlShaper:
             steps = [["clear", "port", device, "qos"]] if set(on) & set(qos) else []
             steps += [["destroy", "qos", uuid] for uuid in qos]
             steps += [["destroy", "queue", uuid] for uuid in queues]
-            self._say([word for step in steps for word in ("--", *step)][1:])
+            self._transact(steps)
+
+    def _transact(self, steps: Iterable[Sequence[str]]) -> list[str]:
+        """Do these in one transaction; the records that it makes."""
+        return self._say([word for step in steps for word in ("--", *step)][1:])
 
     def _say(self, words: Sequence[str]) -> list[str]:
         """Run ovs-vsctl; the words it answers. Raises ControllerError, MissingError."""
-        return answer(self._run, [*self._words, *words]).split()
+        return answer(self._run, [*_VSCTL, *words]).split()
 
 
 def _queues(shape: DeviceShape) -> dict[int, _Rates]:
@@ -225,12 +213,17 @@ def _queues(shape: DeviceShape) -> dict[int, _Rates]:
     }
 
 
+def _ours(device: str) -> str:
+    """What our records for a device have."""
+    return f"external_ids:{_MARK}={device}"
+
+
 def _link_config(shape: DeviceShape) -> dict[str, str]:
     return {"max-rate": str(round(shape.capacity_bps))}
 
 
 def _create(device: str, rates: _Rates) -> list[str]:
-    return ["create", "queue", f"external_ids:{_MARK}={device}", *_config(rates)]
+    return ["create", "queue", _ours(device), *_config(rates)]
 
 
 def _config(rates: _Rates) -> list[str]:
