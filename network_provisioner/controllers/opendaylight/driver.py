@@ -48,9 +48,12 @@ from network_provisioner.controllers.opendaylight.requests import (
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    EVERY_BIT,
     OURS,
     OWNER_MASK,
     OWNER_SHIFT,
+    PROBE_COOKIE,
+    PROBE_RULE_S,
     ROUTE_OWNER,
     Changes,
     FlowRule,
@@ -68,7 +71,6 @@ from network_provisioner.topology.graph import Topology
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.1
 _UNCONFIGURED_S = 36_000.0  # less than any rule without a lease has
-_PROBE_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 
 
 class OpenDaylightController(SwitchedController):
@@ -288,9 +290,9 @@ class OpenDaylightSwitches(SwitchBackend):
             self._numbers.setdefault(segment.way, 1024 + len(self._numbers))
         ports = {way: (number, self._udp_port) for way, number in self._numbers.items()}
         if time.monotonic() >= self._expect_again_at:
-            self._expect_again_at = time.monotonic() + _PROBE_RULE_S / 3
+            self._expect_again_at = time.monotonic() + PROBE_RULE_S / 3
             rules = [
-                self._steps.expect_probe(segment.way[1], kind, ports[segment.way], _PROBE_RULE_S)
+                self._steps.expect_probe(segment.way[1], kind, ports[segment.way])
                 for segment in segments
                 for kind in segment.eth_types
             ]
@@ -317,7 +319,7 @@ class OpenDaylightSwitches(SwitchBackend):
 
     def unwatch(self) -> None:
         for dpid in self.connected():
-            self.delete_by_cookie(dpid, requests.PROBE_COOKIE, 2**64 - 1)
+            self.delete_by_cookie(dpid, PROBE_COOKIE, EVERY_BIT)
 
     def dead_ends(self) -> dict[End, str]:
         return self._down
@@ -419,7 +421,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def _answers(self, dpid: int) -> bool:
         """Whether the switch can be asked already; at first OpenDaylight only knows of it."""
         try:
-            self._ask.rules(dpid, 0, 2**64 - 1, self._clock())
+            self._ask.rules(dpid, 0, EVERY_BIT, self._clock())
         except ControllerError as error:
             LOG.info("%s is not ready: %s", self.label(dpid), error)
             return False

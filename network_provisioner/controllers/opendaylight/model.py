@@ -13,6 +13,7 @@ from typing import Any
 
 from network_provisioner.controllers.match import ENDS, PORTS, match_of, rule_fields
 from network_provisioner.controllers.rules import (
+    EVERY_BIT,
     PORT_BITS,
     FlowRule,
     SeenRule,
@@ -56,7 +57,7 @@ def exactly(rule: FlowRule) -> dict[str, Any]:
         "table_id": TABLE,
         "priority": rule.priority,
         "cookie": rule.cookie,
-        "cookie_mask": 2**64 - 1,
+        "cookie_mask": EVERY_BIT,
         "strict": True,
         "match": _match(rule),
     }

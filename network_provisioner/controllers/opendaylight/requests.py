@@ -26,15 +26,18 @@ from network_provisioner.controllers.match import OtherRule
 from network_provisioner.controllers.opendaylight import model
 from network_provisioner.controllers.restconf import RequestRefusedError, Restconf
 from network_provisioner.controllers.rules import (
-    ANY_OWNER_MASK,
-    OURS,
+    EVERY_BIT,
+    PROBE_COOKIE,
+    PROBE_RULE_S,
     ROUTE_OWNER,
     FlowRule,
     SeenRule,
     SelectGroup,
     TableEntry,
     contents,
+    is_our_cookie,
     is_our_number,
+    is_probe_cookie,
     item_text,
 )
 from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
@@ -48,7 +51,6 @@ _NODES = (
     "&fields=node(id;flow-node-inventory:ip-address;flow-node-inventory:port-number)"
 )
 _STATISTICS = "opendaylight-direct-statistics"
-_EVERY_BIT = 2**64 - 1
 # More rules than this are read together.
 _ONE_BY_ONE = 4
 # An operation ends with the next barrier, so what counts is how many wait for the same one.
@@ -60,9 +62,7 @@ DISCOVER_S = 6.5
 _LOOK_EVERY_S = 0.5
 _LEASE_S = 30
 _ETH_TYPE = 0x88CC
-_PUNT_COOKIE = 0xAD1D << 48
 _PUNT_PRIORITY = 65000
-PROBE_COOKIE = _PUNT_COOKIE  # with no number of a search
 _PORTS = (
     "opendaylight-inventory:nodes?content=nonconfig&fields=node(id;node-connector(id;"
     "flow-node-inventory:name;flow-node-inventory:state;flow-node-inventory:configuration;"
@@ -113,10 +113,10 @@ class OpenDaylightReader:
         with _reading(self._rest, "a flow"):
             for flow in self._flows(dpid):
                 cookie, match = int(flow["cookie"]), flow.get("match") or {}
-                if cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
+                if is_our_cookie(cookie):
                     rule = model.read_flow(dpid, flow, 0.0)
                     ours.add(cookie if rule is None else contents(rule.rule))
-                elif cookie >> 48 != _PUNT_COOKIE >> 48 and int(flow["table_id"]) == model.TABLE:
+                elif not is_probe_cookie(cookie) and int(flow["table_id"]) == model.TABLE:
                     others.append(OtherRule(int(flow["priority"]), cookie, match))
         return ours, others
 
@@ -128,7 +128,7 @@ class OpenDaylightReader:
             yield from (rule for rule in seen if rule.rule.cookie in wanted)
             return
         for cookie in cookies:
-            seen, _ = self.rules(dpid, cookie, _EVERY_BIT, now)
+            seen, _ = self.rules(dpid, cookie, EVERY_BIT, now)
             yield from seen
 
     def groups(self, dpid: int) -> list[SelectGroup]:
@@ -155,7 +155,7 @@ class OpenDaylightReader:
         with _reading(self._rest, "a flow"):
             return {
                 int(flow["match"]["udp-source-port"]): int(flow["byte-count"])
-                for flow in self._flows(dpid, cookie=PROBE_COOKIE, cookie_mask=_EVERY_BIT)
+                for flow in self._flows(dpid, cookie=PROBE_COOKIE, cookie_mask=EVERY_BIT)
             }
 
     def configured(self, dpid: int, cookie: int, mask: int) -> list[str]:
@@ -321,9 +321,7 @@ class OpenDaylightWriter:
         named = {"group-id": entry.number, "group-type": "group-select"}
         return self._call(entry.dpid, "to forget a group", "sal-group:remove-group", named)
 
-    def expect_probe(
-        self, end: End, eth_type: int, ports: tuple[int, int], seconds: int
-    ) -> SwitchRequest:
+    def expect_probe(self, end: End, eth_type: int, ports: tuple[int, int]) -> SwitchRequest:
         """Has a switch count the UDP packets from and to these ports that come in at a port, and
         drop them."""
         dpid, number = end
@@ -331,7 +329,7 @@ class OpenDaylightWriter:
             "table_id": model.TABLE,
             "priority": _PUNT_PRIORITY,
             "cookie": PROBE_COOKIE,
-            "hard-timeout": seconds,
+            "hard-timeout": PROBE_RULE_S,
             "match": {
                 "in-port": f"openflow:{dpid}:{number}",
                 "ethernet-match": {"ethernet-type": {"type": eth_type}},
@@ -375,7 +373,7 @@ def discover(
 ) -> Discovered:
     """Look around for ``seconds``. Raises ControllerError."""
     dpids = set(dpids)
-    cookie = _PUNT_COOKIE | secrets.randbits(48)
+    cookie = PROBE_COOKIE | secrets.randbits(48)
     links: set[tuple[End, End]] = set()
     over = threading.Event()
     punt = [steps.add_flow(dpid, "the rule to find links by", _punt(cookie)) for dpid in dpids]
@@ -385,7 +383,7 @@ def discover(
             over.wait(_LOOK_EVERY_S)  # nobody says that no more will come
             links |= _links(rest, dpids)
     finally:
-        forget = [steps.delete_by_cookie(dpid, cookie, 2**64 - 1) for dpid in dpids]
+        forget = [steps.delete_by_cookie(dpid, cookie, EVERY_BIT) for dpid in dpids]
         run_wave(forget, steps.barrier)
     return Discovered(ports_of(rest, dpids), frozenset(links))
 

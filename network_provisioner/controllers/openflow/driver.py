@@ -46,14 +46,17 @@ from network_provisioner.controllers.openflow.connections import (
     parse_listen,
 )
 from network_provisioner.controllers.rules import (
-    ANY_OWNER_MASK,
-    OURS,
+    EVERY_BIT,
+    PROBE_COOKIE,
+    PROBE_RULE_S,
     Changes,
     FlowRule,
     Key,
     Meter,
     SeenRule,
     TableEntry,
+    is_our_cookie,
+    is_probe_cookie,
     item_text,
 )
 from network_provisioner.controllers.segments import Segment
@@ -63,11 +66,7 @@ from network_provisioner.topology.discovery import Discovered, End, Port, said_b
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
-_EVERY_BIT = 2**64 - 1
-_DISCOVERY_COOKIE = 0xAD1D << 48  # no rule of a circuit
-_WATCH_COOKIE = _DISCOVERY_COOKIE  # with no number of a search
 _WATCH_PRIORITY = 0xFFFE  # apart from a search's rule, which ends
-_WATCH_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 _DISCOVER_S = 2.0  # how long frames are waited for
 _SEARCH_RULE_S = 60  # the rules of a search end by themselves where nobody takes them off
 # Frames of a search are sent so often: Open vSwitch confirms a new rule before its cache of flows
@@ -217,7 +216,7 @@ class OpenFlowSwitches(Connections):
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
         answers = self._tell(
             {
-                dpid: [(wire.flows_request(cookie, _EVERY_BIT), "a request") for cookie in cookies]
+                dpid: [(wire.flows_request(cookie, EVERY_BIT), "a request") for cookie in cookies]
                 for dpid, cookies in wanted.items()
             }
         )
@@ -258,9 +257,9 @@ class OpenFlowSwitches(Connections):
         """No rule is looked into: there may be thousands."""
         ours, others = [], []
         for entry in self._ask({dpid}, wire.flows_request(0, 0))[dpid]:
-            if entry.cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
+            if is_our_cookie(entry.cookie):
                 ours.append(entry)
-            elif entry.cookie >> 48 != _DISCOVERY_COOKIE >> 48 and not entry.table_id:
+            elif not is_probe_cookie(entry.cookie) and not entry.table_id:
                 others.append(OtherRule(entry.priority, entry.cookie, entry.contents))
         self._others[dpid] = others
         rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in ours)
@@ -342,7 +341,7 @@ class OpenFlowSwitches(Connections):
         matches: Sequence[tuple[int, Mapping[str, Any]]],
     ) -> Iterator[None]:
         """While it lasts, ``heard`` gets the packets that match from these switches."""
-        cookie = _DISCOVERY_COOKIE | int.from_bytes(os.urandom(6), "big")
+        cookie = PROBE_COOKIE | int.from_bytes(os.urandom(6), "big")
         rules = [
             (wire.punt(kind, cookie, _SEARCH_RULE_S, **match), "a rule to look around by")
             for kind, match in matches
@@ -355,7 +354,7 @@ class OpenFlowSwitches(Connections):
         finally:
             with self._lock:
                 self._listeners.remove(heard)
-            end = wire.delete_by_cookie(cookie, _EVERY_BIT)
+            end = wire.delete_by_cookie(cookie, EVERY_BIT)
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
 
     # -- links that fail -----------------------------------------------------------------------
@@ -367,7 +366,7 @@ class OpenFlowSwitches(Connections):
         with self._lock:
             if time.monotonic() >= self._all_again_at:
                 self._unasked |= connected
-                self._all_again_at = time.monotonic() + _WATCH_RULE_S / 3
+                self._all_again_at = time.monotonic() + PROBE_RULE_S / 3
             fresh = self._unasked & connected - self._looks.keys()
             self._unasked -= fresh
         for dpid in fresh:
@@ -413,7 +412,7 @@ class OpenFlowSwitches(Connections):
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
         with self._lock:
             self._unasked.update(dpids)
-        request = wire.flows_request(_WATCH_COOKIE, _EVERY_BIT)
+        request = wire.flows_request(PROBE_COOKIE, EVERY_BIT)
         present = self._ask(self.connected() & set(dpids), request)
         return {
             (dpid, number)
@@ -444,7 +443,7 @@ class OpenFlowSwitches(Connections):
         return heard
 
     def unwatch(self) -> None:
-        end = wire.delete_by_cookie(_WATCH_COOKIE, _EVERY_BIT)
+        end = wire.delete_by_cookie(PROBE_COOKIE, EVERY_BIT)
         self._tell({dpid: [(end, "the end of the rule to watch by")] for dpid in self.connected()})
 
     def dead_ends(self) -> dict[End, str]:
@@ -453,7 +452,7 @@ class OpenFlowSwitches(Connections):
     def _ask_about_ports(self, dpid: int, segments: Collection[Segment]) -> Ticket:
         """Have a switch say how its ports are, and send on the probes that come in there."""
         punt = partial(
-            wire.punt, cookie=_WATCH_COOKIE, seconds=_WATCH_RULE_S, priority=_WATCH_PRIORITY
+            wire.punt, cookie=PROBE_COOKIE, seconds=PROBE_RULE_S, priority=_WATCH_PRIORITY
         )
         udp = {"ip_proto": 17, "udp_src": self._udp_port, "udp_dst": self._udp_port}
         rules = {}
@@ -549,12 +548,12 @@ class OpenFlowSwitches(Connections):
     def _rule_removed(self, dpid: int, message: Any) -> None:
         """A rule has gone: its lease ended, we deleted it, or somebody else did."""
         if message.reason == wire.OFP.OFPRR_HARD_TIMEOUT:
-            if message.cookie != _WATCH_COOKIE:
+            if message.cookie != PROBE_COOKIE:
                 self.events.put(SwitchEvent(dpid, SwitchChange.LEASE_ENDED))
             return
         key = (dpid, message.cookie, message.priority)
         with self._lock:
-            if message.cookie == _WATCH_COOKIE:
+            if message.cookie == PROBE_COOKIE:
                 self._unasked.add(dpid)
             if self._deleting[key] > 0:
                 self._deleting[key] -= 1

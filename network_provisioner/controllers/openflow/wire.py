@@ -22,6 +22,7 @@ from os_ken.ofproto import ofproto_protocol
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.match import ENDS, PORTS, match_of, rule_fields
 from network_provisioner.controllers.rules import (
+    EVERY_BIT,
     PORT_BITS,
     Bucket,
     FlowRule,
@@ -285,7 +286,7 @@ def delete_rule(rule: FlowRule) -> Any:
     return PARSER.OFPFlowMod(
         _PROTOCOL,
         cookie=rule.cookie,
-        cookie_mask=2**64 - 1,
+        cookie_mask=EVERY_BIT,
         command=OFP.OFPFC_DELETE_STRICT,
         priority=rule.priority,
         out_port=OFP.OFPP_ANY,
