@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from network_provisioner.controllers.bridge_settings import LEAST_BUFFER, bridge_warnings
+from network_provisioner.controllers.shaping.ovsdb import LEAST_BUFFER, bridge_warnings
 
 UUID = ["uuid", "0e2a8b1c-0000-4000-8000-000000000001"]
 EMPTY: list[Any] = ["set", []]

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from network_provisioner.base.controller import ControllerError
-from network_provisioner.controllers.bridge_settings import insecure_bridges
-from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+from network_provisioner.controllers.shaping.ovsdb import VsctlShaper, insecure_bridges
 from network_provisioner.controllers.shaping.shapes import DeviceShape, ShapeClass
 
 ONE = DeviceShape("s1", "s1-a", 200e6, 0.0265, (ShapeClass(5, 150e6, 200e6),))
