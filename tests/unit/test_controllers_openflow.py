@@ -247,12 +247,6 @@ def test_a_message_that_ends_with_the_connection_is_not_called_nonsense(
     assert "it sent" not in caplog.text
 
 
-def test_a_port_in_use_is_named(rig: FakeRig) -> None:
-    second = rig.new_controller()
-    with pytest.raises(ControllerError, match=rf"127.0.0.1:{rig.port}: Address already in use"):
-        second.start(1.0)
-
-
 def test_without_one_switch_the_others_serve_and_it_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -445,7 +439,8 @@ def test_a_connection_that_cannot_be_accepted_is_not_the_last(
 
 def test_a_port_that_somebody_else_has_is_named(rig: FakeRig) -> None:
     other = rig.new_controller()
-    with pytest.raises(ControllerError, match=r"cannot listen for .* in use; expected"):
+    busy = rf"cannot listen for .* 127.0.0.1:{rig.port}: Address already in use; expected"
+    with pytest.raises(ControllerError, match=busy):
         other.start(1.0)
     rig.controller.apply([rig.circuit("a")])
 
