@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from itertools import pairwise
 
 from network_provisioner.base.controller import Way
-from network_provisioner.topology.graph import Host, Topology
+from network_provisioner.topology.graph import Hop, Host, Topology
 
 _PAIRS = 2  # of hosts that probes are sent between: one of them may be switched off
 _NOBODY = (("169.254.0.1", "169.254.0.2"),)  # hosts of a link (RFC 3927)
@@ -26,7 +26,7 @@ class Segment:
     """
 
     way: Way
-    hops: tuple[tuple[str, str], ...]
+    hops: tuple[Hop, ...]
     entry_bps: float
     exit_bps: float
     router_mac: str = ""
@@ -58,7 +58,7 @@ def segments(topology: Topology) -> list[Segment]:
         if (segment := _segment(topology, [n for n in nodes if n])) is not None
     ]
     routed = {segment.way: segment for segment in _routed(topology)}
-    covered: Counter[tuple[str, str]] = Counter()
+    covered: Counter[Hop] = Counter()
     for segment in routed.values():
         if min(covered[hop] for hop in segment.hops) < _COVER:
             covered.update(segment.hops)
@@ -113,7 +113,7 @@ def _segment(
 
 def failed_hops(
     watched: Iterable[Segment], silent: Collection[Way], heard: Collection[Way]
-) -> dict[tuple[str, str], str]:
+) -> dict[Hop, str]:
     """The directed links that let no probes through, and that in words: those of ``silent``
     segments, but for links that others were ``heard`` over. A link fails both ways."""
     watched = list(watched)

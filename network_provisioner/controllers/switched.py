@@ -32,7 +32,7 @@ from network_provisioner.controllers.backend import (
     SwitchEvent,
     switch_names,
 )
-from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
+from network_provisioner.controllers.groups import CircuitGroup, shares
 from network_provisioner.controllers.link_watch import LinkWatch
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import CHECK_S, Reconciler, Resync
@@ -40,7 +40,7 @@ from network_provisioner.controllers.rules import UNCOUNTED, FlowRule, same_but_
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switch_status import SwitchMonitor
 from network_provisioner.topology.discovery import Discovered
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Hop, Topology
 
 LOG = logging.getLogger(__name__)
 # Who has not connected so long after the start is named in the log.
@@ -144,7 +144,7 @@ class SwitchedController:
         self._check_times: dict[int, deque[float]] = {}
         self._failure: AdonError | None = None
         self._started = False  # whether it waits for switches no more
-        self._avoided: frozenset[Pair] = frozenset()
+        self._avoided: frozenset[Hop] = frozenset()
         self._cleared = False  # whether switches are to have nothing of ours
         self._watch = watch
         self._inspect = inspect
@@ -307,12 +307,12 @@ class SwitchedController:
         self._require_running()
         return self._backend.discover()
 
-    def failed_links(self) -> dict[Pair, str]:
+    def failed_links(self) -> dict[Hop, str]:
         """See :class:`~network_provisioner.base.controller.WatchesLinks`: links with a port that
         is down, or that let no probes through any more."""
         return self._links.failed()
 
-    def avoid_links(self, hops: Set[Pair]) -> None:
+    def avoid_links(self, hops: Set[Hop]) -> None:
         """See :class:`~network_provisioner.base.controller.AvoidsLinks`."""
         self._avoided = frozenset(hops)
 
@@ -320,11 +320,11 @@ class SwitchedController:
         """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         return self._links.known
 
-    def unheard_links(self) -> set[Pair]:
+    def unheard_links(self) -> set[Hop]:
         """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         return self._links.unheard() if self._watch else set()
 
-    def expect_ways(self, ways: Set[Way], failed: Mapping[Pair, str]) -> None:
+    def expect_ways(self, ways: Set[Way], failed: Mapping[Hop, str]) -> None:
         """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         if self._watch:
             self._links.expect(ways, failed)
