@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from ipaddress import ip_address, ip_network
@@ -36,8 +37,13 @@ from network_provisioner.controllers.rules import (
 
 # Version, type, length and transaction id of a message.
 header = struct.Struct("!BBHI").unpack_from
-_TABLE_FEATURES = struct.Struct("!HB57xI")  # what comes before its properties
-_FLOW_ENTRY = struct.Struct("!HBxIIHHHH4xQQQ")
+_TABLE_FEATURES = struct.Struct("!2xB57xI")  # what comes before its properties
+_FLOW_ENTRY = struct.Struct("!2xBxIIHHHH4xQQQ")
+_BODY = 16  # where that of a multipart reply begins
+# Of the items of a list: where each says its length, and how long its head is.
+_Form = tuple[int, int]
+_INSTRUCTION = _ACTION = (2, 8)
+_ENTRY, _BUCKET, _BAND = (0, 8), (0, 16), (2, 12)
 _UNNAMED = "Unknown"  # what os-ken calls an error of a later version, or of a vendor
 _PACKET_IN_MATCH = 24  # where its match begins
 VERSION = 0x04
@@ -83,13 +89,8 @@ class TableReply(ReplyPart):
 
     def __init__(self, data: bytes, xid: int) -> None:
         super().__init__(data, xid)
-        at = 16
-        while at < len(data):
-            size, table, most = _TABLE_FEATURES.unpack_from(data, at)
-            if size < _TABLE_FEATURES.size:
-                raise ValueError(f"a table of {size} bytes")
-            self.body.append((table, most))
-            at += size
+        for at, _ in _items(data, _BODY, len(data), (0, _TABLE_FEATURES.size)):
+            self.body.append(_TABLE_FEATURES.unpack_from(data, at))
 
 
 class FlowReply(ReplyPart):
@@ -97,20 +98,30 @@ class FlowReply(ReplyPart):
 
     def __init__(self, data: bytes, xid: int) -> None:
         super().__init__(data, xid)
-        at = 16
-        while at < len(data):
-            size, table, *ages, priority, _, hard, _, cookie, _, count = _FLOW_ENTRY.unpack_from(
-                data, at
-            )
-            if not _FLOW_ENTRY.size <= size <= len(data) - at:
-                raise ValueError(f"a rule of {size} bytes")
-            contents = data[at + _FLOW_ENTRY.size : at + size]
+        for at, end in _items(data, _BODY, len(data), (0, _FLOW_ENTRY.size)):
+            table, *ages, priority, _, hard, _, cookie, _, count = _FLOW_ENTRY.unpack_from(data, at)
+            contents = data[at + _FLOW_ENTRY.size : end]
             age_s = ages[0] + ages[1] / 1e9
             self.body.append(FlowEntry(table, priority, hard, age_s, cookie, count, contents))
-            at += size
 
 
-_PARTS = {b"\0\1": FlowReply, b"\0\x0c": TableReply}  # by the type of a multipart reply
+def _items(data: bytes, at: int, end: int, form: _Form) -> Iterator[tuple[int, int]]:
+    """Where each item of a list begins and ends. Raises ValueError for one that says it is shorter
+    than its head, over which os-ken would go on forever, or longer than what is left."""
+    length_at, head = form
+    while at < end:
+        (size,) = struct.unpack_from("!H", data, at + length_at)
+        if not head <= size <= end - at:
+            raise ValueError(f"an item of {size} bytes")
+        yield at, at + size
+        at += size
+
+
+def _check_lengths(data: bytes, at: int, form: _Form, *inner: _Form, end: int = 0) -> None:
+    """Raises ValueError for a list whose items, or the items in them, have wrong lengths."""
+    for first, last in _items(data, at, end or len(data), form):
+        if inner:
+            _check_lengths(data, first + form[1], *inner, end=last)
 
 
 def other_versions(hello: bytes) -> str:
@@ -124,14 +135,40 @@ def other_versions(hello: bytes) -> str:
     return "" if VERSION in versions else ", ".join(f"1.{number - 1}" for number in versions)
 
 
+# What is read: os-ken goes on forever over some others that have a wrong length.
+_READ = {
+    OFP.OFPT_ERROR, OFP.OFPT_ECHO_REQUEST, OFP.OFPT_ECHO_REPLY, OFP.OFPT_FEATURES_REPLY,
+    OFP.OFPT_PACKET_IN, OFP.OFPT_FLOW_REMOVED, OFP.OFPT_PORT_STATUS, OFP.OFPT_BARRIER_REPLY,
+    OFP.OFPT_ROLE_REPLY,
+}  # fmt: skip
+_PARTS = {OFP.OFPMP_FLOW: FlowReply, OFP.OFPMP_TABLE_FEATURES: TableReply}
+_NESTED = {
+    OFP.OFPMP_GROUP_DESC: (_ENTRY, _BUCKET, _ACTION),
+    OFP.OFPMP_METER_CONFIG: (_ENTRY, _BAND),
+}
+_FLAT = {
+    OFP.OFPMP_TABLE, OFP.OFPMP_PORT_STATS, OFP.OFPMP_QUEUE, OFP.OFPMP_METER_FEATURES,
+    OFP.OFPMP_PORT_DESC,
+}  # fmt: skip
+
+
 def decode(data: bytes) -> Any:
-    """A message object, or None for one that os-ken cannot read: what OpenFlow leaves to vendors,
-    or has since 1.4. Raises for a part of a reply that is none, and for another version."""
+    """A message object, or None for one that is not read: what OpenFlow leaves to vendors, or has
+    since 1.4, or what nobody asked for. Raises for a part of a reply that is none, and for another
+    version."""
     version, kind, length, xid = header(data)
     if version != VERSION:
         raise ValueError(f"OpenFlow version {version:#x}")
-    if kind == OFP.OFPT_MULTIPART_REPLY and (part := _PARTS.get(data[8:10])):
-        return part(data, xid)
+    if kind == OFP.OFPT_MULTIPART_REPLY:
+        (part,) = struct.unpack_from("!H", data, HEADER_BYTES)
+        if part in _PARTS:
+            return _PARTS[part](data, xid)
+        if part in _NESTED:
+            _check_lengths(data, _BODY, *_NESTED[part])
+        elif part not in _FLAT:
+            return None
+    elif kind not in _READ:
+        return None
     try:  # ofproto_parser.msg logs a traceback for each
         return PARSER.msg_parser(_PROTOCOL, version, kind, length, xid, data)
     except OFPTruncatedMessage:
@@ -428,7 +465,7 @@ def read_match(contents: bytes) -> dict[str, Any] | None:
 def comes_in(entry: FlowEntry) -> tuple[int, int]:
     """The port and the Ethernet type that one entry of a flow statistics reply matches, 0 for
     any."""
-    match = dict(PARSER.OFPMatch.parser(entry.contents, 0).items())
+    match = read_match(entry.contents) or {}
     return match.get("in_port", 0), match.get("eth_type", 0)
 
 
@@ -457,12 +494,12 @@ def read_rule(dpid: int, entry: FlowEntry, now: float) -> SeenRule | None:
 def _contents(data: bytes) -> dict[str, Any] | None:
     """A match and what is done with what it meets, as a rule's fields."""
     match = PARSER.OFPMatch.parser(data, 0)
-    at = -(-match.length // 8) * 8
-    steps = {}
-    while at < len(data):
-        step = PARSER.OFPInstruction.parser(data, at)
-        steps[type(step)] = step
-        at += step.len
+    begin = -(-match.length // 8) * 8
+    _check_lengths(data, begin, _INSTRUCTION, _ACTION)
+    places = _items(data, begin, len(data), _INSTRUCTION)
+    steps = {
+        type(step): step for step in (PARSER.OFPInstruction.parser(data, at) for at, _ in places)
+    }
     matched = rule_fields(_fields(match))
     done = steps.pop(PARSER.OFPInstructionActions, None)
     metered = steps.pop(PARSER.OFPInstructionMeter, None)
