@@ -673,9 +673,9 @@ def test_who_stood_by_in_vain_can_start_by_itself(rig: FakeRig) -> None:
     try:
         other.stand_by()
         other.stop()
+        rig.s1.lose(quietly=True)
         other.start(60.0)
-        other.apply([rig.circuit("a")])
-        assert other.installed() == ["a"]
+        assert rig.owners(rig.s1) == [ROUTE_OWNER] * 6
     finally:
         other.stop()
 
