@@ -398,9 +398,10 @@ class OpenDaylightSwitches(SwitchBackend):
                     self._there = {}
                 self._look()
                 self._unseen = ""
-            except ControllerError as error:
+            except Exception as error:  # nobody else would notice that nobody watches
                 if not self._unseen:
-                    LOG.warning("switches are out of sight: %s", error)
+                    unknown = not isinstance(error, ControllerError)
+                    LOG.warning("switches are out of sight: %s", error, exc_info=unknown)
                 self._unseen = f"is out of sight: {error}"
             now = self._clock()
             for dpid in [d for d, end in self._next_end.items() if end <= now]:
