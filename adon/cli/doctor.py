@@ -195,7 +195,7 @@ def _configured(file: Path) -> Iterator[CheckResult]:
 
 def _bridges(config: Config) -> Iterator[CheckResult]:
     """What Open vSwitch's settings of the topology's switches would cost."""
-    from network_provisioner.controllers.bridge_settings import bridge_warnings
+    from network_provisioner.controllers.shaping.ovsdb import bridge_warnings
     from network_provisioner.controllers.shaping.shapes import CommandRunner
     from network_provisioner.topology.data import topology_from_dict
 

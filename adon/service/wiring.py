@@ -56,8 +56,8 @@ def make_controller(
 
         return SimulatedController(topology, clock)
     if config.driver == "openflow":
-        from network_provisioner.controllers.bridge_settings import insecure_bridges
         from network_provisioner.controllers.openflow.driver import OpenFlowController
+        from network_provisioner.controllers.shaping.ovsdb import insecure_bridges
         from network_provisioner.controllers.shaping.shapes import CommandRunner
 
         shaper, unused = _shapers(config, topology)

@@ -12,16 +12,13 @@ from network_provisioner.base.controller import Way
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.rules import (
-    ANY_OWNER_MASK,
-    OURS,
     Changes,
     FlowRule,
     SeenRule,
     TableEntry,
-    contents,
 )
 from network_provisioner.controllers.segments import Segment
-from network_provisioner.topology.discovery import End, Port
+from network_provisioner.topology.discovery import Discovered, End, Port
 from network_provisioner.topology.graph import Topology
 
 
@@ -62,6 +59,7 @@ class SwitchBackend(ABC):
     def __init__(self, names: Mapping[int, str]) -> None:
         self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
         self._names = dict(names)
+        self._speeds: dict[End, tuple[float, float]] = {}  # b/s, now and at most
 
     def label(self, dpid: int) -> str:
         """A switch as messages name it."""
@@ -96,6 +94,10 @@ class SwitchBackend(ABC):
     def turned_away(self) -> str:
         """Who has come lately and is not used, and why, "" for nobody; asks nobody."""
         return ""
+
+    @abstractmethod
+    def discover(self) -> Discovered:
+        """The switches' ports, and how they are joined; takes seconds."""
 
     @abstractmethod
     def check_ports(self, segments: Collection[Segment]) -> None:
@@ -137,7 +139,7 @@ class SwitchBackend(ABC):
     def speeds(self) -> Mapping[End, tuple[float, float]]:
         """How fast ports are, and how fast they could be, in b/s, as far as is known (0: it is
         not); asks nobody."""
-        return {}
+        return self._speeds.copy()
 
     @abstractmethod
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
@@ -165,11 +167,9 @@ class SwitchBackend(ABC):
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """Our groups and meters."""
 
+    @abstractmethod
     def fingerprint(self, dpid: int) -> Hashable:
         """A value that is another one when somebody has changed our rules, groups or meters."""
-        rules, odd = self.read_rules({dpid}, OURS, ANY_OWNER_MASK, 0.0)
-        installed = {contents(seen.rule) for seen in rules[dpid]}
-        return hash((frozenset(installed | odd[dpid]), frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """In words, that a rule of somebody else takes packets of these before they do, as far as

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.groups import Branch, CircuitGroup, GroupKey, Pair
-from network_provisioner.topology.graph import Topology
+from network_provisioner.controllers.groups import Branch, CircuitGroup, GroupKey
+from network_provisioner.topology.graph import Hop, Topology
 
 MARKS = 63
 # Text, because it is looked up often, and text remembers its hash.
@@ -39,7 +39,7 @@ class _MarkNeed:
 class Marker:
     """Gives marks again and again; a class keeps its mark as long as it can. Not thread-safe."""
 
-    def __init__(self, topology: Topology, shaped: frozenset[Pair]) -> None:
+    def __init__(self, topology: Topology, shaped: frozenset[Hop]) -> None:
         """``shaped`` are the link directions with classes."""
         self._shaped = shaped
         self._rank = {site: i for i, site in enumerate(topology.sites)}

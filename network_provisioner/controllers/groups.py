@@ -22,12 +22,13 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.rules import PORT_BITS, Masked
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Hop, Topology
 
 # Each is a rule on every switch of the path, and one more for the acknowledgements.
 MAX_MATCHES = 128
 
 Pair = tuple[str, str]
+"""Two sites: packets go from the first to the second."""
 # Text, because it is looked up often, and text remembers its hash.
 GroupKey = str
 
@@ -360,7 +361,7 @@ class Grouper:
 def check_capacity(topology: Topology, groups: Iterable[CircuitGroup]) -> None:
     """Raises InputError where the guaranteed rates on a link direction exceed its capacity; nothing
     is guaranteed on a relay's link."""
-    demanded: dict[Pair, float] = {}
+    demanded: dict[Hop, float] = {}
     for group in groups:
         for branch in group.branches:
             if branch.min_bps > 0:
@@ -380,13 +381,13 @@ def check_capacity(topology: Topology, groups: Iterable[CircuitGroup]) -> None:
 
 
 def by_hop(
-    groups: Iterable[CircuitGroup], hops: frozenset[Pair] | None = None
-) -> dict[Pair, list[tuple[CircuitGroup, Branch]]]:
+    groups: Iterable[CircuitGroup], hops: frozenset[Hop] | None = None
+) -> dict[Hop, list[tuple[CircuitGroup, Branch]]]:
     """The groups on every link direction that has any, with the branch that crosses it.
 
     ``hops``: those to look at, None for all.
     """
-    crossing: dict[Pair, list[tuple[CircuitGroup, Branch]]] = {}
+    crossing: dict[Hop, list[tuple[CircuitGroup, Branch]]] = {}
     for group in groups:
         for branch in group.branches:
             for hop in pairwise(branch.path):

@@ -21,7 +21,7 @@ from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.segments import Segment, failed_hops, segments
 from network_provisioner.topology.discovery import End
-from network_provisioner.topology.graph import Link, Topology
+from network_provisioner.topology.graph import Hop, Link, Topology
 
 LOG = logging.getLogger(__name__)
 _ROUNDS = 3
@@ -52,18 +52,16 @@ class LinkWatch:
         self._carried: dict[Way, tuple[float, int, int]] = {}
         self._rounds, self._round_at = 0, 0.0
         self._silent_ways: set[Way] = set()
-        self._silent: dict[tuple[str, str], str] = {}
+        self._silent: dict[Hop, str] = {}
         self._misled: dict[Way, End] = {}  # links whose probes come in at another port than theirs
-        self._recalled: dict[tuple[str, str], str] = {}  # that had failed before a restart
+        self._recalled: dict[Hop, str] = {}  # that had failed before a restart
 
     @cached_property
     def segments(self) -> dict[Way, Segment]:
         """All that are watched."""
         return {segment.way: segment for segment in segments(self._topology)}
 
-    def expect(
-        self, ways: Iterable[Way], failed: Mapping[tuple[str, str], str] = MappingProxyType({})
-    ) -> None:
+    def expect(self, ways: Iterable[Way], failed: Mapping[Hop, str] = MappingProxyType({})) -> None:
         """Take these, as far as they are there, for such as a probe has come through; and directed
         links for ``failed``, for a reason, until one does, or until ports were looked at where none
         ever came through."""
@@ -77,7 +75,7 @@ class LinkWatch:
         awaited = self._awaited
         return {w for w, n in self._missed.copy().items() if n <= 1 and w not in awaited}
 
-    def unheard(self) -> set[tuple[str, str]]:
+    def unheard(self) -> set[Hop]:
         """The directed links that no probe has come through, nor was expected to; those whose last
         switch lacked the rules for probes since one did; and those of a switch that goes on to
         refuse them."""
@@ -85,10 +83,10 @@ class LinkWatch:
         watched = {w for w in self.known if late.isdisjoint(end[0] for end in w)} - self._unpunted
         return self._hops(self.segments) - self._hops(watched)
 
-    def _hops(self, ways: Iterable[Way]) -> set[tuple[str, str]]:
+    def _hops(self, ways: Iterable[Way]) -> set[Hop]:
         return {hop for way in ways for hop in self.segments[way].hops}
 
-    def failed(self) -> dict[tuple[str, str], str]:
+    def failed(self) -> dict[Hop, str]:
         """The directed links that carry nothing, and why."""
         failures = {**self._recalled, **self._silent}
         for (start, end), actual in self._misled.copy().items():

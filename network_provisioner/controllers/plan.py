@@ -57,7 +57,7 @@ from network_provisioner.controllers.shaping.shapes import (
     check_queues,
     share_out,
 )
-from network_provisioner.topology.graph import Link, Path, Topology
+from network_provisioner.topology.graph import Hop, Link, Path, Topology
 
 # A policer that forgives too little halves TCP's rate, one that forgives too much is none: at
 # 200 Mb/s a burst of 5 ms gave 119 Mb/s and one of 500 ms gave 222.
@@ -77,7 +77,7 @@ def caps(topology: Topology, groups: Sequence[CircuitGroup]) -> dict[str, float]
     is idle belongs to all. Best effort is left what circuits are guaranteed no part of.
     """
     rates: dict[str, float] = {}
-    taken: dict[Pair, float] = {}
+    taken: dict[Hop, float] = {}
     for group in groups:
         fits = sum(topology.path(branch.path).capacity_bps for branch in group.branches)
         if group.data and group.max_bps < fits:
@@ -100,7 +100,7 @@ def meter(dpid: int, number: int, rate_bps: float) -> Meter:
 
 def device_shapes(
     topology: Topology,
-    shaped: frozenset[Pair],
+    shaped: frozenset[Hop],
     groups: Sequence[CircuitGroup],
     queues: Sequence[Queue],
 ) -> tuple[DeviceShape, ...]:
@@ -222,14 +222,10 @@ class Planner:
         self._dealt: dict[int, tuple[int, ...]] = {}
         self.avoid(())
 
-    def avoid(self, failed: Collection[Pair]) -> None:
+    def avoid(self, failed: Collection[Hop]) -> None:
         """Lay best effort over other links than these from the next plan on."""
         self._default_paths = default_paths(self._topology, failed)
         self._plain = route_rules(self._topology, self._default_paths, self._rate_control({}))
-
-    def routes(self) -> list[FlowRule]:
-        """The best-effort rules where there are no circuits."""
-        return self._plain
 
     def recall(self, rules: Iterable[FlowRule], entries: Iterable[TableEntry]) -> None:
         """Take in what is on the switches: what is marked there already keeps its marks."""

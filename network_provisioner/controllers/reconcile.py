@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from network_provisioner.base.controller import Circuit, ControllerError, Queue
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, port_devices, switch_names
-from network_provisioner.controllers.groups import CircuitGroup, Pair
+from network_provisioner.controllers.groups import CircuitGroup
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
@@ -33,7 +33,7 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.controllers.shaping.shapes import DeviceShape, Shaper
 from network_provisioner.controllers.switch_state import SwitchState
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Hop, Topology
 
 LOG = logging.getLogger(__name__)
 # What a switch has is read rule by rule at least so often, whatever its fingerprint says.
@@ -110,7 +110,7 @@ class Reconciler:
         # The plans that devices, and each switch, were brought to last.
         self._shaped: SwitchPlan | None = None
         self._brought: dict[int, SwitchPlan] = {}
-        self._failed: frozenset[Pair] = frozenset()
+        self._failed: frozenset[Hop] = frozenset()
         self._ends = {device: end for end, device in port_devices(topology).items()}
         self._queued: set[str] = set()  # the devices that had all their queues
         self.keep_by(keep)
@@ -123,7 +123,7 @@ class Reconciler:
         self._current = None
         self._fingerprints.clear()
 
-    def avoid(self, failed: frozenset[Pair]) -> None:
+    def avoid(self, failed: frozenset[Hop]) -> None:
         """Lay best effort over other links than these from the next change on."""
         if failed != self._failed:
             self._failed = failed

@@ -10,13 +10,13 @@ from network_provisioner.base.model import Transit
 from network_provisioner.controllers.groups import Pair
 from network_provisioner.controllers.routes import default_route, switch_hops
 from network_provisioner.state.circuits import granted_rates
-from network_provisioner.topology.graph import Path, Topology
+from network_provisioner.topology.graph import Hop, Path, Topology
 
 BEST_EFFORT = "best effort"
 
 
 def route_table(
-    topology: Topology, failed: Mapping[Pair, str], live: Iterable[Transit], site: str = ""
+    topology: Topology, failed: Mapping[Hop, str], live: Iterable[Transit], site: str = ""
 ) -> list[dict[str, Any]]:
     """A row for each path, JSON-ready, by site pair, best effort first; with ``site`` of those
     from and to it. ``failed``: directed links that carry nothing, and why.
@@ -49,7 +49,7 @@ def route_table(
 
 def _row(
     topology: Topology,
-    failed: Mapping[Pair, str],
+    failed: Mapping[Hop, str],
     ends: Pair,
     path: Path | None,
     who: str,

@@ -34,7 +34,7 @@ from network_provisioner.controllers.rules import (
     SelectGroup,
     make_cookie,
 )
-from network_provisioner.topology.graph import Host, Node, Path, Topology, without_detours
+from network_provisioner.topology.graph import Hop, Host, Node, Path, Topology, without_detours
 
 # Traffic without a circuit takes the routed network; the overlay links are for circuits.
 _ROUTE_PREFERENCE = {"lan": 0, "l3": 1, "l2": 2}
@@ -173,7 +173,7 @@ class RateControl:
     the next switch knows what belongs to a circuit; 0 for none.
     """
 
-    shaped: frozenset[Pair] = frozenset()
+    shaped: frozenset[Hop] = frozenset()
     by_queue: bool = False
     tag: int = 0
     meters: Mapping[str, int] | None = None
@@ -183,14 +183,14 @@ class RateControl:
         return (self.meters or {}).get(what, 0)
 
 
-def shaped_hops(topology: Topology) -> frozenset[Pair]:
+def shaped_hops(topology: Topology) -> frozenset[Hop]:
     """The link directions that leave a switch through a named device."""
     return frozenset(
         (switch, link.other(switch)) for link in topology.links for switch in link.devices or {}
     )
 
 
-def default_paths(topology: Topology, failed: Collection[Pair] = ()) -> list[Path]:
+def default_paths(topology: Topology, failed: Collection[Hop] = ()) -> list[Path]:
     """Where best effort goes: straight through where both sites are on one switch, else the routed
     network, and a layer 2 path where there is no routed one that costs about as little. Not over
     links that have ``failed`` where there is another way. None to or from a Science DMZ."""
@@ -387,14 +387,14 @@ def _is_layer_2(topology: Topology, path: Sequence[str]) -> bool:
 
 
 def default_path(
-    topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
+    topology: Topology, src: str, dst: str, failed: Collection[Hop] = ()
 ) -> Path | None:
     """Where best effort between two sites goes; None where nothing joins them."""
     return default_route(topology, src, dst, failed)[0]
 
 
 def default_route(
-    topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
+    topology: Topology, src: str, dst: str, failed: Collection[Hop] = ()
 ) -> tuple[Path | None, str]:
     """Where best effort between two sites goes, and why there."""
     candidates = topology.candidate_paths(src, dst)
@@ -417,6 +417,6 @@ def default_route(
     return best, why
 
 
-def hop_key(hop: Pair) -> str:
+def hop_key(hop: Hop) -> str:
     """What names best effort on a link direction."""
     return f"best effort|{hop[0]}>{hop[1]}"

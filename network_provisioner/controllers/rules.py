@@ -46,6 +46,12 @@ OWNER_MASK = 0xFFFF << OWNER_SHIFT
 ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
 OURS = TRANSIT_OWNER << OWNER_SHIFT
 """What our cookies have in common, under that mask."""
+EVERY_BIT = 2**64 - 1
+_PROBE_OWNER = 0xAD1D
+PROBE_COOKIE = _PROBE_OWNER << OWNER_SHIFT
+"""Of rules that show which links work. Those of a search have its number in the other bits."""
+PROBE_RULE_S = 300
+"""After so long such a rule ends by itself where nobody lays it anew."""
 
 # Data of named flows, their acknowledgements, everything else between two sites with a circuit,
 # best effort. Acknowledgements of one transfer may look like the data of another.
@@ -115,6 +121,16 @@ TableEntry = SelectGroup | Meter
 def is_our_number(number: int) -> bool:
     """Whether a group or meter is one of ours."""
     return number >> _NUMBER_SHIFT == TRANSIT_OWNER
+
+
+def is_our_cookie(cookie: int) -> bool:
+    """Whether it is that of a rule of ours, but for probes."""
+    return cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK
+
+
+def is_probe_cookie(cookie: int) -> bool:
+    """Whether it is that of a rule for probes, or of a search."""
+    return cookie >> OWNER_SHIFT == _PROBE_OWNER
 
 
 def our_numbers(texts: Iterable[str]) -> dict[str, int]:
@@ -257,13 +273,7 @@ class Changes:
         }
 
     def __bool__(self) -> bool:
-        return bool(
-            self.add
-            or self.delete
-            or self.add_entries
-            or self.change_entries
-            or self.delete_entries
-        )
+        return any(getattr(self, part.name) for part in fields(self))
 
 
 @lru_cache(4096)

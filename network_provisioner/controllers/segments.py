@@ -1,24 +1,19 @@
-"""What joins two switches, one way: a link, or routers between two links; and the probes that show
-whether packets come through. Pure.
-"""
+"""What joins two switches, one way: a link, or routers between two links. Pure."""
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from itertools import pairwise
 
 from network_provisioner.base.controller import Way
-from network_provisioner.topology.graph import Host, Topology
+from network_provisioner.topology.graph import Hop, Host, Topology
 
 _PAIRS = 2  # of hosts that probes are sent between: one of them may be switched off
-_COVER = 2  # segments over each link: where one is silent, the other tells which link it is
-_FROM = bytes.fromhex("020000ad0e00")
-_UDP, _HOPS = 17, 64
 _NOBODY = (("169.254.0.1", "169.254.0.2"),)  # hosts of a link (RFC 3927)
+_COVER = 2  # segments over each link: where one is silent, the other tells which link it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class Segment:
     """
 
     way: Way
-    hops: tuple[tuple[str, str], ...]
+    hops: tuple[Hop, ...]
     entry_bps: float
     exit_bps: float
     router_mac: str = ""
@@ -43,9 +38,14 @@ class Segment:
         return bool(self.hosts)
 
     @property
+    def ends(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of addresses that probes by UDP go between."""
+        return self.hosts or _NOBODY
+
+    @property
     def eth_types(self) -> set[int]:
         """Of its probes by UDP."""
-        return {_eth_type(src) for src, _ in self.hosts or _NOBODY}
+        return {eth_type(src) for src, _ in self.ends}
 
 
 def segments(topology: Topology) -> list[Segment]:
@@ -58,7 +58,7 @@ def segments(topology: Topology) -> list[Segment]:
         if (segment := _segment(topology, [n for n in nodes if n])) is not None
     ]
     routed = {segment.way: segment for segment in _routed(topology)}
-    covered: Counter[tuple[str, str]] = Counter()
+    covered: Counter[Hop] = Counter()
     for segment in routed.values():
         if min(covered[hop] for hop in segment.hops) < _COVER:
             covered.update(segment.hops)
@@ -113,7 +113,7 @@ def _segment(
 
 def failed_hops(
     watched: Iterable[Segment], silent: Collection[Way], heard: Collection[Way]
-) -> dict[tuple[str, str], str]:
+) -> dict[Hop, str]:
     """The directed links that let no probes through, and that in words: those of ``silent``
     segments, but for links that others were ``heard`` over. A link fails both ways."""
     watched = list(watched)
@@ -127,34 +127,6 @@ def failed_hops(
     return failed
 
 
-def probe_frames(segment: Segment, src_port: int, dst_port: int, payload: bytes) -> list[bytes]:
-    """UDP packets to send out of the segment's first port, as frames."""
-    to = segment.router_mac or "01:80:c2:00:00:0e"  # the nearest bridge, IEEE 802.1Q
-    frames = []
-    for pair in segment.hosts or _NOBODY:
-        src, dst = map(ip_address, pair)
-        length = 8 + len(payload)
-        udp = struct.pack("!HHHH", src_port, dst_port, length, 0) + payload
-        if src.version == 4:
-            head = struct.pack("!5H", 0x4500, 20 + length, 0, 0x4000, _HOPS << 8 | _UDP)
-            ip = head + b"\0\0" + src.packed + dst.packed
-            ip = ip[:10] + _checksum(ip) + ip[12:]
-        else:
-            ip = struct.pack("!IHBB", 6 << 28, length, _UDP, _HOPS) + src.packed + dst.packed
-            pseudo = src.packed + dst.packed + struct.pack("!II", length, _UDP)
-            udp = udp[:6] + _checksum(pseudo + udp) + udp[8:]
-        kind = struct.pack("!H", _eth_type(pair[0]))
-        frames.append(bytes.fromhex(to.replace(":", "")) + _FROM + kind + ip + udp)
-    return frames
-
-
-def _eth_type(address: str) -> int:
+def eth_type(address: str) -> int:
+    """Of packets from an address."""
     return 0x86DD if ":" in address else 0x0800
-
-
-def _checksum(data: bytes) -> bytes:
-    """RFC 1071."""
-    total = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + b"\0" * (len(data) % 2)))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return struct.pack("!H", ~total & 0xFFFF or 0xFFFF)

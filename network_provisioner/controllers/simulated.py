@@ -59,13 +59,12 @@ class SimulatedController:
         self._sent: dict[Hop, int] = {}
 
     def capabilities(self) -> Capabilities:
-        """See Controller."""
         return Capabilities(
             name="simulated", flow_leases=True, matches=True, multipath=True, queues=True
         )
 
     def start(self, timeout_s: float) -> None:
-        """See Controller; there is nothing to wait for."""
+        """There is nothing to wait for."""
         with self._lock:
             if self._running:
                 return
@@ -77,7 +76,6 @@ class SimulatedController:
             }
 
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
-        """See Controller."""
         with self._lock:
             self._require_running()
             now = self._clock()
@@ -123,37 +121,29 @@ class SimulatedController:
                         self._sent[hop] += round(n_bytes * part.max_bps / total)
 
     def circuit_bytes(self, circuit_id: str) -> int:
-        """See Controller."""
         with self._lock:
             return self._bytes.get(circuit_id, 0)
 
     def installed(self) -> list[str]:
-        """See Controller."""
         with self._lock:
             self._require_running()
             now = self._clock()
             return sorted(i for i, c in self._circuits.items() if c.lease_until > now)
 
     def counters(self) -> list[LinkCounter]:
-        """See Controller."""
         with self._lock:
             at = self._clock()
             return [LinkCounter(a, b, count, at) for (a, b), count in self._sent.items()]
 
     def clear(self) -> None:
-        """See Controller."""
         with self._lock:
-            self._exchange(list(self._circuits.values()), [])
-            self._queues = ()
+            self._forget()
 
     def stop(self) -> None:
-        """See Controller. Its switches end with it."""
+        """Its switches end with it."""
         with self._lock:
             self._running = False
-            self._exchange(list(self._circuits.values()), [])
-            self._leases.clear()
-            self._queues = self._told = ()
-            self._bytes.clear()
+            self._forget()
             self._sent.clear()
 
     # -- within ------------------------------------------------------------------------------
@@ -161,6 +151,12 @@ class SimulatedController:
     def _require_running(self) -> None:
         if not self._running:
             raise ControllerError("the simulated controller is not started")
+
+    def _forget(self) -> None:
+        self._exchange(list(self._circuits.values()), [])
+        self._leases.clear()
+        self._queues = self._told = ()
+        self._bytes.clear()
 
     def _lapse(self, now: float) -> None:
         """Forget the circuits whose leases have ended."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    EVERY_BIT,
     OURS,
     OWNER_MASK,
     OWNER_SHIFT,
@@ -161,7 +162,7 @@ class SwitchState:
                     self._backend.label(dpid), ", ".join(f"{c:#x}" for c in sorted(odd[dpid])[:5]),
                 )  # fmt: skip
             for cookie in odd[dpid]:
-                self._backend.delete_by_cookie(dpid, cookie, 2**64 - 1)
+                self._backend.delete_by_cookie(dpid, cookie, EVERY_BIT)
             rules = [
                 seen.rule for seen in rules_by_switch[dpid] if seen.rule.cookie not in odd[dpid]
             ]

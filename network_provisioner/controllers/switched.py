@@ -11,8 +11,9 @@ import logging
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from network_provisioner.base.controller import (
@@ -31,14 +32,15 @@ from network_provisioner.controllers.backend import (
     SwitchEvent,
     switch_names,
 )
-from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
+from network_provisioner.controllers.groups import CircuitGroup, shares
 from network_provisioner.controllers.link_watch import LinkWatch
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import CHECK_S, Reconciler, Resync
 from network_provisioner.controllers.rules import UNCOUNTED, FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switch_status import SwitchMonitor
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.discovery import Discovered
+from network_provisioner.topology.graph import Hop, Topology
 
 LOG = logging.getLogger(__name__)
 # Who has not connected so long after the start is named in the log.
@@ -118,7 +120,6 @@ class SwitchedController:
         self._bandwidth = bandwidth
         self._keep = _first_choice(topology, shaper, bandwidth)
         names = self._names = switch_names(topology)
-        self._dpids = {name: dpid for dpid, name in names.items()}
         self._backend = backend
         self._monitor = SwitchMonitor(
             {dpid: (name, backend.label(dpid)) for dpid, name in names.items()},
@@ -143,7 +144,7 @@ class SwitchedController:
         self._check_times: dict[int, deque[float]] = {}
         self._failure: AdonError | None = None
         self._started = False  # whether it waits for switches no more
-        self._avoided: frozenset[Pair] = frozenset()
+        self._avoided: frozenset[Hop] = frozenset()
         self._cleared = False  # whether switches are to have nothing of ours
         self._watch = watch
         self._inspect = inspect
@@ -155,7 +156,6 @@ class SwitchedController:
         self._round = threading.Lock()  # one of it
 
     def capabilities(self) -> Capabilities:
-        """See Controller."""
         return Capabilities(
             name=self._name,
             bandwidth=self._keep,
@@ -208,7 +208,7 @@ class SwitchedController:
             self._watcher.start()
 
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
-        """See Controller. A switch that is away does not keep circuits from being *removed*."""
+        """A switch that is away does not keep circuits from being *removed*."""
         can = self.capabilities()
         if queues and not can.queues:
             raise ControllerError(
@@ -230,7 +230,7 @@ class SwitchedController:
             self._uncounted &= {c.id for c in circuits}
 
     def circuit_bytes(self, circuit_id: str) -> int:
-        """See Controller. Circuits that share both sites and name no flows (or the same) share a
+        """Circuits that share both sites and name no flows (or the same) share a
         counter: see ByteLedger."""
         with self._lock:
             if self._running:
@@ -258,16 +258,14 @@ class SwitchedController:
         bytes_by_circuit: dict[str, list[tuple[str, int]]] = {}
         for name, rules in alone.items():
             if all(rule.key in counted for rule in rules):
-                at: dict[int, int] = {}
+                at = Counter[str]()
                 for rule in sorted(rules, key=lambda rule: rule.hop):
-                    at[rule.dpid] = at.get(rule.dpid, 0) + counted[rule.key]
-                bytes_by_circuit[name] = [
-                    (self._names[dpid], n_bytes) for dpid, n_bytes in at.items()
-                ]
+                    at[self._names[rule.dpid]] += counted[rule.key]
+                bytes_by_circuit[name] = list(at.items())
         return bytes_by_circuit
 
     def installed(self) -> list[str]:
-        """See Controller. A circuit counts when all its rules, both ways, are on the switches.
+        """A circuit counts when all its rules, both ways, are on the switches.
 
         What a switch that does not answer carries is not known, so it does not count.
         """
@@ -285,7 +283,7 @@ class SwitchedController:
         return sorted({i for group in plan.groups for i in group.data} - absent)
 
     def counters(self) -> list[LinkCounter]:
-        """See Controller. Switches that do not answer are left out."""
+        """Switches that do not answer are left out."""
         carried: dict[int, dict[int, tuple[int, int]]] = {}
         for dpid in self._backend.connected():
             try:
@@ -299,17 +297,22 @@ class SwitchedController:
         counters = []
         for link in self._topology.links:
             for switch, port in (link.ports or {}).items():
-                count = carried.get(self._dpids.get(switch, 0), {}).get(port)
+                count = carried.get(self._topology.nodes[switch].dpid, {}).get(port)
                 if count is not None and count[0] != UNCOUNTED:
                     counters.append(LinkCounter(switch, link.other(switch), count[0], at))
         return counters
 
-    def failed_links(self) -> dict[Pair, str]:
+    def discover(self) -> Discovered:
+        """See :class:`~network_provisioner.topology.discovery.Discovers`."""
+        self._require_running()
+        return self._backend.discover()
+
+    def failed_links(self) -> dict[Hop, str]:
         """See :class:`~network_provisioner.base.controller.WatchesLinks`: links with a port that
         is down, or that let no probes through any more."""
         return self._links.failed()
 
-    def avoid_links(self, hops: Set[Pair]) -> None:
+    def avoid_links(self, hops: Set[Hop]) -> None:
         """See :class:`~network_provisioner.base.controller.AvoidsLinks`."""
         self._avoided = frozenset(hops)
 
@@ -317,11 +320,11 @@ class SwitchedController:
         """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         return self._links.known
 
-    def unheard_links(self) -> set[Pair]:
+    def unheard_links(self) -> set[Hop]:
         """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         return self._links.unheard() if self._watch else set()
 
-    def expect_ways(self, ways: Set[Way], failed: Mapping[Pair, str]) -> None:
+    def expect_ways(self, ways: Set[Way], failed: Mapping[Hop, str]) -> None:
         """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         if self._watch:
             self._links.expect(ways, failed)
@@ -364,7 +367,6 @@ class SwitchedController:
             LOG.warning("rules were left behind: %s", error)
 
     def clear(self) -> None:
-        """See Controller."""
         with self._lock:
             if not self._running:
                 return
@@ -375,7 +377,6 @@ class SwitchedController:
             self._ledger = ByteLedger()
 
     def stop(self) -> None:
-        """See Controller."""
         with self._lock:
             if not self._running:
                 if self._stands_by:
@@ -437,7 +438,7 @@ class SwitchedController:
                     self._ledger.observe(rule.key, counted[rule.key], parts)
 
     def _wait_for_switches(self, timeout_s: float) -> None:
-        everyone = set(self._dpids.values())
+        everyone = self._names.keys()
         soon_s = min(_SOON_S, timeout_s)
 
         def is_over() -> bool:
@@ -543,22 +544,23 @@ class SwitchedController:
                 is_news = self._monitor.set_problem(dpid, "rules", problem)
                 if is_news and not isinstance(error, AdonError):
                     LOG.warning("%s %s", label, problem, exc_info=True)
-            with self._lock:
+            with self._lock, suppress(Exception):  # where no plan can be made, that is reported
                 self._monitor.set_problem(dpid, "table", self._reconciler.lack(dpid))
-            with self._progress:
-                if isinstance(error, MissingError):
-                    self._failure = error
-                self._compared |= {dpid} & self._backend.connected()
-                self._progress.notify_all()
+            if isinstance(error, MissingError):
+                self._failure = error
+            self._note_compared(dpid)
             return None
         self._monitor.set_problem(dpid, "rules", "")
         self._monitor.set_problem(dpid, "table", lack)
         if not changes & _BACK:
             self._report(dpid, resync)
+        self._note_compared(dpid)
+        return resync.changed
+
+    def _note_compared(self, dpid: int) -> None:
         with self._progress:
             self._compared |= {dpid} & self._backend.connected()
             self._progress.notify_all()
-        return resync.changed
 
     def _report(self, dpid: int, resync: Resync) -> None:
         """What was repaired on a switch; of one that loses it again and again, that it does."""
@@ -570,7 +572,7 @@ class SwitchedController:
     def _inspect_all(self, now: float) -> None:
         if self._inspect is not None and now >= self._inspect_at:
             try:
-                problems = self._inspect(self._dpids.values())
+                problems = self._inspect(self._names)
             except Exception as error:
                 LOG.info("how switches are configured is not known: %s", error)
                 self._inspect_at = now + (RETRY_S if self._was_inspected else UNSAID_S)
@@ -578,7 +580,7 @@ class SwitchedController:
                 self._was_inspected = True
                 took_s = time.monotonic() - now
                 self._inspect_at = now + max(INSPECT_S, took_s / _CHECK_SHARE)
-                for dpid in self._dpids.values():
+                for dpid in self._names:
                     self._monitor.set_problem(dpid, "configuration", problems.get(dpid, ""))
 
     def _check_devices(self) -> bool | None:

@@ -22,8 +22,6 @@ from network_provisioner.topology.graph import Link, Topology
 End = tuple[int, int]
 """A port: the datapath id of its switch, and its number there."""
 ASSUMED_BPS = 1e9  # of a link whose ports do not say how fast they are
-
-
 _UNSAID_BPS = 1e7  # Linux, before 6.2, says so of the port of each virtual machine
 
 

@@ -3,9 +3,9 @@
 Other programs put drawings and descriptions into GraphML, which are passed over. A document type is
 refused, and with it every entity that could make a small file large or bring in another.
 
-Attributes are those of adon.yml. Where a format knows no mappings (GraphML), ``ports``, ``devices``
-and ``macs`` are JSON in a text; they name the nodes they mean, because an undirected graph may turn
-an edge around.
+Attributes are those of adon.yml. Where a format knows no mappings and lists (GraphML), ``ports``,
+``devices``, ``macs``, ``hosts`` and ``urls`` are JSON in a text. Ports, devices and macs name the
+nodes they mean, because an undirected graph may turn an edge around.
 
 Attributes that are not ours are passed over, except those that look like one of ours misspelt.
 """
@@ -39,11 +39,16 @@ MAX_BYTES = 16 * 2**20  # 10,000 nodes with 30,000 links take half of it
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _ENDS = {"node": ("id",), "edge": ("source", "target")}
 _FORMATS = "expected a file named .json (node-link) or .graphml"
-_JSON = ("ports", "devices", "macs", "hosts")
 _WHOLE = ("dpid", "vlan")
-_BOOLEANS = ("dmz", "guaranteed")
 _DECIMAL = re.compile("[1-9][0-9]{0,14}")  # of a dpid: other texts are hexadecimal
 _TRUTH = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+# What stands in a text for what is none.
+_READERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("ports", "devices", "macs", "hosts", "urls"), json.loads),
+    **dict.fromkeys(_WHOLE, int),
+    **dict.fromkeys(("loss", "x", "y"), float),
+    **dict.fromkeys(("dmz", "guaranteed"), _TRUTH.__getitem__),
+}
 _ZOO_SPEED = "LinkSpeedRaw"  # the Topology Zoo's, in bits per second
 _HALF, _MOST_NORTH = 180.0, 85.0  # degrees, as maps have them
 _SLIP = 0.74  # how alike a foreign attribute must be to one of ours to be taken for a slip
@@ -160,20 +165,10 @@ def _meant(key: str, value: Any) -> Any:
     understood stays as it is, to be refused by its name."""
     if key in _WHOLE and isinstance(value, float) and value.is_integer():
         return int(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or (key == "dpid" and not _DECIMAL.fullmatch(value)):
         return value
     try:
-        if key in _JSON:
-            return json.loads(value)
-        if key == "vlan" or (key == "dpid" and _DECIMAL.fullmatch(value)):
-            return int(value)
-        return (
-            float(value)
-            if key in ("loss", "x", "y")
-            else _TRUTH[value]
-            if key in _BOOLEANS
-            else value
-        )
+        return _READERS.get(key, str)(value)
     except (ValueError, KeyError, RecursionError):
         return value
 

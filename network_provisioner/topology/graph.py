@@ -156,7 +156,7 @@ class Link:
         )
 
     @property
-    def hops(self) -> tuple[tuple[str, str], ...]:
+    def hops(self) -> tuple[Hop, ...]:
         """All directed links that it consists of in paths."""
         return tuple(hop for x in self.halves for hop in ((x.a, x.b), (x.b, x.a)))
 
@@ -174,7 +174,7 @@ class Path:
     jitter_s: float | None = None
 
     @property
-    def hops(self) -> tuple[tuple[str, str], ...]:
+    def hops(self) -> tuple[Hop, ...]:
         """The directed links of the path, in order."""
         return tuple(pairwise(self.nodes))
 

@@ -54,11 +54,9 @@ class News:
 class LinkFailures:
     """What cannot be used of one network. Not thread-safe, but for :meth:`has_news`."""
 
-    def __init__(
-        self, topology: Topology, controller: Controller, drains: Drains | None = None
-    ) -> None:
+    def __init__(self, topology: Topology, controller: Controller, drains: Drains) -> None:
         self._topology = topology
-        self._drains = Drains(topology) if drains is None else drains
+        self._drains = drains
         self._avoids = controller if isinstance(controller, AvoidsLinks) else None
         self._links = controller if isinstance(controller, WatchesLinks) else None
         self._probes = controller if isinstance(controller, ProbesLinks) else None

@@ -78,7 +78,8 @@ class PathFinder:
         while waiting and len(taken) < limit:
             path = waiting.pop(0)
             taken.append(path.nodes)
-            self._spurs(path, taken, end, far, waiting, limit - len(taken))
+            if len(taken) < limit:
+                self._spurs(path, taken, end, far, waiting, limit - len(taken))
         return [tuple(self._names[i] for i in nodes) for nodes in taken]
 
     def shortest_open(
@@ -111,7 +112,7 @@ class PathFinder:
             if at >= path.left_at:  # before that, they were looked for from an earlier path
                 root = nodes[: at + 1]
                 closed = frozenset(other[at + 1] for other in taken if other[: at + 1] == root)
-                most = waiting[wanted - 1].cost if len(waiting) >= wanted > 0 else _FAR
+                most = waiting[wanted - 1].cost if len(waiting) >= wanted else _FAR
                 spur = self._search(root, cost, end, closed, far, most)
                 if spur is not None:
                     insort(waiting, spur)

@@ -19,7 +19,7 @@ from fake_switch import ERROR, PACKET_IN, FakeSwitch
 
 from network_provisioner.base.controller import Circuit, ControllerError, Part
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers.openflow import lldp
+from network_provisioner.controllers import frames
 
 L3 = ("mu", "s1", "r1", "s2", "tacc")
 Tables = dict[str, object]
@@ -103,7 +103,7 @@ def test_a_message_that_lacks_what_it_needs_ends_its_connection_alone(
     rig: FakeRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.controller.apply(first(rig))
-    frame = lldp.frame(1, 10, rig.openflow._switches._number)
+    frame = frames.lldp(1, 10, rig.openflow._switches._number)
     head = struct.pack("!IHBBQHH6x", 0xFFFFFFFF, len(frame), 1, 0, 0, 1, 4)  # no port
     rig.s2.say(struct.pack("!BBHI", 4, PACKET_IN, 34 + len(frame), 0) + head + frame)
     rig.wait_for("a new connection", lambda: rig.s2.connections == 2)

@@ -296,6 +296,19 @@ def test_a_proxy_that_answers_for_opendaylight_is_what_is_wrong_with_its_switche
     rig.wait_for("its end", lambda: {s.problem for s in rig.controller.switches()} == {""})
 
 
+def test_whatever_goes_wrong_in_a_look_at_switches_there_is_another(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nonsense() -> None:
+        raise ValueError("no number")
+
+    assert isinstance(rig.controller, OpenDaylightController)
+    monkeypatch.setattr(rig.controller._switches._ask, "switches", nonsense)
+    rig.wait_for("it", lambda: "no number" in rig.controller.switches()[0].problem)
+    monkeypatch.undo()
+    rig.wait_for("its end", lambda: {s.problem for s in rig.controller.switches()} == {""})
+
+
 def test_an_opendaylight_that_forgot_everything_is_told_again(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit()])
     rig.odl.down()
@@ -478,6 +491,7 @@ def test_links_whose_rules_for_probes_somebody_removed_are_unknown(rig: FakeRig)
     assert ((1, 10), (2, 10)) in links.heard
     for _ in range(6):
         rig.controller._switches.unwatch()
+        assert rig.controller._switches.heard() == set()
         links.observe()
         assert rig.controller.failed_links() == {}
     assert ((1, 10), (2, 10)) not in links.heard

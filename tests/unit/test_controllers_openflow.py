@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import errno
+import logging
 import socket
 import struct
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from controller_rig import PATH, FakeRig, RecordingShaper
@@ -19,11 +23,11 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers import reconcile
 from network_provisioner.controllers.conformance import ControllerConformance
+from network_provisioner.controllers.match import MOST
 from network_provisioner.controllers.openflow import connections, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.openflow.scan import Scan
-from network_provisioner.controllers.others import MOST
 from network_provisioner.controllers.rules import (
     OWNER_SHIFT,
     ROUTE_OWNER,
@@ -232,10 +236,15 @@ def test_garbage_and_echoes_do_not_disturb(rig: FakeRig) -> None:
     assert rig.controller.installed() == ["a", "b"]
 
 
-def test_a_port_in_use_is_named(rig: FakeRig) -> None:
-    second = rig.new_controller()
-    with pytest.raises(ControllerError, match=rf"127.0.0.1:{rig.port}: Address already in use"):
-        second.start(1.0)
+def test_a_message_that_ends_with_the_connection_is_not_called_nonsense(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    flows = struct.pack("!BBHIHH4x", 4, 19, 1000, 0, 1, 0)
+    rig.s1.say(flows + bytes(10))
+    rig.s1.hang_up()
+    rig.wait_for("its end", lambda: "switch s1 (dpid 0x1) disconnected" in caplog.text)
+    assert "it sent" not in caplog.text
 
 
 def test_without_one_switch_the_others_serve_and_it_is_named(
@@ -397,9 +406,41 @@ def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
     assert [s.problem for s in rig.openflow.switches()] == ["", ""]
 
 
+def test_a_plan_that_cannot_be_made_is_reported_and_ends_no_thread(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_plan() -> None:
+        raise ControllerError("no marks are left")
+
+    monkeypatch.setattr(rig.openflow._reconciler, "plan", no_plan)
+    assert rig.openflow._bring_up_to_date(1, set()) is None
+    assert rig.openflow.switches()[0].problem == "is not up to date: no marks are left"
+
+
+def test_a_connection_that_cannot_be_accepted_is_not_the_last(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    switches = rig.openflow._switches
+    tries = iter([False, False, True])
+
+    class Listener:
+        def accept(self) -> None:
+            if next(tries):
+                switches._closing.set()
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(connections, "_ACCEPT_AGAIN_S", 0.0)
+    monkeypatch.setattr(switches, "_closing", threading.Event())
+    switches._accept(cast("socket.socket", Listener()))
+    assert [m for m in caplog.messages if "not accepted: Too many open files" in m] == [
+        "a connection of a switch was not accepted: Too many open files"
+    ] * 2
+
+
 def test_a_port_that_somebody_else_has_is_named(rig: FakeRig) -> None:
     other = rig.new_controller()
-    with pytest.raises(ControllerError, match=r"cannot listen for .* in use; expected"):
+    busy = rf"cannot listen for .* 127.0.0.1:{rig.port}: Address already in use; expected"
+    with pytest.raises(ControllerError, match=busy):
         other.start(1.0)
     rig.controller.apply([rig.circuit("a")])
 
@@ -456,7 +497,7 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
     )
     rig.s2.silent = True
     question = rig.openflow._switches._submit(2, [], wire.groups_request())
-    change = rig.openflow._switches._submit(2, [wire.delete_by_cookie(0x77, 2**64 - 1)])
+    change = rig.openflow._switches._submit(2, [(wire.delete_by_cookie(0x77, 2**64 - 1), "")])
 
     def is_silent() -> bool:
         rig.openflow._switches._channels[2].silent_s = 30.0  # as if it had been for so long
@@ -626,6 +667,19 @@ def test_who_stands_by_changes_nothing_and_then_leads(rig: FakeRig) -> None:
         following.stop()
 
 
+def test_who_stood_by_in_vain_can_start_by_itself(rig: FakeRig) -> None:
+    rig.controller.stop()
+    other = rig.new_controller()
+    try:
+        other.stand_by()
+        other.stop()
+        rig.s1.lose(quietly=True)
+        other.start(60.0)
+        assert rig.owners(rig.s1) == [ROUTE_OWNER] * 6
+    finally:
+        other.stop()
+
+
 def test_a_switch_that_a_later_leader_has_is_not_there_for_one_before(rig: FakeRig) -> None:
     rig.controller.stop()
     rig.s2.term = 7
@@ -760,6 +814,9 @@ IP = 0x80000A02, 0x0800  # OXM header and value of eth_type=ip
         (65535, [(0x80000A02, 0x0806)], False),
         (65535, [(0x80000604, 0x12345678)], False),  # of a MAC address, cut short
         (65535, [(0x80000004, 77)], True),  # any port may be best effort's
+        (65535, [IP, (0x80001708, 0x0A0A0000_FFFFFF00)], True),
+        (65535, [IP, (0x80001708, 0x0A0B0000_FFFFFF00)], False),
+        (65535, [IP, (0x80001708, 0x0A0A0000_FFFF00FF)], False),  # a mask with holes
     ],
 )
 def test_rules_of_others_before_ours_are_reported_and_left_alone(

@@ -33,7 +33,8 @@ def circuit(name: str = "a", path: tuple[str, ...] = L2, **more: float) -> Circu
 
 
 def plan_rules(topology: Topology, circuits: Iterable[Circuit]) -> list[FlowRule]:
-    return [*Planner(topology).routes(), *make_plan(topology, list(circuits), NOW).rules]
+    plan = make_plan(topology, list(circuits), NOW)
+    return [*plan.routes, *plan.rules]
 
 
 def shape_of(shapes: Iterable[DeviceShape], device: str) -> DeviceShape:
@@ -209,8 +210,7 @@ def test_where_both_directions_differ_data_decides() -> None:
 def test_without_a_shaper_nothing_is_marked() -> None:
     plan = make_plan(two_switches(), [circuit()], NOW, keep="none")
     assert plan.shapes == ()
-    assert {rule.dscp for rule in plan.rules} == {None}
-    assert {rule.dscp for rule in Planner(two_switches(), "none").routes()} == {None}
+    assert {rule.dscp for rule in (*plan.routes, *plan.rules)} == {None}
 
 
 def star(count: int) -> tuple[Topology, list[Circuit]]:
@@ -292,7 +292,7 @@ def test_what_the_topology_lacks_is_named() -> None:
         Planner(Topology(whole.nodes.values(), links))
     nodes = [replace(node, macs=None) for node in whole.nodes.values()]
     with pytest.raises(InputError, match="router 'r1' has no MAC address towards 's1'"):
-        Planner(Topology(nodes, whole.links)).routes()
+        Planner(Topology(nodes, whole.links))
     nodes = [replace(node, address="") for node in whole.nodes.values()]
     with pytest.raises(InputError, match="site 'mu' has no address"):
-        Planner(Topology(nodes, whole.links)).routes()
+        Planner(Topology(nodes, whole.links))

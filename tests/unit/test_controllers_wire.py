@@ -145,3 +145,36 @@ def test_a_refusal_in_words_of_others_is_one_and_told_by_its_numbers(
 ) -> None:
     message = wire.decode(struct.pack("!BBHI", 4, 1, 8 + len(body), 1) + body)
     assert (wire.error_text(message), message.xid) == (words, 1)
+
+
+NO_LENGTH = struct.pack("!HH4x", 0xFFFF, 0)
+GROUP = struct.pack("!HH4xHBxI", 7, 0, 40, 1, TRANSIT_OWNER << 16 | 1)
+BUCKET = struct.pack("!HHII4x", 32, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (0, struct.pack("!HH4x", 1, 0)),  # a second hello
+        (14, bytes(64)),  # what only a controller sends
+        (23, bytes(24)),
+        (19, struct.pack("!HH4x", 6, 0) + bytes(40)),
+        (19, GROUP + bytes(32)),
+        (19, GROUP + BUCKET + NO_LENGTH + bytes(8)),
+        (19, struct.pack("!HH4xHHI", 10, 0, 24, 1, 5) + NO_LENGTH + bytes(8)),
+    ],
+)
+def test_nobody_is_kept_busy_by_what_says_that_it_has_no_length(kind: int, body: bytes) -> None:
+    data = struct.pack("!BBHI", 4, kind, 8 + len(body), 1) + body
+    try:
+        assert wire.decode(data) is None
+    except ValueError as error:
+        assert "an item of 0 bytes" in str(error)
+
+
+@pytest.mark.parametrize(
+    "steps", [struct.pack("!HH4x", 4, 0), struct.pack("!HH4x", 4, 16) + NO_LENGTH]
+)
+def test_a_rule_with_steps_of_no_length_is_none_of_ours(steps: bytes) -> None:
+    match = struct.pack("!HHIH", 1, 10, 0x80000A02, 0x0800).ljust(16, b"\0")
+    assert wire.read_rule(1, wire.FlowEntry(0, 1, 0, 0.0, 5, 0, match + steps), NOW) is None

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from topology_world import demo
 
 from network_provisioner.base.controller import ControllerError
-from network_provisioner.controllers.openflow import lldp
+from network_provisioner.controllers import frames
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import (
     Discovered,
@@ -87,17 +87,17 @@ NUMBER = b"\x01\x02\x03\x04\x05\x06"
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
 def test_a_frame_says_where_it_was_sent_out(dpid: int, port: int) -> None:
-    data = lldp.frame(dpid, port, NUMBER)
-    assert lldp.read_frame(data, NUMBER) == (dpid, port)
-    assert lldp.read_frame(data + bytes(40), NUMBER) == (dpid, port)  # switches may pad it
-    assert lldp.read_frame(data, b"others") is None
+    data = frames.lldp(dpid, port, NUMBER)
+    assert frames.sender(data, NUMBER) == (dpid, port)
+    assert frames.sender(data + bytes(40), NUMBER) == (dpid, port)  # switches may pad it
+    assert frames.sender(data, b"others") is None
 
 
 @given(st.binary(max_size=80), st.integers(0, 80))
 def test_frames_that_are_none(tail: bytes, cut: int) -> None:
-    data = lldp.frame(1, 2, NUMBER)
+    data = frames.lldp(1, 2, NUMBER)
     for frame in (tail, data[:14] + tail, data[:cut] + tail):
-        origin = lldp.read_frame(frame, NUMBER)
+        origin = frames.sender(frame, NUMBER)
         assert origin is None or (isinstance(origin[0], int) and isinstance(origin[1], int))
 
 

@@ -10,7 +10,7 @@ from broker_rig import Rig, demo_network
 from controller_worlds import Pipeline, two_switches
 
 from network_provisioner.base.controller import Circuit
-from network_provisioner.controllers.plan import Planner, make_plan
+from network_provisioner.controllers.plan import make_plan
 from network_provisioner.topology.data import topology_from_dict, topology_to_dict
 from network_provisioner.topology.graph import Host, Topology
 
@@ -37,8 +37,8 @@ def circuit(name: str, path: tuple[str, ...], *hosts: str) -> Circuit:
 
 
 def network(topology: Topology, *circuits: Circuit) -> Pipeline:
-    rules = make_plan(topology, list(circuits), 0.0).rules
-    return Pipeline(topology, [*Planner(topology).routes(), *rules])
+    plan = make_plan(topology, list(circuits), 0.0)
+    return Pipeline(topology, [*plan.routes, *plan.rules])
 
 
 def test_a_network_is_written_as_it_was_read(topology: Topology) -> None:

@@ -22,7 +22,8 @@ from adon.init.merge import updated
 from adon.init.plan import Choices, Facts, default_names, rendered, topology_section
 from adon.init.sites import Dtn, given_routers, given_sites, hosts_of_urls, read_neighbours
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.openflow import arp, scan, wire
+from network_provisioner.controllers import frames
+from network_provisioner.controllers.openflow import scan, wire
 from network_provisioner.controllers.openflow.scan import HostPort
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import Discovered, Port
@@ -74,7 +75,7 @@ def test_a_host_whose_first_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> N
     def tell(messages: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
         requests.extend(m for m, _ in messages[1] if isinstance(m, wire.PARSER.OFPPacketOut))
         if len(requests) > 1 and search._listeners:
-            answer = arp.reply(requests[0].data, bytes.fromhex("020000000001"))
+            answer = frames.arp_reply(requests[0].data, bytes.fromhex("020000000001"))
             search._listeners[0](1, SimpleNamespace(data=answer, match={"in_port": 7}))
         return {}
 
@@ -243,14 +244,18 @@ def test_neighbours_as_ip_prints_them() -> None:
 
 def test_an_answer_counts_only_to_who_asked() -> None:
     us, them = bytes.fromhex("02aaaaaaaaaa"), bytes.fromhex("020000000001")
-    request = arp.request(us, "10.0.0.1")
+    request = frames.arp_request(us, "10.0.0.1")
     assert len(request) == 42 and request[28:32] == bytes(4)  # as a probe: no sender address
     reply = us + them + request[12:20] + b"\0\2" + them + bytes([10, 0, 0, 1]) + us + bytes(4)
-    assert arp.read_request(request) == "10.0.0.1" and arp.reply(request, them) == reply
-    assert arp.read_reply(reply, us) == ("10.0.0.1", "02:00:00:00:00:01")
-    assert arp.read_reply(reply, them) is None
-    assert arp.read_reply(request, us) is None and arp.read_reply(reply[:30], us) is None
-    assert arp.read_request(reply) == arp.read_request(request[:30]) == ""
+    assert (
+        frames.read_arp_request(request) == "10.0.0.1" and frames.arp_reply(request, them) == reply
+    )
+    assert frames.read_arp_reply(reply, us) == ("10.0.0.1", "02:00:00:00:00:01")
+    assert frames.read_arp_reply(reply, them) is None
+    assert (
+        frames.read_arp_reply(request, us) is None and frames.read_arp_reply(reply[:30], us) is None
+    )
+    assert frames.read_arp_request(reply) == frames.read_arp_request(request[:30]) == ""
 
 
 def test_whether_links_join_all_hosts() -> None:

@@ -17,10 +17,10 @@ from controller_worlds import two_switches
 from os_ken.lib.packet.packet import Packet
 
 from network_provisioner.base.controller import ControllerError, WatchesLinks
+from network_provisioner.controllers import frames
 from network_provisioner.controllers.link_watch import LinkWatch
-from network_provisioner.controllers.openflow import lldp
 from network_provisioner.controllers.routes import default_paths, default_route
-from network_provisioner.controllers.segments import failed_hops, probe_frames, segments
+from network_provisioner.controllers.segments import failed_hops, segments
 from network_provisioner.topology.graph import Host, Link, Node, Topology
 
 A, B = (1, 10), (2, 10)
@@ -69,7 +69,7 @@ def test_a_probe_is_a_packet_that_routers_pass_on(version: int) -> None:
     segment = next(s for s in segments(star(2, version)) if s.way == ((1, 2), (2, 2)))
     assert len(segment.hosts) == 2  # one of them may be switched off
     for frame, (src, dst) in zip(
-        probe_frames(segment, 5, 6, b"payload"), segment.hosts, strict=True
+        frames.udp_frames(segment, 5, 6, b"payload"), segment.hosts, strict=True
     ):
         read = Packet(frame).protocols
         head, ip, udp = read[:3]
@@ -194,7 +194,7 @@ def look(rig: FakeRig, times: int = 1) -> set[tuple[str, str]]:
     """What has failed after so many rounds, as the thread makes them."""
     for _ in range(times):
         rig.openflow._links.observe()
-        assert all(ticket.is_done(60.0) for ticket, _ in rig.openflow._switches._probes.values())
+        assert all(ticket.is_done(60.0) for ticket in rig.openflow._switches._probes.values())
     return set(rig.openflow.failed_links())
 
 
@@ -338,9 +338,9 @@ def test_a_host_that_forges_probes_changes_nothing(rig: FakeRig) -> None:
 
     def forged() -> set[tuple[str, str]]:
         for frame in (
-            lldp.frame(*A, bytes(6)),
-            lldp.frame(7, 1, number),
-            lldp.frame(1, 99, number),
+            frames.lldp(*A, bytes(6)),
+            frames.lldp(7, 1, number),
+            frames.lldp(1, 99, number),
         ):
             packet = struct.pack("!IIH6xHHI8x", 0xFFFFFFFF, 0xFFFFFFFD, 16, 0, 16, 99) + frame
             rig.s2._forward(bytes(8) + packet, 0)
@@ -521,5 +521,4 @@ def test_what_others_send_does_not_pass_for_a_probe(rig: FakeRig) -> None:
     udp = [m for m in laid if struct.pack("!H", number) in m]
     assert len(laid) == 2 and len(udp) == 1
     assert struct.pack("!HBBI", 0x8000, 0, 4, 11) in udp[0]
-    other = type(rig.openflow._switches)._sender
-    assert other(rig.openflow._switches, bytes(60)) is None
+    assert frames.sender(bytes(60), rig.openflow._switches._number) is None

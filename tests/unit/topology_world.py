@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from network_provisioner.topology.graph import LAYERS, Link, Node, Topology
+from network_provisioner.topology.graph import LAYERS, Host, Link, Node, Topology
 
 names = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FF).filter(str.isprintable),
@@ -34,6 +34,8 @@ def _node(draw: st.DrawFn, number: int, name: str, joined: list[tuple[str, str]]
     kind = draw(st.sampled_from(["site", "switch", "router"]))
     mac = f"02:00:00:00:00:{number:02x}"
     if kind == "site":
+        worker = Host(f"10.2.0.{number + 1}", mac, "worker")
+        place = draw(st.none() | st.floats(-1e6, 1e6))
         return Node(
             name,
             kind,
@@ -41,6 +43,10 @@ def _node(draw: st.DrawFn, number: int, name: str, joined: list[tuple[str, str]]
             draw(st.sampled_from(["", mac])),
             dmz=draw(st.booleans()),
             dtn=draw(st.sampled_from(["", "dtn.example.org", " odd <&> "])),
+            others=draw(st.sampled_from([(), (Host(f"10.1.{number}.0/24"), worker)])),
+            urls=draw(st.sampled_from([(), ("osdf:///soykb", "dav://x/ü <&>")])),
+            x=place,
+            y=place,
         )
     if kind == "switch":
         return Node(name, kind, dpid=draw(st.sampled_from([0, number + 1, 2**64 - 1 - number])))

@@ -35,6 +35,8 @@ from network_provisioner.controllers.backend import (
     port_devices,
     switch_names,
 )
+from network_provisioner.controllers.frames import udp_frames
+from network_provisioner.controllers.match import OtherRule, in_front
 from network_provisioner.controllers.opendaylight import model, requests
 from network_provisioner.controllers.opendaylight.requests import (
     OpenDaylightReader,
@@ -43,14 +45,16 @@ from network_provisioner.controllers.opendaylight.requests import (
     SwitchRequest,
     run_wave,
 )
-from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    EVERY_BIT,
+    OURS,
     OWNER_MASK,
     OWNER_SHIFT,
+    PROBE_COOKIE,
+    PROBE_RULE_S,
     ROUTE_OWNER,
-    TRANSIT_OWNER,
     Changes,
     FlowRule,
     SeenRule,
@@ -58,7 +62,7 @@ from network_provisioner.controllers.rules import (
     item_text,
     same_but_lease,
 )
-from network_provisioner.controllers.segments import Segment, probe_frames
+from network_provisioner.controllers.segments import Segment
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End
@@ -67,7 +71,6 @@ from network_provisioner.topology.graph import Topology
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.1
 _UNCONFIGURED_S = 36_000.0  # less than any rule without a lease has
-_PROBE_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 
 
 class OpenDaylightController(SwitchedController):
@@ -105,8 +108,8 @@ class OpenDaylightController(SwitchedController):
             port_devices(topology),
             poll_s=poll_s,
             settle_s=settle_s,
+            discover_s=discover_s,
         )
-        self._discover_s = discover_s
         super().__init__(
             "opendaylight",
             topology,
@@ -117,12 +120,6 @@ class OpenDaylightController(SwitchedController):
             watch=watch,
             unused=unused,
         )
-
-    def discover(self) -> Discovered:
-        """The switches' ports, and how they are joined: see
-        :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
-        self._require_running()
-        return self._switches.discover(self._discover_s)
 
 
 class OpenDaylightSwitches(SwitchBackend):
@@ -141,6 +138,7 @@ class OpenDaylightSwitches(SwitchBackend):
         *,
         poll_s: float = 1.0,
         settle_s: float = 10.0,
+        discover_s: float = requests.DISCOVER_S,
     ) -> None:
         super().__init__(names)
         self._rest = rest
@@ -150,13 +148,13 @@ class OpenDaylightSwitches(SwitchBackend):
         self._devices = devices
         self._poll_s = poll_s
         self._settle_s = settle_s
+        self._discover_s = discover_s
         self._there: dict[int, Origin] = {}
         self._unseen = ""  # why nobody knows which are there, in words
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
-        self._speeds: dict[End, tuple[float, float]] = {}
         # Probes: their UDP ports, what was counted of them, and when to lay the rules again.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
         self._numbers: dict[Way, int] = {}
@@ -166,7 +164,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self._watcher: threading.Thread | None = None
 
     def open(self) -> None:
-        """See SwitchBackend. Asks once, so that a wrong address or password is told at once."""
+        """Asks once, so that a wrong address or password is told at once."""
         self._closing.clear()
         self._there, self._unseen = {}, ""
         self._next_end = {}
@@ -175,26 +173,23 @@ class OpenDaylightSwitches(SwitchBackend):
         self._watcher.start()
 
     def close(self) -> None:
-        """See SwitchBackend."""
         self._closing.set()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         self._watcher = None
 
     def expectation(self) -> str:
-        """See SwitchBackend."""
         return f"to {self._rest.label}, expected the switches' controller to be set to it"
 
     def connected(self) -> set[int]:
-        """See SwitchBackend. While OpenDaylight does not answer: those that were there before."""
+        """While OpenDaylight does not answer: those that were there before."""
         return set(self._there)
 
     def trouble(self, dpid: int) -> str:
-        """See SwitchBackend."""
         return self._unseen
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
-        """See SwitchBackend. A refused route is taken out of the configuration again."""
+        """A refused route is taken out of the configuration again."""
         absent = sorted(changes.keys() - self._there.keys())
         if absent:
             raise ControllerError(f"{', '.join(map(self.label, absent))} is not connected")
@@ -209,7 +204,6 @@ class OpenDaylightSwitches(SwitchBackend):
             self._note_ends(dpid, change.add)
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
-        """See SwitchBackend."""
         configured = self._ask.configured(dpid, cookie, mask)
         run_wave([self._steps.forget(dpid, name) for name in configured], self._steps.barrier)
         run_wave([self._steps.delete_by_cookie(dpid, cookie, mask)], self._steps.barrier)
@@ -217,7 +211,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
-        """See SwitchBackend. A route that OpenDaylight's configuration has lost would not return
+        """A route that OpenDaylight's configuration has lost would not return
         with its switch, so it counts as one that ends some time."""
         seen: dict[int, list[SeenRule]] = {}
         odd: dict[int, set[int]] = {}
@@ -237,20 +231,17 @@ class OpenDaylightSwitches(SwitchBackend):
         return seen, odd
 
     def fingerprint(self, dpid: int) -> Hashable:
-        """See SwitchBackend."""
         ours, self._others[dpid] = self._ask.table(dpid)
         return hash((frozenset(ours), frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
-        """See SwitchBackend: as of the last fingerprint."""
+        """As of the last fingerprint."""
         return in_front(self._others.get(dpid, ()), rules, model.match_fields)
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
-        """See SwitchBackend."""
         return {dpid: self._ask.port_bytes(dpid) for dpid in dpids}
 
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
-        """See SwitchBackend."""
         return [
             rule
             for dpid, cookies in wanted.items()
@@ -258,20 +249,18 @@ class OpenDaylightSwitches(SwitchBackend):
         ]
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
-        """See SwitchBackend. What is in a group is not known, so who wants one writes it anew."""
+        """What is in a group is not known, so who wants one writes it anew."""
         return {dpid: [*self._ask.groups(dpid)] for dpid in dpids}
 
     def can_meter(self, dpid: int) -> bool:
-        """See SwitchBackend. OpenDaylight's update of a meter is an addition, which switches refuse
+        """OpenDaylight's update of a meter is an addition, which switches refuse
         (METEREXISTS), and to delete one deletes its rules: a rate could not be changed."""
         return False
 
-    def discover(self, seconds: float) -> Discovered:
-        """See Discovers."""
-        return requests.discover(self._rest, self._steps, self.connected(), seconds)
+    def discover(self) -> Discovered:
+        return requests.discover(self._rest, self._steps, self.connected(), self._discover_s)
 
     def check_ports(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend."""
         ports_by_switch = requests.ports_of(self._rest, self.connected())
         self._speeds = {
             (dpid, number): (port.speed_bps, port.most_bps)
@@ -286,7 +275,6 @@ class OpenDaylightSwitches(SwitchBackend):
         } | misplaced_ports(ports_by_switch, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
-        """See SwitchBackend."""
         self._expect_again_at = 0.0
         there = {dpid: self._ask.probes(dpid) for dpid in self.connected() & set(dpids)}
         return {
@@ -296,15 +284,15 @@ class OpenDaylightSwitches(SwitchBackend):
         }
 
     def probe(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend. OpenDaylight gives back no packets, so each segment has a UDP port of
+        """OpenDaylight gives back no packets, so each segment has a UDP port of
         its own, and its last switch counts what comes."""
         for segment in segments:
             self._numbers.setdefault(segment.way, 1024 + len(self._numbers))
         ports = {way: (number, self._udp_port) for way, number in self._numbers.items()}
         if time.monotonic() >= self._expect_again_at:
-            self._expect_again_at = time.monotonic() + _PROBE_RULE_S / 3
+            self._expect_again_at = time.monotonic() + PROBE_RULE_S / 3
             rules = [
-                self._steps.expect_probe(segment.way[1], kind, ports[segment.way], _PROBE_RULE_S)
+                self._steps.expect_probe(segment.way[1], kind, ports[segment.way])
                 for segment in segments
                 for kind in segment.eth_types
             ]
@@ -312,12 +300,11 @@ class OpenDaylightSwitches(SwitchBackend):
         packets = [
             self._steps.send_packet(segment.way[0], frame)
             for segment in segments
-            for frame in probe_frames(segment, *ports[segment.way], bytes(18))
+            for frame in udp_frames(segment, *ports[segment.way], bytes(18))
         ]
         run_wave(packets, self._steps.barrier)
 
     def heard(self) -> set[Way]:
-        """See SwitchBackend."""
         switches = {way[1][0] for way in self._numbers} & self.connected()
         counts = {dpid: self._ask.probes(dpid) for dpid in switches}
         came = {
@@ -325,22 +312,17 @@ class OpenDaylightSwitches(SwitchBackend):
             for way, number in self._numbers.items()
             if way[1][0] in switches
         }
-        heard = {way for way, count in came.items() if count != self._came.get(way, 0)}
+        # A rule that was laid anew counts from 0.
+        heard = {way for way, count in came.items() if count and count != self._came.get(way)}
         self._came |= came
         return heard
 
     def unwatch(self) -> None:
-        """See SwitchBackend."""
         for dpid in self.connected():
-            self.delete_by_cookie(dpid, requests.PROBE_COOKIE, 2**64 - 1)
+            self.delete_by_cookie(dpid, PROBE_COOKIE, EVERY_BIT)
 
     def dead_ends(self) -> dict[End, str]:
-        """See SwitchBackend."""
         return self._down
-
-    def speeds(self) -> Mapping[End, tuple[float, float]]:
-        """See SwitchBackend."""
-        return self._speeds
 
     # --- changing -----------------------------------------------------------------------------
 
@@ -375,7 +357,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def _missing(self, dpid: int, change: Changes) -> str:
         """What a switch should have and has not, or should not have; "" where all is well."""
         now = self._clock()
-        seen, _ = self._ask.rules(dpid, TRANSIT_OWNER << OWNER_SHIFT, ANY_OWNER_MASK, now)
+        seen, _ = self._ask.rules(dpid, OURS, ANY_OWNER_MASK, now)
         rules = {s.rule.key: s.rule for s in seen}
         for rule in change.add:
             installed = rules.get(rule.key)
@@ -416,9 +398,10 @@ class OpenDaylightSwitches(SwitchBackend):
                     self._there = {}
                 self._look()
                 self._unseen = ""
-            except ControllerError as error:
+            except Exception as error:  # nobody else would notice that nobody watches
                 if not self._unseen:
-                    LOG.warning("switches are out of sight: %s", error)
+                    unknown = not isinstance(error, ControllerError)
+                    LOG.warning("switches are out of sight: %s", error, exc_info=unknown)
                 self._unseen = f"is out of sight: {error}"
             now = self._clock()
             for dpid in [d for d, end in self._next_end.items() if end <= now]:
@@ -439,7 +422,7 @@ class OpenDaylightSwitches(SwitchBackend):
     def _answers(self, dpid: int) -> bool:
         """Whether the switch can be asked already; at first OpenDaylight only knows of it."""
         try:
-            self._ask.rules(dpid, 0, 2**64 - 1, self._clock())
+            self._ask.rules(dpid, 0, EVERY_BIT, self._clock())
         except ControllerError as error:
             LOG.info("%s is not ready: %s", self.label(dpid), error)
             return False

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any
 
-from network_provisioner.controllers.others import ENDS, PORTS
+from network_provisioner.controllers.match import ENDS, PORTS, match_of, rule_fields
 from network_provisioner.controllers.rules import (
-    IPV6,
+    EVERY_BIT,
     PORT_BITS,
-    PROTOCOLS,
     FlowRule,
-    Masked,
     SeenRule,
     SelectGroup,
     hard_timeout,
@@ -28,21 +26,16 @@ ALL_TABLES = 255
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What comes of reading something else than was asked for."""
 
-# How a match names the two addresses.
-_ENDS = {
-    0x0800: ("ipv4-source", "ipv4-destination"),
-    0x0806: ("arp-source-transport-address", "arp-target-transport-address"),
-    IPV6: ("ipv6-source", "ipv6-destination"),
-}
-# How OpenFlow names what our rules look at.
+# What our rules look at, by OpenFlow's names, but for the Ethernet type.
 _NAMES = {
-    "in-port": "in_port", "ip-dscp": "ip_dscp", "ip-protocol": "ip_proto",
-    "ipv4-source": "ipv4_src", "ipv4-destination": "ipv4_dst",
-    "ipv6-source": "ipv6_src", "ipv6-destination": "ipv6_dst",
-    "arp-source-transport-address": "arp_spa", "arp-target-transport-address": "arp_tpa",
-    "tcp-source-port": "tcp_src", "tcp-destination-port": "tcp_dst",
-    "udp-source-port": "udp_src", "udp-destination-port": "udp_dst",
+    "in_port": "in-port", "ip_dscp": "ip-dscp", "ip_proto": "ip-protocol",
+    "ipv4_src": "ipv4-source", "ipv4_dst": "ipv4-destination",
+    "ipv6_src": "ipv6-source", "ipv6_dst": "ipv6-destination",
+    "arp_spa": "arp-source-transport-address", "arp_tpa": "arp-target-transport-address",
+    "tcp_src": "tcp-source-port", "tcp_dst": "tcp-destination-port",
+    "udp_src": "udp-source-port", "udp_dst": "udp-destination-port",
 }  # fmt: skip
+_FIELDS = {name: field for field, name in _NAMES.items()}
 
 
 def flow_of(rule: FlowRule, now: float) -> dict[str, Any]:
@@ -64,7 +57,7 @@ def exactly(rule: FlowRule) -> dict[str, Any]:
         "table_id": TABLE,
         "priority": rule.priority,
         "cookie": rule.cookie,
-        "cookie_mask": 2**64 - 1,
+        "cookie_mask": EVERY_BIT,
         "strict": True,
         "match": _match(rule),
     }
@@ -108,7 +101,8 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
     """
     if int(flow["table_id"]) != TABLE:
         return None
-    matched = _read_match(flow.get("match") or {})
+    match = _read_match(flow.get("match") or {})
+    matched = None if match is None else rule_fields(match)
     done = _read_instructions(flow.get("instructions") or {})
     if matched is None or done is None:
         return None
@@ -127,47 +121,54 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
 
 
 def match_fields(match: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a flow of somebody else looks at, in OpenFlow's names; None for something that our rules
-    do not look at."""
-    rest = dict(match)
-    fields: dict[str, Any] = {}
+    """What a flow of somebody else looks at (see :mod:`network_provisioner.controllers.match`);
+    None for something that our rules do not look at, or that cannot be read."""
     try:
-        if "ethernet-match" in rest:
-            ((_, kind),) = rest.pop("ethernet-match").items()
-            fields["eth_type"] = int(kind["type"])
-        rest |= rest.pop("ip-match", {})
-        masks = {name: rest.pop(f"{name}-mask", PORT_BITS) for name in _NAMES}
-        for name, value in rest.items():
-            word = _NAMES[name]
-            if word in ENDS:
-                fields[word] = value
-            elif word in PORTS:
-                fields[word] = int(value), int(masks[name])
-            else:
-                fields[word] = int(str(value).rpartition(":")[2])
+        return _read_match(match)
     except UNREADABLE:
         return None
-    return fields
 
 
 def _match(rule: FlowRule) -> dict[str, Any]:
-    ethernet, number = rule.packets
-    match: dict[str, Any] = {"ethernet-match": {"ethernet-type": {"type": ethernet}}}
-    for name, address in zip(_ENDS.get(ethernet, ()), (rule.src, rule.dst), strict=False):
-        match[name] = str(ip_network(address))
-    ip = {"ip-protocol": number, "ip-dscp": rule.mark}
-    if any(value is not None for value in ip.values()):
-        match["ip-match"] = {name: value for name, value in ip.items() if value is not None}
-    if rule.in_port:
-        match["in-port"] = str(rule.in_port)
-    for side, port in (("source", rule.src_port), ("destination", rule.dst_port)):
-        if port is not None:
-            name = f"{rule.protocol}-{side}-port"
-            match[name], mask = port
+    fields = match_of(rule)
+    match: dict[str, Any] = {"ethernet-match": {"ethernet-type": {"type": fields.pop("eth_type")}}}
+    for field, value in fields.items():
+        name = _NAMES[field]
+        if field in ("ip_proto", "ip_dscp"):
+            match.setdefault("ip-match", {})[name] = value
+        elif field in ENDS:
+            match[name] = str(ip_network(value))
+        elif field in PORTS:
+            match[name], mask = value
             if mask != PORT_BITS:
                 # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
                 match[f"{name}-mask"] = mask
+        else:
+            match[name] = str(value)
     return match
+
+
+def _read_match(match: Mapping[str, Any]) -> dict[str, Any] | None:
+    """None for something that our rules do not look at. Raises one of :data:`UNREADABLE`."""
+    rest = dict(match)
+    fields: dict[str, Any] = {}
+    if ethernet := rest.pop("ethernet-match", {}):
+        if ethernet.keys() != {"ethernet-type"}:
+            return None
+        fields["eth_type"] = int(ethernet["ethernet-type"]["type"])
+    rest |= rest.pop("ip-match", {})
+    masks = {name: rest.pop(f"{name}-mask", PORT_BITS) for name in _FIELDS}
+    for name, value in rest.items():
+        field = _FIELDS.get(name)
+        if field is None:
+            return None
+        if field in ENDS:
+            fields[field] = value
+        elif field in PORTS:
+            fields[field] = int(value), int(masks[name])
+        else:  # a port may have its node before it: "openflow:1:1"
+            fields[field] = int(str(value).rpartition(":")[2])
+    return fields
 
 
 def _instructions(rule: FlowRule) -> list[dict[str, Any]]:
@@ -201,40 +202,6 @@ def _ordered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"order": i, **item} for i, item in enumerate(items)]
 
 
-def _read_match(match: Mapping[str, Any]) -> dict[str, Any] | None:
-    rest = dict(match)
-    ethernet = rest.pop("ethernet-match", {})
-    ip = dict(rest.pop("ip-match", {}))
-    kind = int(ethernet.get("ethernet-type", {}).get("type", 0))
-    number = int(ip.pop("ip-protocol")) if "ip-protocol" in ip else None
-    protocol = PROTOCOLS.get((kind, number))
-    if protocol is None or len(ethernet) != 1:
-        return None
-    rule_fields: dict[str, Any] = {"protocol": protocol, "src": "", "dst": ""}
-    if "ip-dscp" in ip:
-        rule_fields["mark"] = int(ip.pop("ip-dscp"))
-    for name, field in zip(_ENDS.get(kind, ()), ("src", "dst"), strict=False):
-        try:
-            prefix = ip_network(str(rest.pop(name, "")))
-        except ValueError:
-            return None
-        rule_fields[field] = str(prefix[0] if prefix.num_addresses == 1 else prefix)
-    if "in-port" in rest:
-        # "1", or with the node before it: "openflow:1:1".
-        rule_fields["in_port"] = int(str(rest.pop("in-port")).rpartition(":")[2])
-    for side, field in (("source", "src_port"), ("destination", "dst_port")):
-        port = _read_port(rest, f"{protocol}-{side}-port")
-        if port is not None:
-            rule_fields[field] = port
-    return None if rest or ip else rule_fields
-
-
-def _read_port(rest: dict[str, Any], name: str) -> Masked | None:
-    if name not in rest:
-        return None
-    return int(rest.pop(name)), int(rest.pop(f"{name}-mask", PORT_BITS))
-
-
 def _read_instructions(instructions: Mapping[str, Any]) -> dict[str, Any] | None:
     result: dict[str, Any] = {"out_port": 0}
     for step in sorted(instructions.get("instruction", ()), key=lambda s: int(s["order"])):
@@ -251,7 +218,7 @@ def _read_instructions(instructions: Mapping[str, Any]) -> dict[str, Any] | None
 
 
 def _read_action(action: Mapping[str, Any], result: dict[str, Any]) -> bool:
-    """Take one action into ``found``; False for one that is none of ours."""
+    """Take one action into ``result``; False for one that is none of ours."""
     if "set-field" in action:
         fields = action["set-field"]
         if "ip-dscp" in fields.get("ip-match", {}):

@@ -16,23 +16,28 @@ import secrets
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from network_provisioner.base.controller import ControllerError
+from network_provisioner.controllers.match import OtherRule
 from network_provisioner.controllers.opendaylight import model
-from network_provisioner.controllers.others import OtherRule
 from network_provisioner.controllers.restconf import RequestRefusedError, Restconf
 from network_provisioner.controllers.rules import (
-    ANY_OWNER_MASK,
-    OURS,
+    EVERY_BIT,
+    PROBE_COOKIE,
+    PROBE_RULE_S,
     ROUTE_OWNER,
     FlowRule,
     SeenRule,
     SelectGroup,
     TableEntry,
     contents,
+    is_our_cookie,
     is_our_number,
+    is_probe_cookie,
     item_text,
 )
 from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
@@ -46,7 +51,6 @@ _NODES = (
     "&fields=node(id;flow-node-inventory:ip-address;flow-node-inventory:port-number)"
 )
 _STATISTICS = "opendaylight-direct-statistics"
-_EVERY_BIT = 2**64 - 1
 # More rules than this are read together.
 _ONE_BY_ONE = 4
 # An operation ends with the next barrier, so what counts is how many wait for the same one.
@@ -58,9 +62,7 @@ DISCOVER_S = 6.5
 _LOOK_EVERY_S = 0.5
 _LEASE_S = 30
 _ETH_TYPE = 0x88CC
-_PUNT_COOKIE = 0xAD1D << 48
 _PUNT_PRIORITY = 65000
-PROBE_COOKIE = _PUNT_COOKIE  # with no number of a search
 _PORTS = (
     "opendaylight-inventory:nodes?content=nonconfig&fields=node(id;node-connector(id;"
     "flow-node-inventory:name;flow-node-inventory:state;flow-node-inventory:configuration;"
@@ -77,12 +79,8 @@ class OpenDaylightReader:
 
     def switches(self) -> dict[int, Origin]:
         """The OpenFlow switches that are connected to it, by datapath id."""
-        body = self._rest.get(_NODES) or {}
-        inventory = body.get("opendaylight-inventory:nodes")
         origins: dict[int, Origin] = {}
-        for node in object_list(
-            self._rest, inventory if isinstance(inventory, dict) else {}, "node"
-        ):
+        for node in _nodes(self._rest, _NODES):
             kind, _, number = str(node.get("id")).partition(":")
             if kind == "openflow" and number.isdecimal():
                 address = node.get("flow-node-inventory:ip-address")
@@ -97,8 +95,8 @@ class OpenDaylightReader:
         under = {"cookie": cookie & mask, "cookie_mask": mask} if mask else {}
         seen: list[SeenRule] = []
         odd: set[int] = set()
-        for flow in self._direct(dpid, "flow", "flow-and-statistics-map-list", **under):
-            try:
+        with _reading(self._rest, "a flow"):
+            for flow in self._flows(dpid, **under):
                 if int(flow["cookie"]) & mask != cookie & mask:
                     continue  # it answers what was not asked
                 rule = model.read_flow(dpid, flow, now)
@@ -106,24 +104,20 @@ class OpenDaylightReader:
                     odd.add(int(flow["cookie"]))
                 else:
                     seen.append(rule)
-            except model.UNREADABLE as error:
-                raise garbled_answer(self._rest, "a flow", error) from error
         return seen, odd
 
     def table(self, dpid: int) -> tuple[set[Hashable], list[OtherRule]]:
         """What our rules in a switch do, and the rules of others in the table of ours."""
         ours: set[Hashable] = set()
         others = []
-        for flow in self._direct(dpid, "flow", "flow-and-statistics-map-list"):
-            try:
+        with _reading(self._rest, "a flow"):
+            for flow in self._flows(dpid):
                 cookie, match = int(flow["cookie"]), flow.get("match") or {}
-                if cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
+                if is_our_cookie(cookie):
                     rule = model.read_flow(dpid, flow, 0.0)
                     ours.add(cookie if rule is None else contents(rule.rule))
-                elif cookie >> 48 != _PUNT_COOKIE >> 48 and int(flow["table_id"]) == model.TABLE:
+                elif not is_probe_cookie(cookie) and int(flow["table_id"]) == model.TABLE:
                     others.append(OtherRule(int(flow["priority"]), cookie, match))
-            except model.UNREADABLE as error:
-                raise garbled_answer(self._rest, "a flow", error) from error
         return ours, others
 
     def rules_of(self, dpid: int, cookies: Sequence[int], now: float) -> Iterator[SeenRule]:
@@ -134,73 +128,78 @@ class OpenDaylightReader:
             yield from (rule for rule in seen if rule.rule.cookie in wanted)
             return
         for cookie in cookies:
-            seen, _ = self.rules(dpid, cookie, _EVERY_BIT, now)
+            seen, _ = self.rules(dpid, cookie, EVERY_BIT, now)
             yield from seen
 
     def groups(self, dpid: int) -> list[SelectGroup]:
         """Our groups in a switch, without buckets: only that they are there is known at once."""
-        statistics = self._direct(dpid, "group", "group-stats")
-        try:
+        with _reading(self._rest, "a group"):
+            statistics = self._direct(dpid, "group", "group-stats")
             numbers = [int(group["group-id"]) for group in statistics]
-        except model.UNREADABLE as error:
-            raise garbled_answer(self._rest, "a group", error) from error
         return [SelectGroup(dpid, number, ()) for number in numbers if is_our_number(number)]
 
     def port_bytes(self, dpid: int) -> dict[int, tuple[int, int]]:
         """Bytes sent out of every port of a switch, and come in there."""
         name = "node-connector-statistics-and-port-number-map"
         counted = {}
-        for port in self._direct(dpid, "node-connector", name):
-            try:
+        with _reading(self._rest, "a port"):
+            for port in self._direct(dpid, "node-connector", name):
                 number = str(port["node-connector-id"]).rpartition(":")[2]
                 if number.isdecimal():  # not LOCAL
                     both = port["bytes"]
                     counted[int(number)] = int(both["transmitted"]), int(both["received"])
-            except model.UNREADABLE as error:
-                raise garbled_answer(self._rest, "a port", error) from error
         return counted
 
     def probes(self, dpid: int) -> dict[int, int]:
         """How many bytes of the probes of each segment, by its number, have come to a switch."""
-        under = {"cookie": PROBE_COOKIE, "cookie_mask": _EVERY_BIT}
-        counted = {}
-        for flow in self._direct(dpid, "flow", "flow-and-statistics-map-list", **under):
-            try:
-                counted[int(flow["match"]["udp-source-port"])] = int(flow["byte-count"])
-            except model.UNREADABLE as error:
-                raise garbled_answer(self._rest, "a flow", error) from error
-        return counted
+        with _reading(self._rest, "a flow"):
+            return {
+                int(flow["match"]["udp-source-port"]): int(flow["byte-count"])
+                for flow in self._flows(dpid, cookie=PROBE_COOKIE, cookie_mask=EVERY_BIT)
+            }
 
     def configured(self, dpid: int, cookie: int, mask: int) -> list[str]:
         """The ids of the flows in a switch's configuration under a cookie mask."""
         body = self._rest.get(f"{table_path(dpid)}?content=config") or {}
-        rules = []
-        for table in object_list(self._rest, body, "flow-node-inventory:table"):
-            for flow in object_list(self._rest, table, "flow"):
-                try:
-                    if int(flow.get("cookie", 0)) & mask == cookie & mask:
-                        rules.append(str(flow["id"]))
-                except model.UNREADABLE as error:
-                    raise garbled_answer(self._rest, "a configured flow", error) from error
-        return rules
+        with _reading(self._rest, "a configured flow"):
+            return [
+                str(flow["id"])
+                for table in _objects(body, "flow-node-inventory:table")
+                for flow in _objects(table, "flow")
+                if int(flow.get("cookie", 0)) & mask == cookie & mask
+            ]
+
+    def _flows(self, dpid: int, **filters: int) -> list[dict[str, Any]]:
+        return self._direct(dpid, "flow", "flow-and-statistics-map-list", **filters)
 
     def _direct(self, dpid: int, what: str, name: str, **filters: int) -> list[dict[str, Any]]:
         question = {"node": node_path(dpid), "store-stats": False, **filters}
-        output = self._rest.call(f"{_STATISTICS}:get-{what}-statistics", question)
-        return object_list(self._rest, output, name)
+        return _objects(self._rest.call(f"{_STATISTICS}:get-{what}-statistics", question), name)
 
 
-def object_list(rest: Restconf, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """A list of objects out of an answer, empty where it is left out. Raises ControllerError."""
+@contextmanager
+def _reading(rest: Restconf, what: str) -> Iterator[None]:
+    """Raises ControllerError for an answer in JSON that is not what was asked for."""
+    try:
+        yield
+    except model.UNREADABLE as error:
+        raise ControllerError(
+            f"{rest.label} answered with {what} that cannot be read: {error!r}"
+        ) from error
+
+
+def _objects(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects out of an answer, empty where it is left out. Raises TypeError."""
     items = body.get(name, [])
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise garbled_answer(rest, name, "no list of objects")
+        raise TypeError(f"{name} is no list of objects")
     return items
 
 
-def garbled_answer(rest: Restconf, what: str, why: object) -> ControllerError:
-    """For an answer in JSON that is not what was asked for."""
-    return ControllerError(f"{rest.label} answered with {what} that cannot be read: {why!r}")
+def _nodes(rest: Restconf, query: str) -> list[dict[str, Any]]:
+    """The nodes of its inventory. Raises ControllerError."""
+    with _reading(rest, "an inventory"):
+        return _objects((rest.get(query) or {}).get("opendaylight-inventory:nodes", {}), "node")
 
 
 def node_path(dpid: int) -> str:
@@ -228,7 +227,7 @@ class SwitchRequest:
     dpid: int
     label: str
     what: str
-    run: Callable[[], None]
+    run: Callable[[], object]
 
 
 def run_wave(steps: Sequence[SwitchRequest], barrier: Callable[[int], None]) -> None:
@@ -276,7 +275,7 @@ class OpenDaylightWriter:
         name = model.flow_id(rule)
         body = {"flow-node-inventory:flow": [{"id": name, "flow-name": name, **flow}]}
         path = flow_path(rule.dpid, name)
-        return self._step(rule.dpid, what, lambda: self._rest.put(path, body))
+        return self._step(rule.dpid, what, partial(self._rest.put, path, body))
 
     def add_flow(self, dpid: int, what: str, flow: dict[str, Any]) -> SwitchRequest:
         """Hands a flow to a switch."""
@@ -304,10 +303,7 @@ class OpenDaylightWriter:
 
     def forget(self, dpid: int, flow_id: str) -> SwitchRequest:
         """Takes a flow out of the configuration."""
-
-        def run() -> None:
-            self._rest.delete(flow_path(dpid, flow_id))
-
+        run = partial(self._rest.delete, flow_path(dpid, flow_id))
         return self._step(dpid, f"to forget {flow_id}", run)
 
     def add_group(self, entry: TableEntry, *, there: bool) -> SwitchRequest:
@@ -325,9 +321,7 @@ class OpenDaylightWriter:
         named = {"group-id": entry.number, "group-type": "group-select"}
         return self._call(entry.dpid, "to forget a group", "sal-group:remove-group", named)
 
-    def expect_probe(
-        self, end: End, eth_type: int, ports: tuple[int, int], seconds: int
-    ) -> SwitchRequest:
+    def expect_probe(self, end: End, eth_type: int, ports: tuple[int, int]) -> SwitchRequest:
         """Has a switch count the UDP packets from and to these ports that come in at a port, and
         drop them."""
         dpid, number = end
@@ -335,7 +329,7 @@ class OpenDaylightWriter:
             "table_id": model.TABLE,
             "priority": _PUNT_PRIORITY,
             "cookie": PROBE_COOKIE,
-            "hard-timeout": seconds,
+            "hard-timeout": PROBE_RULE_S,
             "match": {
                 "in-port": f"openflow:{dpid}:{number}",
                 "ethernet-match": {"ethernet-type": {"type": eth_type}},
@@ -368,22 +362,18 @@ class OpenDaylightWriter:
         self, dpid: int, what: str, operation: str, arguments: dict[str, Any]
     ) -> SwitchRequest:
         whole = {"node": node_path(dpid), **arguments}
+        return self._step(dpid, what, partial(self._rest.call, operation, whole))
 
-        def run() -> None:
-            self._rest.call(operation, whole)
-
-        return self._step(dpid, what, run)
-
-    def _step(self, dpid: int, what: str, run: Callable[[], None]) -> SwitchRequest:
+    def _step(self, dpid: int, what: str, run: Callable[[], object]) -> SwitchRequest:
         return SwitchRequest(dpid, self._label(dpid), what, run)
 
 
 def discover(
-    rest: Restconf, steps: OpenDaylightWriter, dpids: Iterable[int], seconds: float = DISCOVER_S
+    rest: Restconf, steps: OpenDaylightWriter, dpids: Iterable[int], seconds: float
 ) -> Discovered:
     """Look around for ``seconds``. Raises ControllerError."""
     dpids = set(dpids)
-    cookie = _PUNT_COOKIE | secrets.randbits(48)
+    cookie = PROBE_COOKIE | secrets.randbits(48)
     links: set[tuple[End, End]] = set()
     over = threading.Event()
     punt = [steps.add_flow(dpid, "the rule to find links by", _punt(cookie)) for dpid in dpids]
@@ -393,7 +383,7 @@ def discover(
             over.wait(_LOOK_EVERY_S)  # nobody says that no more will come
             links |= _links(rest, dpids)
     finally:
-        forget = [steps.delete_by_cookie(dpid, cookie, 2**64 - 1) for dpid in dpids]
+        forget = [steps.delete_by_cookie(dpid, cookie, EVERY_BIT) for dpid in dpids]
         run_wave(forget, steps.barrier)
     return Discovered(ports_of(rest, dpids), frozenset(links))
 
@@ -413,34 +403,25 @@ def _punt(cookie: int) -> dict[str, Any]:
 
 def _links(rest: Restconf, dpids: set[int]) -> set[tuple[End, End]]:
     links = set()
-    topologies = object_list(rest, rest.get(_LINKS) or {}, "network-topology:topology")
-    for link in (link for topology in topologies for link in object_list(rest, topology, "link")):
-        try:
-            ends = (
-                _end(link["source"]["source-tp"]),
-                _end(link["destination"]["dest-tp"]),
-            )
-        except model.UNREADABLE as error:
-            raise garbled_answer(rest, "a link", error) from error
-        a, b = ends
-        if a is not None and b is not None and {a[0], b[0]} <= dpids:
-            first, second = sorted((a, b))
-            links.add((first, second))
+    body = rest.get(_LINKS) or {}
+    with _reading(rest, "a link"):
+        for topology in _objects(body, "network-topology:topology"):
+            for link in _objects(topology, "link"):
+                a, b = _end(link["source"]["source-tp"]), _end(link["destination"]["dest-tp"])
+                if a is not None and b is not None and {a[0], b[0]} <= dpids:
+                    links.add((min(a, b), max(a, b)))
     return links
 
 
 def ports_of(rest: Restconf, dpids: set[int]) -> dict[int, dict[int, Port]]:
     """The ports of these switches, by number. Raises ControllerError."""
-    body = (rest.get(_PORTS) or {}).get("opendaylight-inventory:nodes")
     ports: dict[int, dict[int, Port]] = {dpid: {} for dpid in dpids}
-    nodes = object_list(rest, body if isinstance(body, dict) else {}, "node")
-    for port in (port for node in nodes for port in object_list(rest, node, "node-connector")):
-        try:
+    nodes = _nodes(rest, _PORTS)
+    with _reading(rest, "a port"):
+        for port in (port for node in nodes for port in _objects(node, "node-connector")):
             end = _end(port["id"])
             if end is not None and end[0] in dpids:
                 ports[end[0]][end[1]] = _port(port)
-        except model.UNREADABLE as error:
-            raise garbled_answer(rest, "a port", error) from error
     return ports
 
 

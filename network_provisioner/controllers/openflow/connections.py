@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,10 +21,13 @@ from network_provisioner.controllers.backend import SwitchBackend, SwitchChange
 from network_provisioner.controllers.openflow import wire
 
 LOG = logging.getLogger(__name__)
+Message = tuple[Any, str]
+"""A message, and what it is when a switch refuses it."""
 
 # A switch that vanished without a word is noticed after about 11 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 _HANDSHAKE_S = 10.0
+_ACCEPT_AGAIN_S = 1.0
 # What a connected switch takes at most to answer a barrier when another one claims its id.
 _ALIVE_S = 2.0
 # A switch whose connection broke tries again sooner than this.
@@ -37,9 +40,9 @@ _ECHO_S = 0.25
 _LATE_S = 1.0  # who looks again only after so long is on a busy machine
 _TLS = b"\x16\x03"  # a handshake of SSL 3.0 or later
 _ROLE_XID = 1  # in the handshake, where no other request is under way
-_MOST_STRANGERS = 100  # unknown datapath ids that are logged
+_MOST_STRANGERS = 100  # that are remembered
 _TURNED_AWAY_S = 60.0  # who was turned away and does not come within this has given up
-_DROPPED_S = 300.0  # who was hung up on and does not come within this is news again
+_FORGOTTEN_S = 300.0  # who does not come within this is news again
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
 
@@ -54,12 +57,14 @@ class NonsenseError(ChannelLostError):
 
 class Ticket:
     """A batch of messages with one final answer; refusals of any of them are collected.
-    ``is_question``: it changes nothing, so nobody need know how it ends."""
+    ``labels`` say what each message is. ``is_question``: it changes nothing, so nobody need know
+    how it ends."""
 
-    def __init__(self, xids: list[int], is_question: bool = False) -> None:
+    def __init__(self, xids: list[int], labels: list[str], is_question: bool = False) -> None:
         self._done = threading.Event()
         self._lost = ""
         self.xids = xids
+        self.labels = labels
         self.is_question = is_question
         self.replies: list[Any] = []
         self.errors: list[tuple[int, Any]] = []
@@ -186,17 +191,17 @@ class Channel:
             self.close(reason or "the connection was closed")
         return wrong
 
-    def submit(self, messages: Iterable[Any], *, last: Any = None) -> Ticket:
+    def submit(self, messages: Iterable[Message], *, last: Any = None) -> Ticket:
         """Send messages and ``last`` (a barrier where not given), whose answer ends the ticket.
 
         The ticket's ``errors`` name refused messages by their position. Raises nothing: a lost
         connection ends the ticket.
         """
-        batch = [*messages, last or wire.barrier()]
+        labelled = [*messages, (last, "a request") if last else (wire.barrier(), "a barrier")]
+        batch, labels = [message for message, _ in labelled], [label for _, label in labelled]
+        is_question = all(map(wire.is_question, batch[:-1] or batch))
         with self._lock:
-            ticket = Ticket(
-                [self._next_xid() for _ in batch], all(map(wire.is_question, batch[:-1] or batch))
-            )
+            ticket = Ticket([self._next_xid() for _ in batch], labels, is_question)
             if self._closed:
                 ticket.finish("the connection was closed")
                 return ticket
@@ -308,9 +313,7 @@ class Channel:
             self._sock.sendall(data)
 
     def _read(self) -> bytes:
-        head = self._stream.read(wire.HEADER_BYTES)
-        if len(head) < wire.HEADER_BYTES:
-            raise ChannelLostError("the switch closed the connection")
+        head = self._take(wire.HEADER_BYTES)
         if head.startswith(_TLS):
             raise ChannelLostError(
                 "it speaks TLS, expected tcp (ovs-vsctl set-controller NAME tcp:…)"
@@ -318,8 +321,13 @@ class Channel:
         length = wire.header(head)[2]
         if length < wire.HEADER_BYTES:
             raise ChannelLostError(f"a message of {length} bytes, expected 8 or more")
-        body = self._stream.read(length - wire.HEADER_BYTES)
-        return bytes(head + body)
+        return head + self._take(length - wire.HEADER_BYTES)
+
+    def _take(self, n_bytes: int) -> bytes:
+        data = self._stream.read(n_bytes)
+        if len(data) < n_bytes:
+            raise ChannelLostError("the switch closed the connection")
+        return data
 
 
 def _check_leads(answer: Any) -> None:
@@ -374,30 +382,28 @@ class Connections(SwitchBackend):
         # used; and where the last of them was, and the monotonic second at which it went.
         self._rivals: dict[int, Channel] = {}
         self._rivals_gone: dict[int, tuple[str, float]] = {}
-        self._strangers: set[int] = set()  # datapath ids of connections that are not used
-        self._turned_away: dict[str, float] = {}  # whose dpid is unknown, by where it is
-        # Who was hung up on, and why; and the monotonic second of that.
-        self._dropped: dict[tuple[str, str], float] = {}
+        self._auxiliary: set[int] = set()  # switches with connections that are not used
+        # Who was hung up on, and why; and the monotonic second of the last time.
+        self._turned_away: dict[tuple[str, str], float] = {}
         self._listener: socket.socket | None = None
         self._term = 0  # that we lead in, where several brokers have the switches
         self._stands_by = False
         self._threads: set[threading.Thread] = set()
 
     def stand_by(self) -> None:
-        """See SwitchBackend. Raises ControllerError."""
+        """Raises ControllerError."""
         self._stands_by = True
         self._listen()
 
     def lead(self, term: int) -> None:
-        """See SwitchBackend."""
         self._term = term
 
     def open(self) -> None:
         """Listen. Raises ControllerError where the address cannot be had."""
+        self._stands_by = False
         if self._listener is None:
             self._listen()
             return
-        self._stands_by = False
         with self._lock:
             channels = list(self._channels.values())
         for channel in channels:
@@ -451,7 +457,6 @@ class Connections(SwitchBackend):
                 thread.join(self._reply_timeout_s)
 
     def expectation(self) -> str:
-        """See SwitchBackend."""
         return (
             f"to {self._address[0]}:{self.port}, expected the switches' controller to be set to "
             "that address"
@@ -464,7 +469,6 @@ class Connections(SwitchBackend):
             return there - self._silent - self._mute
 
     def trouble(self, dpid: int) -> str:
-        """See SwitchBackend."""
         with self._lock:
             there, silent = dpid in self._channels, dpid in self._silent | self._mute
         if there and silent:
@@ -473,15 +477,13 @@ class Connections(SwitchBackend):
         return rival and f"has the datapath id of another switch, at {rival}, which is not used"
 
     def turned_away(self) -> str:
-        """See SwitchBackend."""
         since = time.monotonic() - _TURNED_AWAY_S
         with self._lock:
-            strangers = {text for text, at in self._turned_away.items() if at > since}
-            dropped = {who for who, at in self._dropped.items() if at > since}
+            lately = [
+                f"{host} {why}" for (host, why), at in self._turned_away.items() if at > since
+            ]
         # The first by name: what is said is to stay the same while they come again and again.
-        return min(
-            strangers | {f"{host} was hung up on: {why}" for host, why in dropped}, default=""
-        )
+        return min(lately, default="")
 
     def _rival(self, dpid: int) -> str:
         """Where another switch with this one's datapath id is connected from, or was a moment
@@ -520,11 +522,11 @@ class Connections(SwitchBackend):
     def _hear(self, dpid: int, message: Any) -> None:
         """A switch says something that nobody asked for."""
 
-    def _submit(self, dpid: int, messages: list[Any], last: Any = None) -> Ticket:
+    def _submit(self, dpid: int, messages: Sequence[Message], last: Any = None) -> Ticket:
         with self._lock:
             channel = self._channels.get(dpid)
         if channel is None:
-            ticket = Ticket([])
+            ticket = Ticket([], [])
             ticket.finish("it is not connected")
             return ticket
         return channel.submit(messages, last=last)
@@ -564,8 +566,11 @@ class Connections(SwitchBackend):
         while True:
             try:
                 sock, _ = listener.accept()
-            except OSError:
-                return
+            except OSError as error:  # of one connection, or for want of descriptors
+                if self._closing.wait(_ACCEPT_AGAIN_S):
+                    return
+                LOG.warning("a connection of a switch was not accepted: %s", error.strerror)
+                continue
             self._spawn(self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
@@ -575,7 +580,8 @@ class Connections(SwitchBackend):
         try:
             channel.handshake(self._term)
         except ChannelLostError as error:
-            self._report_dropped(channel, str(error))
+            if self._is_news(channel, f"was hung up on: {error}"):
+                LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, error)
             channel.close(str(error))
             return
         finally:
@@ -584,7 +590,7 @@ class Connections(SwitchBackend):
         dpid = channel.dpid
         # Auxiliary connections are an option (OpenFlow 1.3, 6.3.7), which nothing here needs.
         if dpid not in self._names or channel.auxiliary_id:
-            self._report_stranger(channel)
+            self._report_unused(channel)
             channel.close()
             return
         with self._lock:
@@ -635,7 +641,8 @@ class Connections(SwitchBackend):
     def _await_answer(self, channel: Channel) -> None:
         with suppress(ChannelLostError):
             while channel.dpid in self._mute:
-                ticket = channel.submit([wire.barrier()], last=wire.port_descriptions_request())
+                barrier = wire.barrier(), "a barrier"
+                ticket = channel.submit([barrier], last=wire.port_descriptions_request())
                 if ticket.is_done(self._reply_timeout_s):
                     ticket.wait(0.0)
                     with self._lock:
@@ -644,36 +651,30 @@ class Connections(SwitchBackend):
                 else:
                     channel.drop(ticket)
 
-    def _report_dropped(self, channel: Channel, why: str) -> None:
-        """Log who was hung up on, once for as long as it comes again and again."""
-        now, known = time.monotonic(), (_host(channel), why)
+    def _is_news(self, channel: Channel, why: str) -> bool:
+        """Whether nobody was turned away from there lately for that reason; now somebody is."""
+        now, who = time.monotonic(), (_host(channel), why)
         with self._lock:
-            dropped = {key: at for key, at in self._dropped.items() if now - at < _DROPPED_S}
-            self._dropped = dict(list(dropped.items())[-_MOST_STRANGERS:]) | {known: now}
-        if known not in dropped:
-            LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, why)
+            lately = {key: at for key, at in self._turned_away.items() if now - at < _FORGOTTEN_S}
+            self._turned_away = dict(list(lately.items())[-_MOST_STRANGERS:]) | {who: now}
+        return who not in lately and len(lately) < _MOST_STRANGERS
 
-    def _report_stranger(self, channel: Channel) -> None:
+    def _report_unused(self, channel: Channel) -> None:
         """Log a connection that is not used, once: it will come again and again."""
         dpid = channel.dpid
         if dpid not in self._names:
-            text = f"{_host(channel)} has dpid {format_dpid(dpid)}, which is none of the topology's"
-            with self._lock:
-                self._turned_away[text] = time.monotonic()
-                self._turned_away = dict(list(self._turned_away.items())[-_MOST_STRANGERS:])
-        if dpid in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
-            return
-        self._strangers.add(dpid)
-        if dpid in self._names:
+            number = format_dpid(dpid)
+            if self._is_news(channel, f"has dpid {number}, which is none of the topology's"):
+                ours = ", ".join(map(format_dpid, sorted(self._names)))
+                LOG.warning(
+                    "a switch with dpid %s connected from %s, expected one of %s",
+                    number, channel.peer, ours,
+                )  # fmt: skip
+        elif dpid not in self._auxiliary:
+            self._auxiliary.add(dpid)
             LOG.warning(
                 "%s has an auxiliary connection from %s, which is not used",
                 self.label(dpid), channel.peer,
-            )  # fmt: skip
-        else:
-            ours = ", ".join(map(format_dpid, sorted(self._names)))
-            LOG.warning(
-                "a switch with dpid %s connected from %s, expected one of %s",
-                format_dpid(dpid), channel.peer, ours,
             )  # fmt: skip
 
     def _keep_rival(self, dpid: int, channel: Channel) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import struct
 import time
 from collections import Counter
 from collections.abc import (
@@ -29,6 +28,7 @@ from typing import Any
 
 from network_provisioner.base.controller import ControllerError, Way
 from network_provisioner.base.errors import printable
+from network_provisioner.controllers import frames
 from network_provisioner.controllers.backend import (
     SwitchChange,
     SwitchEvent,
@@ -36,39 +36,37 @@ from network_provisioner.controllers.backend import (
     port_devices,
     switch_names,
 )
-from network_provisioner.controllers.openflow import lldp, wire
+from network_provisioner.controllers.match import OtherRule, in_front
+from network_provisioner.controllers.openflow import wire
 from network_provisioner.controllers.openflow.connections import (
     SILENT_AFTER_S,
     Connections,
+    Message,
     Ticket,
     parse_listen,
 )
-from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.rules import (
-    ANY_OWNER_MASK,
-    OURS,
+    EVERY_BIT,
+    PROBE_COOKIE,
+    PROBE_RULE_S,
     Changes,
     FlowRule,
     Key,
     Meter,
     SeenRule,
     TableEntry,
+    is_our_cookie,
+    is_probe_cookie,
     item_text,
 )
-from network_provisioner.controllers.segments import Segment, probe_frames
+from network_provisioner.controllers.segments import Segment
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End, Port, said_bps
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
-_EVERY_BIT = 2**64 - 1
-_DISCOVERY_COOKIE = 0xAD1D << 48  # no rule of a circuit
-_WATCH_COOKIE = _DISCOVERY_COOKIE  # with no number of a search
 _WATCH_PRIORITY = 0xFFFE  # apart from a search's rule, which ends
-_WATCH_RULE_S = 300  # that rule ends by itself where nobody lays it anew
-# What a probe through routers carries: our number, the switch's datapath id, and its port.
-_PROBE = struct.Struct("!6sQI")
 _DISCOVER_S = 2.0  # how long frames are waited for
 _SEARCH_RULE_S = 60  # the rules of a search end by themselves where nobody takes them off
 # Frames of a search are sent so often: Open vSwitch confirms a new rule before its cache of flows
@@ -80,8 +78,7 @@ _FEATURES = {  # with full duplex
     wire.OFP.OFPPF_1GB_FD: 1e9, wire.OFP.OFPPF_10GB_FD: 1e10, wire.OFP.OFPPF_40GB_FD: 4e10,
     wire.OFP.OFPPF_100GB_FD: 1e11, wire.OFP.OFPPF_1TB_FD: 1e12,
 }  # fmt: skip
-# A message, and what it is when a switch refuses it.
-_Message = tuple[Any, str]
+_Errors = Callable[[Any], bool]
 
 
 class OpenFlowController(SwitchedController):
@@ -130,14 +127,8 @@ class OpenFlowController(SwitchedController):
         """The port that is listened on, for a ``listen`` with port 0."""
         return self._switches.port
 
-    def discover(self) -> Discovered:
-        """The switches' ports, and how they are joined: see
-        :class:`~network_provisioner.topology.discovery.Discovers`. Raises ControllerError."""
-        self._require_running()
-        return self._switches.discover()
 
-
-def _messages(changes: Changes, now: float) -> list[_Message]:
+def _messages(changes: Changes, now: float) -> list[Message]:
     """What a switch is sent, in this order."""
     messages: dict[str, Callable[[Any], Any]] = {
         "add": partial(wire.add_rule, now=now),
@@ -177,14 +168,13 @@ class OpenFlowSwitches(Connections):
         # Links that fail.
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
-        self._looks: dict[int, tuple[Ticket, list[_Message]]] = {}  # those that were asked
-        self._probes: dict[int, tuple[Ticket, list[_Message]]] = {}
+        self._looks: dict[int, Ticket] = {}  # those that were asked
+        self._probes: dict[int, Ticket] = {}
         self._late: set[int] = set()  # those that did not do what the last probes asked
         self._watched: dict[int, set[tuple[int, int]]] = {}  # port and type of probes that come in
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
-        self._speeds: dict[End, tuple[float, float]] = {}  # b/s, now and at most
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
@@ -192,7 +182,6 @@ class OpenFlowSwitches(Connections):
         self._all_again_at = 0.0
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
-        """See SwitchBackend."""
         with self._lock:
             self._deleting.update(
                 (rule.dpid, rule.cookie, rule.priority)
@@ -206,13 +195,11 @@ class OpenFlowSwitches(Connections):
                     self._meters_sent[entry.key] = entry, None
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
-        """See SwitchBackend."""
         self._tell({dpid: [(wire.delete_by_cookie(cookie, mask), "to delete")]})
 
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
-        """See SwitchBackend."""
         seen: dict[int, list[SeenRule]] = {dpid: [] for dpid in dpids}
         odd: dict[int, set[int]] = {dpid: set() for dpid in dpids}
         for dpid, entries in self._ask(dpids, wire.flows_request(cookie, mask)).items():
@@ -227,10 +214,9 @@ class OpenFlowSwitches(Connections):
         return seen, odd
 
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
-        """See SwitchBackend."""
         answers = self._tell(
             {
-                dpid: [(wire.flows_request(cookie, _EVERY_BIT), "a request") for cookie in cookies]
+                dpid: [(wire.flows_request(cookie, EVERY_BIT), "a request") for cookie in cookies]
                 for dpid, cookies in wanted.items()
             }
         )
@@ -240,8 +226,7 @@ class OpenFlowSwitches(Connections):
         return [rule for rule in rules if rule is not None]
 
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
-        """See SwitchBackend."""
-        groups = self._ask(dpids, wire.groups_request(), needs_answer=False)
+        groups = self._ask(dpids, wire.groups_request(), may_refuse=wire.is_of_unknown_request)
         metered = {dpid for dpid in dpids if self.can_meter(dpid)}
         meters = self._ask(metered, wire.meters_request())
         entries: dict[int, list[TableEntry]] = {}
@@ -269,45 +254,39 @@ class OpenFlowSwitches(Connections):
         return sent if meter == rounded else meter
 
     def fingerprint(self, dpid: int) -> Hashable:
-        """See SwitchBackend. No rule is looked into: there may be thousands."""
+        """No rule is looked into: there may be thousands."""
         ours, others = [], []
         for entry in self._ask({dpid}, wire.flows_request(0, 0))[dpid]:
-            if entry.cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
+            if is_our_cookie(entry.cookie):
                 ours.append(entry)
-            elif entry.cookie >> 48 != _DISCOVERY_COOKIE >> 48 and not entry.table_id:
+            elif not is_probe_cookie(entry.cookie) and not entry.table_id:
                 others.append(OtherRule(entry.priority, entry.cookie, entry.contents))
         self._others[dpid] = others
         rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in ours)
         return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
-        """See SwitchBackend: as of the last fingerprint."""
-        return in_front(self._others.get(dpid, ()), rules, wire.match_of)
+        """As of the last fingerprint."""
+        return in_front(self._others.get(dpid, ()), rules, wire.read_match)
 
     def free_entries(self, dpid: int) -> int | None:
-        """See SwitchBackend. All of ours are in table 0."""
-        sizes, counts = wire.tables_requests()
-        most = next((most for table, most in self._ask_softly(dpid, sizes) if table == 0), None)
-        tables = self._ask_softly(dpid, counts)
-        active = next((table.active_count for table in tables if table.table_id == 0), None)
-        return None if most is None or active is None else most - active
+        """All of ours are in table 0."""
+        sizes = dict(self._ask_softly(dpid, wire.table_features_request()))
+        tables = self._ask_softly(dpid, wire.tables_request())
+        active = {table.table_id: table.active_count for table in tables}
+        return sizes[0] - active[0] if 0 in sizes and 0 in active else None
 
     def queues(self, dpid: int) -> Set[tuple[int, int]]:
-        """See SwitchBackend. A switch that knows no queues refuses the question."""
+        """A switch that knows no queues refuses the question."""
         answer = self._ask_softly(dpid, wire.queues_request())
         return {(queue.port_no, queue.queue_id) for queue in answer}
 
     def _ask_softly(self, dpid: int, question: Any) -> list[Any]:
         """What a switch answers to what it need not know: nothing where it refuses."""
-        problems: list[str] = []
-        ticket = self._submit(dpid, [], question)
-        refused = self._wait(dpid, ticket, problems)
-        if problems:
-            raise ControllerError("; ".join(problems))
-        return [] if refused else [entry for reply in ticket.replies for entry in reply.body]
+        return self._ask({dpid}, question, may_refuse=lambda error: True)[dpid]
 
     def can_meter(self, dpid: int) -> bool:
-        """See SwitchBackend. A switch that knows no meters refuses the question."""
+        """A switch that knows no meters refuses the question."""
         with self._lock:
             known = self._meters.get(dpid)
         if known is None:
@@ -318,12 +297,11 @@ class OpenFlowSwitches(Connections):
         return known
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
-        """See SwitchBackend."""
         answers = self._ask(dpids, wire.ports_request()) if dpids else {}
         return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in answers.items()}
 
     def discover(self) -> Discovered:
-        """Send a frame out of every port, and see where it comes in. Raises ControllerError.
+        """Sends a frame out of every port, and sees where it comes in.
 
         The rule that sends such frames here is on the switches for these seconds only.
         """
@@ -336,22 +314,22 @@ class OpenFlowSwitches(Connections):
         links: set[tuple[End, End]] = set()
 
         def heard(dpid: int, message: Any) -> None:
-            sender = lldp.read_frame(bytes(message.data), number)
+            sender = frames.sender(bytes(message.data), number)
             if sender is not None and sender[0] in ports:
                 first, second = sorted((sender, (dpid, message.match["in_port"])))
                 links.add((first, second))
 
-        frames = {
+        messages = {
             dpid: [
-                (wire.packet_out(n, lldp.frame(dpid, n, number)), "a frame to find links by")
+                (wire.packet_out(n, frames.lldp(dpid, n, number)), "a frame to find links by")
                 for n, port in own.items()
                 if port.up
             ]
             for dpid, own in ports.items()
         }
-        with self._punting(dpids, heard, [(lldp.ETH_TYPE, {})]):
+        with self._punting(dpids, heard, [(frames.LLDP, {})]):
             for _ in range(TRIES):
-                self._tell(frames)
+                self._tell(messages)
                 time.sleep(_DISCOVER_S / TRIES)  # nobody says that no more will come
         return Discovered(ports, frozenset(links))
 
@@ -363,7 +341,7 @@ class OpenFlowSwitches(Connections):
         matches: Sequence[tuple[int, Mapping[str, Any]]],
     ) -> Iterator[None]:
         """While it lasts, ``heard`` gets the packets that match from these switches."""
-        cookie = _DISCOVERY_COOKIE | int.from_bytes(os.urandom(6), "big")
+        cookie = PROBE_COOKIE | int.from_bytes(os.urandom(6), "big")
         rules = [
             (wire.punt(kind, cookie, _SEARCH_RULE_S, **match), "a rule to look around by")
             for kind, match in matches
@@ -376,32 +354,32 @@ class OpenFlowSwitches(Connections):
         finally:
             with self._lock:
                 self._listeners.remove(heard)
-            end = wire.delete_by_cookie(cookie, _EVERY_BIT)
+            end = wire.delete_by_cookie(cookie, EVERY_BIT)
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
 
     # -- links that fail -----------------------------------------------------------------------
 
     def check_ports(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend: of those switches that are new or have told of a change, and of all
+        """Of those switches that are new or have told of a change, and of all
         now and then."""
         connected = self.connected()
         with self._lock:
             if time.monotonic() >= self._all_again_at:
                 self._unasked |= connected
-                self._all_again_at = time.monotonic() + _WATCH_RULE_S / 3
+                self._all_again_at = time.monotonic() + PROBE_RULE_S / 3
             fresh = self._unasked & connected - self._looks.keys()
             self._unasked -= fresh
         for dpid in fresh:
             self._looks[dpid] = self._ask_about_ports(dpid, segments)
         problems = []
         until = time.monotonic() + self.watch_s
-        for dpid, (ticket, messages) in list(self._looks.items()):
+        for dpid, ticket in list(self._looks.items()):
             wait_s = max(0.0, until - time.monotonic()) if dpid in fresh else 0.0
             if not ticket.is_done(wait_s):
                 continue  # until a later round: the links of others do not wait for it
             del self._looks[dpid]
             try:
-                self._take_in_ports(dpid, self._answers({dpid: ticket}, {dpid: messages}), segments)
+                self._take_in_ports(dpid, self._answers({dpid: ticket})[dpid], segments)
             except ControllerError as error:
                 problems.append(str(error))
                 with self._lock:
@@ -411,13 +389,13 @@ class OpenFlowSwitches(Connections):
                 with self._lock:
                     self._blind.discard(dpid)
         self._late = set(self._looks)
-        for dpid, (ticket, messages) in list(self._probes.items()):
+        for dpid, ticket in list(self._probes.items()):
             if not ticket.is_done():
                 self._late.add(dpid)
                 continue
             del self._probes[dpid]
             try:
-                self._answers({dpid: ticket}, {dpid: messages})
+                self._answers({dpid: ticket})
             except ControllerError as error:
                 problems.append(str(error))
                 self._late.add(dpid)
@@ -425,19 +403,16 @@ class OpenFlowSwitches(Connections):
             raise ControllerError("; ".join(problems))
 
     def blind(self) -> Set[int]:
-        """See SwitchBackend."""
         with self._lock:
             return set(self._blind)
 
     def late(self) -> Set[int]:
-        """See SwitchBackend."""
         return self._late
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
-        """See SwitchBackend."""
         with self._lock:
             self._unasked.update(dpids)
-        request = wire.flows_request(_WATCH_COOKIE, _EVERY_BIT)
+        request = wire.flows_request(PROBE_COOKIE, EVERY_BIT)
         present = self._ask(self.connected() & set(dpids), request)
         return {
             (dpid, number)
@@ -446,67 +421,56 @@ class OpenFlowSwitches(Connections):
         }
 
     def probe(self, segments: Collection[Segment]) -> None:
-        """See SwitchBackend: LLDP on links, UDP through routers."""
-        messages: dict[int, list[_Message]] = {}
+        """LLDP on links, UDP through routers."""
+        messages: dict[int, list[Message]] = {}
         for segment in segments:
             dpid, port = segment.way[0]
             if segment.is_routed:
-                payload = _PROBE.pack(self._number, dpid, port)
-                frames = probe_frames(segment, self._udp_port, self._udp_port, payload)
+                payload = frames.probe(dpid, port, self._number)
+                sent = frames.udp_frames(segment, self._udp_port, self._udp_port, payload)
             else:
-                frames = [lldp.frame(dpid, port, self._number)]
+                sent = [frames.lldp(dpid, port, self._number)]
             messages.setdefault(dpid, []).extend(
-                (wire.packet_out(port, frame), "a frame to watch a link by") for frame in frames
+                (wire.packet_out(port, frame), "a frame to watch a link by") for frame in sent
             )
         for dpid, batch in messages.items():
             if dpid not in self._probes:
-                self._probes[dpid] = self._submit(dpid, [m for m, _ in batch]), batch
+                self._probes[dpid] = self._submit(dpid, batch)
 
     def heard(self) -> set[Way]:
-        """See SwitchBackend."""
         with self._lock:
             heard, self._heard = self._heard, set()
         return heard
 
     def unwatch(self) -> None:
-        """See SwitchBackend."""
-        end = wire.delete_by_cookie(_WATCH_COOKIE, _EVERY_BIT)
+        end = wire.delete_by_cookie(PROBE_COOKIE, EVERY_BIT)
         self._tell({dpid: [(end, "the end of the rule to watch by")] for dpid in self.connected()})
 
     def dead_ends(self) -> dict[End, str]:
-        """See SwitchBackend."""
         return {**self._down, **self._misplaced}
 
-    def speeds(self) -> Mapping[End, tuple[float, float]]:
-        """See SwitchBackend."""
-        return self._speeds.copy()
-
-    def _ask_about_ports(
-        self, dpid: int, segments: Collection[Segment]
-    ) -> tuple[Ticket, list[_Message]]:
+    def _ask_about_ports(self, dpid: int, segments: Collection[Segment]) -> Ticket:
         """Have a switch say how its ports are, and send on the probes that come in there."""
         punt = partial(
-            wire.punt, cookie=_WATCH_COOKIE, seconds=_WATCH_RULE_S, priority=_WATCH_PRIORITY
+            wire.punt, cookie=PROBE_COOKIE, seconds=PROBE_RULE_S, priority=_WATCH_PRIORITY
         )
         udp = {"ip_proto": 17, "udp_src": self._udp_port, "udp_dst": self._udp_port}
         rules = {}
         for segment in segments:
             last, number = segment.way[1]
-            for kind in segment.eth_types if segment.is_routed else (lldp.ETH_TYPE,):
+            for kind in segment.eth_types if segment.is_routed else (frames.LLDP,):
                 if last == dpid:
                     rules[number, kind] = punt(
                         kind, in_port=number, **udp if segment.is_routed else {}
                     )
         self._watched[dpid] = set(rules)
-        labelled = [(rule, "the rule to watch by") for rule in rules.values()]
-        labelled.append((wire.barrier(), "a barrier"))
-        labelled.append((wire.port_descriptions_request(), "a request"))
-        return self._submit(dpid, [m for m, _ in labelled[:-1]], labelled[-1][0]), labelled
+        messages = [(rule, "the rule to watch by") for rule in rules.values()]
+        messages.append((wire.barrier(), "a barrier"))
+        return self._submit(dpid, messages, wire.port_descriptions_request())
 
     def _take_in_ports(
-        self, dpid: int, answers: Mapping[int, list[Any]], segments: Collection[Segment]
+        self, dpid: int, descriptions: list[Any], segments: Collection[Segment]
     ) -> None:
-        descriptions = answers[dpid]
         with self._lock:
             if dpid in self._unasked:
                 return  # something has changed since, and it is asked again
@@ -526,36 +490,25 @@ class OpenFlowSwitches(Connections):
         else:
             self._down[end] = f"port {description.port_no} of {self._names[dpid]} {trouble}"
 
-    def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
+    def _tell(self, messages: Mapping[int, Sequence[Message]]) -> dict[int, list[Any]]:
         """Have several switches do these; what each answers, when all have done everything."""
-        tickets = {
-            dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in messages.items()
-        }
-        return self._answers(tickets, messages)
+        return self._answers({dpid: self._submit(dpid, it) for dpid, it in messages.items()})
 
     def _ask(
-        self, dpids: set[int], question: Any, *, needs_answer: bool = True
+        self, dpids: set[int], question: Any, *, may_refuse: _Errors = lambda error: False
     ) -> dict[int, list[Any]]:
-        """What several switches answer to one question. Where it ``needs`` no ``answer``: nothing
-        of those that do not know the question."""
-        tickets = {dpid: self._submit(dpid, [], question) for dpid in dpids}
-        sent = {dpid: [(question, "a request")] for dpid in dpids}
-        return self._answers(tickets, sent, needs_answer)
+        """What several switches answer to one question; nothing of those that refuse it by an error
+        that they may have."""
+        return self._answers({d: self._submit(d, [], question) for d in dpids}, may_refuse)
 
     def _answers(
-        self,
-        tickets: Mapping[int, Ticket],
-        sent: Mapping[int, Sequence[_Message]],
-        needs_answer: bool = True,
+        self, tickets: Mapping[int, Ticket], may_refuse: _Errors = lambda error: False
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
-            refusals = self._wait(dpid, ticket, problems)
-            if not needs_answer:
-                refusals = [it for it in refusals if not wire.is_of_unknown_request(it[1])]
+            refusals = [it for it in self._wait(dpid, ticket, problems) if not may_refuse(it[1])]
             for position, error in refusals[-1:]:  # the first may be the stamp, which says less
-                batch = sent[dpid]
-                what = batch[position][1] if position < len(batch) else "a barrier"
+                what = ticket.labels[position]
                 more = f", and {len(refusals) - 1} more" if refusals[1:] else ""
                 why = wire.error_text(error)
                 problems.append(f"{self.label(dpid)} refused {what}{more}: {why}")
@@ -582,7 +535,7 @@ class OpenFlowSwitches(Connections):
                 self._note_port(dpid, message.desc, message.reason == wire.OFP.OFPPR_DELETE)
                 self._unasked.add(dpid)
         elif isinstance(message, wire.PARSER.OFPPacketIn):
-            sender = self._sender(bytes(message.data))
+            sender = frames.sender(bytes(message.data), self._number)
             with self._lock:
                 listeners = list(self._listeners)
                 if sender is not None:
@@ -595,12 +548,12 @@ class OpenFlowSwitches(Connections):
     def _rule_removed(self, dpid: int, message: Any) -> None:
         """A rule has gone: its lease ended, we deleted it, or somebody else did."""
         if message.reason == wire.OFP.OFPRR_HARD_TIMEOUT:
-            if message.cookie != _WATCH_COOKIE:
+            if message.cookie != PROBE_COOKIE:
                 self.events.put(SwitchEvent(dpid, SwitchChange.LEASE_ENDED))
             return
         key = (dpid, message.cookie, message.priority)
         with self._lock:
-            if message.cookie == _WATCH_COOKIE:
+            if message.cookie == PROBE_COOKIE:
                 self._unasked.add(dpid)
             if self._deleting[key] > 0:
                 self._deleting[key] -= 1
@@ -608,14 +561,6 @@ class OpenFlowSwitches(Connections):
                     del self._deleting[key]
                 return
         self.events.put(SwitchEvent(dpid, SwitchChange.RULES_REMOVED))
-
-    def _sender(self, frame: bytes) -> End | None:
-        """Where a probe was sent out, None for another frame."""
-        if len(frame) >= _PROBE.size:
-            number, dpid, port = _PROBE.unpack(frame[-_PROBE.size :])
-            if number == self._number:
-                return dpid, port
-        return lldp.read_frame(frame, self._number)
 
 
 def _port(description: Any) -> Port:

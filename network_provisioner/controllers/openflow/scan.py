@@ -12,21 +12,20 @@ less half of what a frame takes from here to either switch and back.
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from types import TracebackType
 from typing import Any, Self
 
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.controllers.openflow import arp, lldp, wire
+from network_provisioner.controllers import frames
+from network_provisioner.controllers.openflow import wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import TRIES, OpenFlowSwitches
-from network_provisioner.controllers.segments import Segment, probe_frames
+from network_provisioner.controllers.segments import Segment
 from network_provisioner.topology.discovery import Discovered, End
 
 _IPV4, _UDP = 0x0800, 17
@@ -34,7 +33,6 @@ _ANSWER_S = 1.0
 _LOOK_S = 0.1
 _ROUNDS = 3  # of measuring a delay: the least counts
 _HERE = 0  # as a port: the frame comes back at once
-_PROBE = struct.Struct("!6sQI")  # a search's number, and the port that a frame was sent out of
 Ends = tuple[End, End]
 
 
@@ -77,12 +75,7 @@ class Scan(OpenFlowSwitches):
         self.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def settle(self, until: float, quiet_s: float) -> set[int]:
@@ -105,7 +98,7 @@ class Scan(OpenFlowSwitches):
         complete = threading.Event()
 
         def heard(dpid: int, message: Any) -> None:
-            reply = arp.read_reply(bytes(message.data), sender)
+            reply = frames.read_arp_reply(bytes(message.data), sender)
             if reply is not None and reply[0] in answers:
                 answers[reply[0]].add(HostPort(reply[1], (dpid, message.match["in_port"])))
                 if all(answers.values()):
@@ -113,12 +106,12 @@ class Scan(OpenFlowSwitches):
 
         edge = edge_ports(discovered)
         batches: dict[int, list[Any]] = {dpid: [] for dpid, _ in edge}
-        frames = [arp.request(sender, address) for address in answers]
+        requests = [frames.arp_request(sender, address) for address in answers]
         for dpid, number in edge:
             batches[dpid] += [
-                (wire.packet_out(number, frame), "a frame to find hosts by") for frame in frames
+                (wire.packet_out(number, frame), "a frame to find hosts by") for frame in requests
             ]
-        with self._punting(batches, heard, [(arp.ETH_TYPE, {"eth_dst": sender.hex(":")})]):
+        with self._punting(batches, heard, [(frames.ARP, {"eth_dst": sender.hex(":")})]):
             for _ in range(TRIES):
                 self._tell(batches)
                 if complete.wait(_ANSWER_S / TRIES):
@@ -141,37 +134,34 @@ class Scan(OpenFlowSwitches):
         def heard(dpid: int, message: Any) -> None:
             now, data = time.monotonic(), bytes(message.data)
             here = (dpid, message.match["in_port"])
-            sender = lldp.read_frame(data, number)
-            if sender is None and len(data) >= _PROBE.size:
-                mark, *end = _PROBE.unpack(data[-_PROBE.size :])
-                sender = (end[0], end[1]) if mark == number else None
+            sender = frames.sender(data, number)
             if sender is not None:
                 here = sender if sender[1] == _HERE else here
                 arrivals[sender, here] = now, data[6:12].hex(":")
-            elif (host := hosts.get(arp.read_request(data))) and host.end != here:
+            elif (host := hosts.get(frames.read_arp_request(data))) and host.end != here:
                 # A router asks where to send a probe on to, and its switch does not pass that on.
-                answer = arp.reply(data, bytes.fromhex(host.mac.replace(":", "")))
-                self._submit(dpid, [wire.packet_out(here[1], answer)])
+                answer = frames.arp_reply(data, bytes.fromhex(host.mac.replace(":", "")))
+                self._submit(dpid, [(wire.packet_out(here[1], answer), "an answer")])
 
         port = 49152 + int.from_bytes(number[:2], "big") % (1 << 14)
         sent: dict[int, list[tuple[End, bytes]]] = defaultdict(list)
         for dpid in discovered.ports:
-            sent[dpid].append(((dpid, _HERE), lldp.frame(dpid, _HERE, number)))
+            sent[dpid].append(((dpid, _HERE), frames.lldp(dpid, _HERE, number)))
         for end in sorted(end for ends in discovered.links for end in ends):
-            sent[end[0]].append((end, lldp.frame(*end, number)))
+            sent[end[0]].append((end, frames.lldp(*end, number)))
         for (dpid, gate), mac in gates.items():
             near = [address for address, host in hosts.items() if host.end[0] == dpid]
             far = [address for address, host in hosts.items() if host.end[0] != dpid]
             for pair in [(a, b) for a in near[:1] for b in far]:
                 segment = Segment(((dpid, gate), (0, 0)), (), 0.0, 0.0, mac, (pair,))
-                payload = _PROBE.pack(number, dpid, gate)
+                payload = frames.probe(dpid, gate, number)
                 sent[dpid] += [
-                    ((dpid, gate), f) for f in probe_frames(segment, port, port, payload)
+                    ((dpid, gate), f) for f in frames.udp_frames(segment, port, port, payload)
                 ]
-        matches: list[tuple[int, dict[str, Any]]] = [(lldp.ETH_TYPE, {})]
+        matches: list[tuple[int, dict[str, Any]]] = [(frames.LLDP, {})]
         if gates:
             matches.append((_IPV4, {"ip_proto": _UDP, "udp_src": port, "udp_dst": port}))
-            matches.append((arp.ETH_TYPE, {"arp_op": arp.REQUEST}))
+            matches.append((frames.ARP, {"arp_op": frames.ARP_REQUEST}))
         least: dict[Ends, float] = {}
         macs: dict[End, str] = dict(gates)
         with self._punting(discovered.ports, heard, matches):
@@ -205,13 +195,13 @@ class Scan(OpenFlowSwitches):
     ) -> Iterator[tuple[Ends, tuple[float, str]]]:
         """Seconds from now to each arrival of these frames, and who sent it there."""
         arrivals.clear()
-        began, tickets, messages = {}, {}, {}
+        began, tickets = {}, {}
         for end, frame in wave:
             out = wire.OFP.OFPP_CONTROLLER if end[1] == _HERE else end[1]
-            messages[end[0]] = [(wire.packet_out(out, frame), "a frame to measure a delay by")]
+            message = wire.packet_out(out, frame), "a frame to measure a delay by"
             began[end] = time.monotonic()
-            tickets[end[0]] = self._submit(end[0], [messages[end[0]][0][0]])
-        self._answers(tickets, messages)
+            tickets[end[0]] = self._submit(end[0], [message])
+        self._answers(tickets)
         until = time.monotonic() + _ANSWER_S
         while time.monotonic() < until and {a for a, _ in list(arrivals)} < began.keys():
             time.sleep(_LOOK_S / 20)

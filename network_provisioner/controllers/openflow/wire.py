@@ -11,23 +11,22 @@ from __future__ import annotations
 import logging
 import math
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 from os_ken.exception import OFPTruncatedMessage
-from os_ken.ofproto import ofproto_parser, ofproto_protocol
+from os_ken.ofproto import ofproto_protocol
 
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.controllers.others import ENDS
+from network_provisioner.controllers.match import ENDS, PORTS, match_of, rule_fields
 from network_provisioner.controllers.rules import (
-    IPV6,
+    EVERY_BIT,
     PORT_BITS,
-    PROTOCOLS,
     Bucket,
     FlowRule,
-    Masked,
     Meter,
     SeenRule,
     SelectGroup,
@@ -36,8 +35,15 @@ from network_provisioner.controllers.rules import (
     is_our_number,
 )
 
-_TABLE_FEATURES = struct.Struct("!HB57xI")  # what comes before its properties
-_FLOW_ENTRY = struct.Struct("!HBxIIHHHH4xQQQ")
+# Version, type, length and transaction id of a message.
+header = struct.Struct("!BBHI").unpack_from
+_TABLE_FEATURES = struct.Struct("!2xB57xI")  # what comes before its properties
+_FLOW_ENTRY = struct.Struct("!2xBxIIHHHH4xQQQ")
+_BODY = 16  # where that of a multipart reply begins
+# Of the items of a list: where each says its length, and how long its head is.
+_Form = tuple[int, int]
+_INSTRUCTION = _ACTION = (2, 8)
+_ENTRY, _BUCKET, _BAND = (0, 8), (0, 16), (2, 12)
 _UNNAMED = "Unknown"  # what os-ken calls an error of a later version, or of a vendor
 _PACKET_IN_MATCH = 24  # where its match begins
 VERSION = 0x04
@@ -83,13 +89,8 @@ class TableReply(ReplyPart):
 
     def __init__(self, data: bytes, xid: int) -> None:
         super().__init__(data, xid)
-        at = 16
-        while at < len(data):
-            size, table, most = _TABLE_FEATURES.unpack_from(data, at)
-            if size < _TABLE_FEATURES.size:
-                raise ValueError(f"a table of {size} bytes")
-            self.body.append((table, most))
-            at += size
+        for at, _ in _items(data, _BODY, len(data), (0, _TABLE_FEATURES.size)):
+            self.body.append(_TABLE_FEATURES.unpack_from(data, at))
 
 
 class FlowReply(ReplyPart):
@@ -97,26 +98,30 @@ class FlowReply(ReplyPart):
 
     def __init__(self, data: bytes, xid: int) -> None:
         super().__init__(data, xid)
-        at = 16
-        while at < len(data):
-            size, table, *ages, priority, _, hard, _, cookie, _, count = _FLOW_ENTRY.unpack_from(
-                data, at
-            )
-            if not _FLOW_ENTRY.size <= size <= len(data) - at:
-                raise ValueError(f"a rule of {size} bytes")
-            contents = data[at + _FLOW_ENTRY.size : at + size]
+        for at, end in _items(data, _BODY, len(data), (0, _FLOW_ENTRY.size)):
+            table, *ages, priority, _, hard, _, cookie, _, count = _FLOW_ENTRY.unpack_from(data, at)
+            contents = data[at + _FLOW_ENTRY.size : end]
             age_s = ages[0] + ages[1] / 1e9
             self.body.append(FlowEntry(table, priority, hard, age_s, cookie, count, contents))
-            at += size
 
 
-_PARTS = {b"\0\1": FlowReply, b"\0\x0c": TableReply}  # by the type of a multipart reply
+def _items(data: bytes, at: int, end: int, form: _Form) -> Iterator[tuple[int, int]]:
+    """Where each item of a list begins and ends. Raises ValueError for one that says it is shorter
+    than its head, over which os-ken would go on forever, or longer than what is left."""
+    length_at, head = form
+    while at < end:
+        (size,) = struct.unpack_from("!H", data, at + length_at)
+        if not head <= size <= end - at:
+            raise ValueError(f"an item of {size} bytes")
+        yield at, at + size
+        at += size
 
 
-def header(data: bytes) -> tuple[int, int, int, int]:
-    """Version, type, length and transaction id of a message."""
-    version, kind, length, xid = ofproto_parser.header(data)
-    return version, kind, length, xid
+def _check_lengths(data: bytes, at: int, form: _Form, *inner: _Form, end: int = 0) -> None:
+    """Raises ValueError for a list whose items, or the items in them, have wrong lengths."""
+    for first, last in _items(data, at, end or len(data), form):
+        if inner:
+            _check_lengths(data, first + form[1], *inner, end=last)
 
 
 def other_versions(hello: bytes) -> str:
@@ -130,14 +135,40 @@ def other_versions(hello: bytes) -> str:
     return "" if VERSION in versions else ", ".join(f"1.{number - 1}" for number in versions)
 
 
+# What is read: os-ken goes on forever over some others that have a wrong length.
+_READ = {
+    OFP.OFPT_ERROR, OFP.OFPT_ECHO_REQUEST, OFP.OFPT_ECHO_REPLY, OFP.OFPT_FEATURES_REPLY,
+    OFP.OFPT_PACKET_IN, OFP.OFPT_FLOW_REMOVED, OFP.OFPT_PORT_STATUS, OFP.OFPT_BARRIER_REPLY,
+    OFP.OFPT_ROLE_REPLY,
+}  # fmt: skip
+_PARTS = {OFP.OFPMP_FLOW: FlowReply, OFP.OFPMP_TABLE_FEATURES: TableReply}
+_NESTED = {
+    OFP.OFPMP_GROUP_DESC: (_ENTRY, _BUCKET, _ACTION),
+    OFP.OFPMP_METER_CONFIG: (_ENTRY, _BAND),
+}
+_FLAT = {
+    OFP.OFPMP_TABLE, OFP.OFPMP_PORT_STATS, OFP.OFPMP_QUEUE, OFP.OFPMP_METER_FEATURES,
+    OFP.OFPMP_PORT_DESC,
+}  # fmt: skip
+
+
 def decode(data: bytes) -> Any:
-    """A message object, or None for one that os-ken cannot read: what OpenFlow leaves to vendors,
-    or has since 1.4. Raises for a part of a reply that is none, and for another version."""
+    """A message object, or None for one that is not read: what OpenFlow leaves to vendors, or has
+    since 1.4, or what nobody asked for. Raises for a part of a reply that is none, and for another
+    version."""
     version, kind, length, xid = header(data)
     if version != VERSION:
         raise ValueError(f"OpenFlow version {version:#x}")
-    if kind == OFP.OFPT_MULTIPART_REPLY and (part := _PARTS.get(data[8:10])):
-        return part(data, xid)
+    if kind == OFP.OFPT_MULTIPART_REPLY:
+        (part,) = struct.unpack_from("!H", data, HEADER_BYTES)
+        if part in _PARTS:
+            return _PARTS[part](data, xid)
+        if part in _NESTED:
+            _check_lengths(data, _BODY, *_NESTED[part])
+        elif part not in _FLAT:
+            return None
+    elif kind not in _READ:
+        return None
     try:  # ofproto_parser.msg logs a traceback for each
         return PARSER.msg_parser(_PROTOCOL, version, kind, length, xid, data)
     except OFPTruncatedMessage:
@@ -174,14 +205,19 @@ def encode(message: Any, xid: int) -> bytes:
     return bytes(message.buf)
 
 
-def hello() -> Any:
-    """The first message of both sides."""
-    return PARSER.OFPHello(_PROTOCOL)
-
-
-def features_request() -> Any:
-    """Asks a switch who it is."""
-    return PARSER.OFPFeaturesRequest(_PROTOCOL)
+# Messages that say the same each time. They are made anew, as encoding writes into them.
+hello = partial(PARSER.OFPHello, _PROTOCOL)
+features_request = partial(PARSER.OFPFeaturesRequest, _PROTOCOL)
+echo_request = partial(PARSER.OFPEchoRequest, _PROTOCOL)
+barrier = partial(PARSER.OFPBarrierRequest, _PROTOCOL)
+groups_request = partial(PARSER.OFPGroupDescStatsRequest, _PROTOCOL, 0)
+meters_request = partial(PARSER.OFPMeterConfigStatsRequest, _PROTOCOL, 0, OFP.OFPM_ALL)
+meter_features_request = partial(PARSER.OFPMeterFeaturesStatsRequest, _PROTOCOL, 0)
+table_features_request = partial(PARSER.OFPTableFeaturesStatsRequest, _PROTOCOL, 0)
+tables_request = partial(PARSER.OFPTableStatsRequest, _PROTOCOL, 0)
+port_descriptions_request = partial(PARSER.OFPPortDescStatsRequest, _PROTOCOL, 0)
+ports_request = partial(PARSER.OFPPortStatsRequest, _PROTOCOL, 0, OFP.OFPP_ANY)
+queues_request = partial(PARSER.OFPQueueStatsRequest, _PROTOCOL, 0, OFP.OFPP_ANY, OFP.OFPQ_ALL)
 
 
 def lead_request(term: int) -> Any:
@@ -204,16 +240,6 @@ def is_of_unknown_request(error: Any) -> bool:
 def echo_reply(request: Any) -> Any:
     """The answer to a switch that asks whether we are there."""
     return PARSER.OFPEchoReply(_PROTOCOL, data=request.data)
-
-
-def echo_request() -> Any:
-    """Asks a switch whether it is there."""
-    return PARSER.OFPEchoRequest(_PROTOCOL)
-
-
-def barrier() -> Any:
-    """Asks a switch to answer when it has done everything before."""
-    return PARSER.OFPBarrierRequest(_PROTOCOL)
 
 
 def add_rule(rule: FlowRule, now: float) -> Any:
@@ -286,21 +312,6 @@ def delete_entry(entry: TableEntry) -> Any:
     return PARSER.OFPGroupMod(_PROTOCOL, OFP.OFPGC_DELETE, OFP.OFPGT_SELECT, entry.number)
 
 
-def groups_request() -> Any:
-    """Asks for every group."""
-    return PARSER.OFPGroupDescStatsRequest(_PROTOCOL, 0)
-
-
-def meters_request() -> Any:
-    """Asks for every meter."""
-    return PARSER.OFPMeterConfigStatsRequest(_PROTOCOL, 0, OFP.OFPM_ALL)
-
-
-def meter_features_request() -> Any:
-    """Asks what meters a switch can have."""
-    return PARSER.OFPMeterFeaturesStatsRequest(_PROTOCOL, 0)
-
-
 def can_meter(features: Any) -> bool:
     """Whether a meter features reply promises meters that drop what exceeds a rate in kb/s."""
     drops = features.band_types >> OFP.OFPMBT_DROP & 1
@@ -312,7 +323,7 @@ def delete_rule(rule: FlowRule) -> Any:
     return PARSER.OFPFlowMod(
         _PROTOCOL,
         cookie=rule.cookie,
-        cookie_mask=2**64 - 1,
+        cookie_mask=EVERY_BIT,
         command=OFP.OFPFC_DELETE_STRICT,
         priority=rule.priority,
         out_port=OFP.OFPP_ANY,
@@ -352,27 +363,6 @@ def flows_request(cookie: int, mask: int) -> Any:
         mask,
         PARSER.OFPMatch(),
     )
-
-
-def ports_request() -> Any:
-    """Asks for the counters of every port."""
-    return PARSER.OFPPortStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY)
-
-
-def queues_request() -> Any:
-    """Asks for the counters of every queue."""
-    return PARSER.OFPQueueStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY, OFP.OFPQ_ALL)
-
-
-def tables_requests() -> tuple[Any, Any]:
-    """Ask how many rules each table takes, and how many it has."""
-    features = PARSER.OFPTableFeaturesStatsRequest(_PROTOCOL, 0)
-    return features, PARSER.OFPTableStatsRequest(_PROTOCOL, 0)
-
-
-def port_descriptions_request() -> Any:
-    """Asks what ports there are."""
-    return PARSER.OFPPortDescStatsRequest(_PROTOCOL, 0)
 
 
 def punt(
@@ -422,30 +412,14 @@ def error_text(message: Any) -> str:
 
 
 def _match(rule: FlowRule) -> Any:
-    eth_type, ip_protocol = rule.packets
-    fields: dict[str, Any] = {"eth_type": eth_type}
-    if rule.in_port:
-        fields["in_port"] = rule.in_port
-    if rule.protocol == "stamp":
-        return PARSER.OFPMatch(**fields)
-    if rule.protocol == "arp":
-        return PARSER.OFPMatch(**fields, arp_spa=_ends(rule.src), arp_tpa=_ends(rule.dst))
-    if rule.mark is not None:
-        fields["ip_dscp"] = rule.mark
-    if ip_protocol is not None:
-        fields["ip_proto"] = ip_protocol
-        for name, port in (("src", rule.src_port), ("dst", rule.dst_port)):
-            if port is not None:
-                value, mask = port
-                # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
-                fields[f"{rule.protocol}_{name}"] = value if mask == PORT_BITS else port
-    for name, address in (("src", rule.src), ("dst", rule.dst)):
-        fields[f"{_family(eth_type)}_{name}"] = _ends(address)
+    fields = match_of(rule)
+    for name in fields.keys() & ENDS:
+        fields[name] = _ends(fields[name])
+    for name in fields.keys() & PORTS:
+        # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
+        value, mask = fields[name]
+        fields[name] = value if mask == PORT_BITS else (value, mask)
     return PARSER.OFPMatch(**fields)
-
-
-def _family(eth_type: int) -> str:
-    return "ipv6" if eth_type == IPV6 else "ipv4"
 
 
 def _ends(address: str) -> Any:
@@ -456,21 +430,34 @@ def _ends(address: str) -> Any:
     return str(prefix.network_address), str(prefix.netmask)
 
 
-def read_ends(value: Any) -> str:
-    """An address or a prefix as it was matched; "" for none. Raises ValueError."""
-    if isinstance(value, tuple):
-        address, mask = value
-        return str(ip_network((address, int(ip_address(mask)).bit_count())))
-    return str(ip_address(value)) if value else ""
+def _prefix(value: Any) -> str:
+    """An address or a prefix as it was matched. Raises ValueError, also for a mask with holes."""
+    if not isinstance(value, tuple):
+        return str(ip_address(value))
+    address, mask = map(ip_address, value)
+    prefix = ip_network((str(address), int(mask).bit_count()))
+    if prefix.netmask != mask:
+        raise ValueError(f"the mask {mask} has holes")
+    return str(prefix)
+
+
+def _fields(match: Any) -> dict[str, Any]:
+    """What a match looks at: see :mod:`network_provisioner.controllers.match`. Raises
+    ValueError."""
+    fields = dict(match.items())
+    for name in fields.keys() & ENDS:
+        fields[name] = _prefix(fields[name])
+    for name in fields.keys() & PORTS:
+        value = fields[name]  # switches leave out a mask that has all bits
+        fields[name] = (value, PORT_BITS) if isinstance(value, int) else value
+    return fields
 
 
 @lru_cache(maxsize=10_000)
-def match_of(contents: bytes) -> dict[str, Any] | None:
-    """What a rule looks at (see :mod:`network_provisioner.controllers.others`), None where that
-    cannot be read."""
+def read_match(contents: bytes) -> dict[str, Any] | None:
+    """What a rule looks at, None where that cannot be read."""
     try:
-        fields = dict(PARSER.OFPMatch.parser(contents, 0).items())
-        return fields | {name: read_ends(fields[name]) for name in fields.keys() & ENDS.keys()}
+        return _fields(PARSER.OFPMatch.parser(contents, 0))
     except Exception:  # the library's decoders raise whatever a wrong length leads them to
         return None
 
@@ -478,7 +465,7 @@ def match_of(contents: bytes) -> dict[str, Any] | None:
 def comes_in(entry: FlowEntry) -> tuple[int, int]:
     """The port and the Ethernet type that one entry of a flow statistics reply matches, 0 for
     any."""
-    match = dict(PARSER.OFPMatch.parser(entry.contents, 0).items())
+    match = read_match(entry.contents) or {}
     return match.get("in_port", 0), match.get("eth_type", 0)
 
 
@@ -507,39 +494,19 @@ def read_rule(dpid: int, entry: FlowEntry, now: float) -> SeenRule | None:
 def _contents(data: bytes) -> dict[str, Any] | None:
     """A match and what is done with what it meets, as a rule's fields."""
     match = PARSER.OFPMatch.parser(data, 0)
-    at = -(-match.length // 8) * 8
-    steps = {}
-    while at < len(data):
-        step = PARSER.OFPInstruction.parser(data, at)
-        steps[type(step)] = step
-        at += step.len
-    matched = _read_match(dict(match.items()))
+    begin = -(-match.length // 8) * 8
+    _check_lengths(data, begin, _INSTRUCTION, _ACTION)
+    places = _items(data, begin, len(data), _INSTRUCTION)
+    steps = {
+        type(step): step for step in (PARSER.OFPInstruction.parser(data, at) for at, _ in places)
+    }
+    matched = rule_fields(_fields(match))
     done = steps.pop(PARSER.OFPInstructionActions, None)
     metered = steps.pop(PARSER.OFPInstructionMeter, None)
     does = _read_actions(done.actions if done is not None else [])
     if matched is None or does is None or steps:
         return None
     return {**matched, **does, "meter": metered.meter_id if metered is not None else 0}
-
-
-def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
-    eth_type = fields.pop("eth_type", None)
-    protocol = PROTOCOLS.get((eth_type, fields.pop("ip_proto", None)))
-    if protocol is None:
-        return None
-    family = _family(eth_type)
-    ends = ("arp_spa", "arp_tpa") if protocol == "arp" else (f"{family}_src", f"{family}_dst")
-    rule_fields = {
-        "protocol": protocol,
-        "src": read_ends(fields.pop(ends[0], "")),
-        "dst": read_ends(fields.pop(ends[1], "")),
-        "in_port": fields.pop("in_port", 0),
-        "mark": fields.pop("ip_dscp", None),
-        "src_port": _masked(fields.pop(f"{protocol}_src", None)),
-        "dst_port": _masked(fields.pop(f"{protocol}_dst", None)),
-    }
-    without_ends = protocol != "stamp" and not (rule_fields["src"] and rule_fields["dst"])
-    return None if fields or without_ends else rule_fields
 
 
 def _read_actions(actions: list[Any]) -> dict[str, Any] | None:
@@ -558,11 +525,6 @@ def _read_actions(actions: list[Any]) -> dict[str, Any] | None:
         else:
             return None
     return result
-
-
-def _masked(value: Any) -> Masked | None:
-    """A port as it was matched; switches leave out a mask that has all bits."""
-    return (value, PORT_BITS) if isinstance(value, int) else value
 
 
 def read_group(dpid: int, entry: Any) -> SelectGroup | None:

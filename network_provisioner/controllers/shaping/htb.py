@@ -267,7 +267,8 @@ def _matches(mark: int) -> list[str]:
 
 
 class TcShaper:
-    """HTB by ``tc``: one ``tc -batch`` for each call that changes anything.
+    """A :class:`~network_provisioner.controllers.shaping.shapes.Shaper` by ``tc``, with one
+    ``tc -batch`` for each call that changes anything.
 
     It remembers what it laid. A device that has lost its classes (somebody deleted the discipline)
     makes a batch fail; then all devices of the call are laid anew, once.
@@ -283,7 +284,6 @@ class TcShaper:
         self._agreed: dict[str, tuple[DeviceShape, str]] = {}
 
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
-        """See :class:`Shaper`."""
         wanted = list(shapes)
         for shape in wanted:
             self._laid.setdefault(shape.device, None)
@@ -291,7 +291,6 @@ class TcShaper:
         self.sync([shape for shape in wanted if not is_laid(said[shape.device])])
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
-        """See :class:`Shaper`."""
         wanted = list(shapes)
         said = self._said([shape.device for shape in wanted])
         others = [shape for shape in wanted if not self._agrees(shape, said[shape.device])]
@@ -302,19 +301,15 @@ class TcShaper:
         return [shape.device for shape in others]
 
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
-        """See :class:`Shaper`."""
         self._step(list(shapes), grow, _union)
 
     def shrink(self, shapes: Iterable[DeviceShape]) -> None:
-        """See :class:`Shaper`."""
         self._step(list(shapes), shrink, lambda _, new: new)
 
     def doubt(self, devices: Iterable[str] | None = None) -> None:
-        """See :class:`Shaper`."""
         self._doubted.update(self._laid if devices is None else devices)
 
     def remove(self, devices: Iterable[str]) -> None:
-        """See :class:`Shaper`."""
         said = self._said(list(devices))
         for device in said:
             self._laid.pop(device, None)

@@ -1,18 +1,20 @@
-"""Queues of Open vSwitch, made through its database with ``ovs-vsctl``.
+"""What Open vSwitch's database says and is told, by ``ovs-vsctl``: queues, and settings of bridges
+that would cost rules or packets.
 
-For datapaths that keep to OpenFlow queues (the kernel's, hardware); the userspace one ignores them.
-A queue has the number of its mark, and queue 0 is best effort. Open vSwitch's queues have no
-hierarchy, so :class:`~network_provisioner.base.controller.Queue` cannot be had this way.
+Queues are for datapaths that keep to OpenFlow queues (the kernel's, hardware); the userspace one
+ignores them. A queue has the number of its mark, and queue 0 is best effort. Open vSwitch's queues
+have no hierarchy, so :class:`~network_provisioner.base.controller.Queue` cannot be had this way.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from network_provisioner.base.controller import ControllerError
+from network_provisioner.base.errors import AdonError
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
@@ -20,6 +22,7 @@ from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, 
 _MARK = "adon-device"
 # Before 3.2, Open vSwitch keeps rates as bytes per second in 32 bits; larger ones wrap around.
 _MOST_BPS, _UNBOUND = 8.0 * (1 << 32), (3, 2)
+_VSCTL = ("ovs-vsctl", "--timeout=10")
 _OURS = ("--bare", "--columns=_uuid", "find")
 _Rates = tuple[int, int, int]
 _LIST = (
@@ -27,6 +30,17 @@ _LIST = (
     "--", "--columns=_uuid,queues,other_config", "list", "qos",
     "--", "--columns=name,qos", "list", "port",
 )  # fmt: skip
+
+LEAST_BUFFER = 4_000_000  # bytes, of sockets that the userspace datapath sends by
+_BUFFER = "/proc/sys/net/core/wmem_default"
+_BRIDGE = "name,datapath_id,datapath_type,fail_mode,stp_enable,rstp_enable,flow_tables,ports"
+_SETTINGS = {
+    "Bridge": _BRIDGE,
+    "Flow_Table": "_uuid,flow_limit,overflow_policy",
+    "Port": "_uuid,name,interfaces",
+}
+_TREES = ("stp_enable", "rstp_enable")
+_TREE = "its ports drop packets for half a minute, or for as long as there is another way"
 
 
 class _Records(NamedTuple):
@@ -45,10 +59,7 @@ class VsctlShaper:
     is queued stays queued.
     """
 
-    def __init__(self, run: Commands, database: str = "") -> None:
-        """``database`` is an OVSDB address such as ``unix:/run/openvswitch/db.sock``, empty for the
-        machine's own."""
-        self._words = ["ovs-vsctl", "--timeout=10", *([f"--db={database}"] if database else [])]
+    def __init__(self, run: Commands) -> None:
         self._run = run
         # Which queues a device has, by number: the record's UUID and what it says.
         self._laid: dict[str, dict[int, tuple[str, _Rates]]] = {}
@@ -56,17 +67,15 @@ class VsctlShaper:
         self._is_unbound = False  # whether rates are known to be kept whole
 
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
-        """See Shaper."""
         for shape in shapes:
             self._check_rate(shape)
-            there = self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"])
+            there = self._say([*_OURS, "qos", _ours(shape.device)])
             if there:
                 self._qos[shape.device] = there[0]
             else:
                 self._lay(shape)
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
-        """See Shaper."""
         wanted = list(shapes)
         for shape in wanted:
             self._check_rate(shape)
@@ -78,7 +87,6 @@ class VsctlShaper:
         return [shape.device for shape in others]
 
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
-        """See Shaper."""
         for shape in shapes:
             self._check_rate(shape)
             if shape.device in self._laid:
@@ -87,31 +95,21 @@ class VsctlShaper:
                 self.sync([shape])
 
     def shrink(self, shapes: Iterable[DeviceShape]) -> None:
-        """See Shaper."""
         for shape in shapes:
-            gone = self._laid.get(shape.device, {}).keys() - _queues(shape).keys()
+            there = self._laid.get(shape.device, {})
+            gone = sorted(there.keys() - _queues(shape).keys())
             if gone:
-                words = [
-                    "remove",
-                    "qos",
-                    self._qos[shape.device],
-                    "queues",
-                    *map(str, sorted(gone)),
-                ]
-                there = self._laid[shape.device]
-                for number in sorted(gone):
-                    words += ["--", "destroy", "queue", there[number][0]]
-                self._say(words)
+                steps = [["remove", "qos", self._qos[shape.device], "queues", *map(str, gone)]]
+                steps += [["destroy", "queue", there[number][0]] for number in gone]
+                self._transact(steps)
                 for number in gone:
                     del there[number]
 
     def doubt(self, devices: Iterable[str] | None = None) -> None:
-        """See Shaper."""
         for device in list(self._laid if devices is None else devices):
             self._laid.pop(device, None)
 
     def remove(self, devices: Iterable[str]) -> None:
-        """See Shaper."""
         look = ["--columns=external_ids", "list"]
         marks = self._say(["--bare", *look, "qos", "--", *look, "queue"])
         for device in devices:
@@ -136,12 +134,7 @@ class VsctlShaper:
             )
 
     def _records(self) -> _Records:
-        lines = answer(self._run, [*self._words, *_LIST]).splitlines()
-        try:
-            tables = [[list(map(plain, r)) for r in json.loads(x)["data"]] for x in lines]
-            queues, qos, ports = tables
-        except (ValueError, KeyError, TypeError) as error:
-            raise ControllerError(f"ovs-vsctl answered what cannot be read: {error!r}") from error
+        queues, qos, ports = _tables(answer(self._run, [*_VSCTL, *_LIST]), 3)
         return _Records(
             {uuid: config for uuid, config in queues} | {uuid: config for uuid, _, config in qos},
             {uuid: numbered for uuid, numbered, _ in qos},
@@ -163,21 +156,15 @@ class VsctlShaper:
     def _lay(self, shape: DeviceShape) -> None:
         queues = _queues(shape)
         named = ",".join(f"{number}=@q{number}" for number in queues)
-        words = [
-            *(
-                "--id=@qos",
-                "create",
-                "qos",
-                "type=linux-htb",
-                f"external_ids:{_MARK}={shape.device}",
-            ),
-            *(f"other_config:{name}={value}" for name, value in _link_config(shape).items()),
-            f"queues={named}",
-        ]
-        for number, rates in queues.items():
-            words += ["--", f"--id=@q{number}", *_create(shape.device, rates)]
-        words += ["--", "set", "port", shape.device, "qos=@qos"]
-        made = self._say(words)
+        config = [f"other_config:{name}={value}" for name, value in _link_config(shape).items()]
+        qos = ["--id=@qos", "create", "qos", "type=linux-htb", _ours(shape.device), *config]
+        made = self._transact(
+            [
+                [*qos, f"queues={named}"],
+                *([f"--id=@q{n}", *_create(shape.device, rates)] for n, rates in queues.items()),
+                ["set", "port", shape.device, "qos=@qos"],
+            ]
+        )
         self._qos[shape.device] = made[0]
         self._laid[shape.device] = {
             number: (uuid, rates)
@@ -199,15 +186,14 @@ class VsctlShaper:
                 steps.append(["set", "queue", there[number][0], *_config(rates)])
         if not steps:
             return
-        made = self._say([word for step in steps for word in ("--", *step)][1:])
+        made = self._transact(steps)
         there.update((n, (uuid, wanted[n])) for n, uuid in zip(new, made, strict=False))
         there.update((n, (there[n][0], rates)) for n, rates in wanted.items())
 
     def _remove(self, device: str) -> None:
         """Take what is ours off a device, whoever made it."""
-        where = f"external_ids:{_MARK}={device}"
-        qos = self._say([*_OURS, "qos", where])
-        queues = self._say([*_OURS, "queue", where])
+        qos = self._say([*_OURS, "qos", _ours(device)])
+        queues = self._say([*_OURS, "queue", _ours(device)])
         self._laid.pop(device, None)
         self._qos.pop(device, None)
         if qos or queues:
@@ -216,11 +202,15 @@ class VsctlShaper:
             steps = [["clear", "port", device, "qos"]] if set(on) & set(qos) else []
             steps += [["destroy", "qos", uuid] for uuid in qos]
             steps += [["destroy", "queue", uuid] for uuid in queues]
-            self._say([word for step in steps for word in ("--", *step)][1:])
+            self._transact(steps)
+
+    def _transact(self, steps: Iterable[Sequence[str]]) -> list[str]:
+        """Do these in one transaction; the records that it makes."""
+        return self._say([word for step in steps for word in ("--", *step)][1:])
 
     def _say(self, words: Sequence[str]) -> list[str]:
         """Run ovs-vsctl; the words it answers. Raises ControllerError, MissingError."""
-        return answer(self._run, [*self._words, *words]).split()
+        return answer(self._run, [*_VSCTL, *words]).split()
 
 
 def _queues(shape: DeviceShape) -> dict[int, _Rates]:
@@ -231,12 +221,17 @@ def _queues(shape: DeviceShape) -> dict[int, _Rates]:
     }
 
 
+def _ours(device: str) -> str:
+    """What our records for a device have."""
+    return f"external_ids:{_MARK}={device}"
+
+
 def _link_config(shape: DeviceShape) -> dict[str, str]:
     return {"max-rate": str(round(shape.capacity_bps))}
 
 
 def _create(device: str, rates: _Rates) -> list[str]:
-    return ["create", "queue", f"external_ids:{_MARK}={device}", *_config(rates)]
+    return ["create", "queue", _ours(device), *_config(rates)]
 
 
 def _config(rates: _Rates) -> list[str]:
@@ -247,12 +242,105 @@ def _values(rates: _Rates) -> dict[str, str]:
     return dict(zip(("min-rate", "max-rate", "priority"), map(str, rates), strict=True))
 
 
-def plain(value: Any) -> Any:
+def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
+    """In words, what is set on bridges with these datapath ids that costs rules or packets; nothing
+    where there is no Open vSwitch to ask."""
+    try:
+        bridges, tables, ports = (_rows(runner, *item, 5) for item in _SETTINGS.items())
+        ours = [row for row in bridges if _dpid(row) in dpids]
+        userspace = [row["name"] for row in ours if row["datapath_type"] == "netdev"]
+        buffer = int(runner.ask(["cat", _BUFFER])[1] or 0) if userspace else LEAST_BUFFER
+    except (AdonError, OSError, ValueError, KeyError, TypeError):
+        return []
+    warnings = []
+    for row in ours:
+        name = row["name"]
+        warnings += [
+            f"{name}: {key} is {value}, expected {wanted}, as {why}: ovs-vsctl set bridge {name} "
+            f"{key}={wanted}"
+            for key, value, wanted, why in _faults(row)
+        ]
+        warnings += [
+            f"{name}: port {port['name']} is a bond, whose packets come in by several OpenFlow "
+            "ports, expected one: let the kernel bond them"
+            for port in ports
+            if isinstance(port["interfaces"], list) and port["_uuid"] in (row["ports"] or ())
+        ]
+        for table in tables:
+            if table["_uuid"] in row["flow_tables"].values() and table["flow_limit"]:
+                what = "and evicts rules" if table["overflow_policy"] == "evict" else "at most"
+                warnings.append(f"{name}: a flow table holds {table['flow_limit']} rules {what}")
+    if userspace and buffer < LEAST_BUFFER:
+        warnings.append(
+            f"{', '.join(userspace)}: userspace datapath with a send buffer of {buffer} bytes, "
+            f"expected {LEAST_BUFFER}: sysctl net.core.wmem_default={LEAST_BUFFER}"
+        )
+    return warnings
+
+
+def insecure_bridges(runner: Commands, dpids: Collection[int]) -> dict[int, str]:
+    """What is wrong with ``fail_mode`` and spanning trees of the bridges with these datapath ids,
+    in words; those that the database does not have are left out. Raises ControllerError where it
+    does not answer, MissingError for no ``ovs-vsctl``."""
+    columns = ",".join(("datapath_id,fail_mode", *_TREES))
+    ours = (row for row in _rows(runner, "Bridge", columns, 1) if _dpid(row) in dpids)
+    insecure = {
+        _dpid(row): "; ".join(
+            f"has {key} {value}, expected {wanted}: {why}"
+            for key, value, wanted, why in _faults(row)
+        )
+        for row in ours
+    }
+    return {dpid: faults for dpid, faults in insecure.items() if faults}
+
+
+def _dpid(row: Mapping[str, Any]) -> int:
+    return int(row["datapath_id"] or "0", 16)
+
+
+def _faults(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Settings of a bridge: what they are, what they should be, and why."""
+    if row["fail_mode"] != "secure":
+        mode = row["fail_mode"] or "standalone"
+        yield "fail_mode", mode, "secure", "without the broker it is a plain switch"
+    for key in _TREES:
+        if row[key]:
+            yield key, "true", "false", _TREE
+
+
+def _rows(runner: Commands, table: str, columns: str, timeout_s: int) -> list[dict[str, Any]]:
+    """Raises ControllerError, MissingError."""
+    words = ["ovs-vsctl", f"--timeout={timeout_s}", "--format=json", f"--columns={columns}", "list"]
+    code, out, error = runner.ask([*words, table])
+    if code != 0:
+        why = error.strip().rpartition("\n")[2] or f"exit code {code}"
+        raise ControllerError(f"the database of Open vSwitch does not answer: {why}")
+    (rows,) = _tables(out, 1)
+    return [dict(zip(columns.split(","), row, strict=False)) for row in rows]
+
+
+def _tables(output: str, count: int) -> list[list[list[Any]]]:
+    """The rows of so many tables, printed as JSON. Raises ControllerError."""
+    try:
+        tables = [
+            [list(map(_plain, row)) for row in json.loads(line)["data"]]
+            for line in output.splitlines()
+        ]
+        if len(tables) != count:
+            raise ValueError(f"{len(tables)} tables")
+        return tables
+    except (ValueError, KeyError, TypeError) as error:
+        raise ControllerError(
+            f"the database of Open vSwitch answered what cannot be read: {error!r}"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
     """A value of OVSDB's JSON (RFC 7047, section 5.1): a dict for a map, a list for a set and None
     for an empty one, the text of a UUID."""
     if not isinstance(value, list):
         return value
     kind, content = value
     if kind == "map":
-        return {key: plain(item) for key, item in content}
-    return content if kind == "uuid" else [plain(item) for item in content] or None
+        return {key: _plain(item) for key, item in content}
+    return content if kind == "uuid" else [_plain(item) for item in content] or None

@@ -129,8 +129,8 @@ def test_meters_that_somebody_deletes_come_back_with_their_rules(metered: OvsRig
 
 def by_queues() -> VsctlShaper:
     programs = packages.ensure("openvswitch", progress=print) / "wrap"
-    run = CommandRunner(("env", f"PATH={programs}:{os.environ['PATH']}"))
-    return VsctlShaper(run, f"unix:{box.private_dir() / 'ovs' / 'db.sock'}")
+    database = f"OVS_RUNDIR={box.private_dir() / 'ovs'}"
+    return VsctlShaper(CommandRunner(("env", f"PATH={programs}:{os.environ['PATH']}", database)))
 
 
 def with_queues(rig: OvsRig) -> OpenFlowController:
