@@ -119,7 +119,7 @@ class JobEvents:
 
     def _in_order(self) -> Iterator[JobEvent]:
         """Those that wait, and before them those that were lost."""
-        if self._log is not None and self._lacks:
+        if self._lacks:
             self._lacks = False
             yield from self._earlier()
         waiting, self._waiting = self._waiting, []

@@ -89,6 +89,14 @@ def test_what_dagman_emptied_its_log_of_stands_in_the_workflows_own(run: Path) -
     assert events == [(Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
 
 
+def test_a_log_that_was_put_aside_is_read_where_there_is_no_other(tmp_path: Path) -> None:
+    run = make_submit_dir(tmp_path / "run", {JOB: []})
+    add(run / f"{DAG}.nodes.log.old", submitted(4, 1) + ended(4, 2))
+    add(run / f"{DAG}.nodes.log", submitted(5, 3))
+    events = [(e.kind, e.cluster) for e in Files(run).events() if isinstance(e, JobEvent)]
+    assert events == [(Kind.SUBMIT, 4), (Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
+
+
 def test_a_node_of_several_processes_ends_with_the_last(run: Path) -> None:
     files = Files(run)
     log = run / f"{DAG}.nodes.log"
