@@ -118,9 +118,9 @@ class PendingActions:
         return len(self._pending)
 
     def work(self) -> None:
-        """Do what can be done now."""
+        """Do what can be done now, what is due longest first."""
         started = self.clock()
-        for key, pending in list(self._pending.items()):
+        for key, pending in sorted(self._pending.items(), key=lambda item: item[1].due):
             now = self.clock()
             if now - started > _SLICE_S:
                 return

@@ -21,9 +21,9 @@ from monitors.watcher.connections import Connection
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.held_paths import HeldPaths
-from monitors.watcher.pending import PendingActions
+from monitors.watcher.pending import Later, PendingActions
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import SEEN, TransitRequest, TransitState
+from network_provisioner.base.model import SEEN, Transit, TransitRequest, TransitState
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of
@@ -484,3 +484,26 @@ def test_an_action_at_one_broker_does_not_wait_for_another() -> None:
     now[0] += 2.0
     pending.work()
     assert (first.done, len(pending)) == (1, 0)
+
+
+def test_what_is_due_longest_comes_first_however_slow_the_broker() -> None:
+    """Reports that are due again and again keep nobody from giving back."""
+    now = [0.0]
+
+    class Slow(BrokerModel):
+        def get(self, transit_id: str, /) -> Transit:
+            now[0] += 1.0
+            return made_transit(transit_id, "mu", "tacc", TransitState.INSTALLED)
+
+    class Repeated(FakeAction):
+        def do(self, broker: BrokerClient, /) -> None:
+            super().do(broker)
+            raise Later(0.5)
+
+    pending = PendingActions(lambda _config: Slow(), lambda: now[0])
+    last = FakeAction("last", HookConfig("http://a"))
+    for action in (*(Repeated(f"report {n}", HookConfig("http://a")) for n in range(9)), last):
+        pending.add(action)
+    for _ in range(4):
+        pending.work()
+    assert last.done == 1
