@@ -78,10 +78,11 @@ class RegisteredWorkflows:
         try:
             following = self._followed.get(entry.file) or self._follow(entry, pending)
             following.observe()
-        except (InputError, OSError) as error:
+        except Exception as error:  # whatever it is, the others go on being watched
             if self._complaints.get(entry.file) != str(error):
                 self._complaints[entry.file] = str(error)
-                log.warning("%s: %s", entry.workflow, error)
+                known = isinstance(error, InputError | OSError)
+                log.warning("%s: %s", entry.workflow, error, exc_info=not known)
 
     def _follow(self, entry: Registration, pending: PendingActions) -> HeldPaths:
         try:
