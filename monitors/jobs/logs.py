@@ -18,7 +18,6 @@ from monitors.jobs.executions import Execution, LastExecutions
 from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState
 from monitors.jobs.named_logs import KINDS, NamedLogs
 from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
-from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
 from monitors.workflows.logs.tail import Tail, state_of
@@ -261,9 +260,7 @@ class WorkflowLogs:
 
     def find_job_events(self) -> None:
         """Look for the log of the jobs' events, where none was read so far."""
-        plan = self._plan
-        said = DagmanEventTail(plan.dagman_out, self._times or HERE)
-        named = NamedLogs(plan, self._times, said)
+        plan, named = self._plan, NamedLogs(self._plan, self._times)
         self.jobs = JobEvents(plan.nodes_log, plan.workflow_log, named, self._times)
 
     @property

@@ -62,7 +62,7 @@ _TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
 _NUMBERS = re.compile(rb"\s*\d{1,9}(?:\s+\d{1,9})*\s*\Z")
 _RULES = re.compile(rb"\s*===(?:\s+===)*\s*\Z")
 _EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
-_START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+DAGMAN_STARTS = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
@@ -272,7 +272,7 @@ class DagmanParser:
             if script is not None and script[1] == ended[1]:
                 job = (int(script[2]), int(script[3]))
                 yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
-        elif _START.match(text):
+        elif DAGMAN_STARTS.match(text):
             self._removed, self.started_at, self.understood = False, at, True
             self._lists, self.failed, self.last_messages, self._refused = False, {}, [], {}
             yield DagmanStep(StepKind.STARTED, at, again=status.ended)
