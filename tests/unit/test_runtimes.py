@@ -138,7 +138,7 @@ def test_garbage_never_crashes_and_what_follows_is_read(places: list[tuple[int, 
 def test_jobs_know_their_site_kind_and_task(planned: Submitted) -> None:
     submit_dir = SubmitDir(planned.path)
     assert submit_dir.workflow == planned.uuid
-    assert submit_dir.job_names() == [ONE, TWO, STAGE]
+    assert list(submit_dir.nodes) == [ONE, TWO, STAGE]
     assert submit_dir.job(ONE) == PlannedJob(
         ONE, JobKind.COMPUTE, "mu", "soykb::bwa_mem:1.0", "ID0000001", str(planned.output(ONE)),
         str(planned.output(ONE).with_suffix(".err")),

@@ -10,7 +10,6 @@ attempt or the workflow's end.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -49,16 +48,7 @@ from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
 
-_log = logging.getLogger(__name__)
-
 _CLOCK_S = 2.0
-# Where a submit file names what HTCondor is to move.
-_FILES = (
-    "transfer_input_files",
-    "transfer_output_remaps",
-    "output_destination",
-    "public_input_files",
-)
 _MOST_TASKS = 10  # of a clustered job that are named
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
@@ -185,7 +175,7 @@ class JobFacts:
         """For each job of which the log has lost everything, an attempt of the DAGMan that began
         then (Unix seconds)."""
         try:
-            names = [name for name in self.dir.job_names() if not self.attempts.of_job(name)]
+            names = [name for name in self.dir.nodes if not self.attempts.of_job(name)]
         except InputError:
             return []
         new = [name for name in names if name not in self._looked_for] if began else []
@@ -193,9 +183,7 @@ class JobFacts:
         return [self._lost_attempt(name, 0, began) for name in new]
 
     def _lost_attempt(self, name: str, number: int, submit: float) -> Attempt:
-        lost = Attempt(self.dir.job(name), 0, number, 0, submit)
-        lost.workflow = self.dir.workflow
-        return lost
+        return Attempt(self.dir.job(name), 0, number, 0, submit, workflow=self.dir.workflow)
 
     def _end_by_record(self, attempt: Attempt, until: float) -> bool:
         """Takes from an attempt's own record how it ended before then (Unix seconds), where there
@@ -424,18 +412,10 @@ class JobFacts:
             execution = self._execution(attempt.cluster, attempt.proc)
             if attempt.start and attempt.job.site not in ("", ACCESS_POINT):
                 facts = condor_transfer_facts(attempt, execution)
-        if facts and self._has_urls(attempt.job.name):
+        if facts and attempt.job.moves_urls:
             self._asking.append((attempt, facts))
             return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []
         return facts
-
-    def _has_urls(self, job: str) -> bool:
-        """Whether transfer plug-ins may have moved files of a job."""
-        try:
-            values = self.dir.values(job)
-        except InputError:
-            return False
-        return any("://" in values.get(key, "") for key in _FILES)
 
     def _ask(self) -> list[Measurement]:
         """What plug-ins moved for the attempts that wait to be asked for, and HTCondor besides."""

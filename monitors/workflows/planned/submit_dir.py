@@ -44,6 +44,10 @@ _UNKNOWN = re.compile(r"\$\$?\([^()]*\)")
 _CONTINUED = re.compile(r"\\\r?\n[ \t]*")
 _PLANNERS = "pegasus::"  # transformations of the planner's own
 _TRUE = ("true", "t", "yes", "y", "1")  # of HTCondor
+# Where a submit file names what HTCondor is to move.
+_MOVED_FILES = (
+    "transfer_input_files", "transfer_output_remaps", "output_destination", "public_input_files",
+)  # fmt: skip
 _NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
 _DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
 _HEAD_BYTES = 1 << 16
@@ -206,7 +210,8 @@ class PlannedJob:
 
     ``task`` is its id in the abstract workflow, empty for jobs that the planner added and for
     clustered jobs; of those, ``tasks`` are what is inside. ``output_path`` and ``error_path`` are
-    where its standard output and standard error go. ``on_hold``: it is submitted on hold.
+    where its standard output and standard error go. ``on_hold``: it is submitted on hold;
+    ``moves_urls``: transfer plug-ins of HTCondor may move files of it.
     """
 
     name: str
@@ -218,6 +223,7 @@ class PlannedJob:
     error_path: str = ""
     tasks: tuple[PlannedTask, ...] = ()
     on_hold: bool = False
+    moves_urls: bool = False
 
     @property
     def output(self) -> Path | None:
@@ -456,10 +462,6 @@ class SubmitDir:
                     logs[str(self.named_file(name, os.path.join(folder, log)))] = None  # noqa: PTH118
         return list(logs)
 
-    def job_names(self) -> list[str]:
-        """All jobs, in the order of the DAG file. Raises InputError where it cannot be read."""
-        return list(self.nodes)
-
     def _read_job(self, name: str) -> PlannedJob:
         node = self.nodes.get(name)
         if node is None or node.is_subdag:
@@ -488,6 +490,7 @@ class SubmitDir:
             output_path=str(files["output"]),
             error_path=str(files["error"]),
             on_hold=known.get("hold", "").lower() in _TRUE,
+            moves_urls=any("://" in known.get(key, "") for key in _MOVED_FILES),
         )
         if not job.is_clustered:
             return job
