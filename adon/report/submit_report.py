@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from adon.report.messages import clock_text, short_name
@@ -20,7 +19,7 @@ from monitors.workflows.overview import held_jobs
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.dag import Node, read_dag
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, SubmitDir
-from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
+from monitors.workflows.report import JobTimes, failures, timeline
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import (
     AgreedRequest,
@@ -75,7 +74,7 @@ def facts_of_run(
     failed = failures(workflow)
     reason = status.reason if status is not None else ""
     if state == "failed" and not failed:
-        reason = reason or last_complaint(submit_dir)
+        reason = reason or "; ".join(workflow.last_messages)
     return RunFacts(
         planner=_planner(submit_dir),
         workflow=submit_dir.name,
@@ -93,7 +92,7 @@ def facts_of_run(
         transits=[*known_transits, *_moved(measurements, {t.id for t in known_transits})],
         bars=bars,
         links=links,
-        warnings=[*problems, *hook_warnings(submit_dir.path)],
+        warnings=[*problems, *job_files.warnings(submit_dir.path)],
         reason=reason,
         failures=failed,
         waiting=_held(measurements) if state == "running" else [],
@@ -117,15 +116,6 @@ def bars_of(times: Iterable[JobTimes], own: Collection[str] = ()) -> list[Bar]:
         )
         for t in times
         if t.start
-    ]
-
-
-def hook_warnings(submit_dir: Path) -> list[str]:
-    """What the hooks could not do, in their own words, from their journal."""
-    return [
-        f"{line.get('job', '')}: {line.get('reason', '')}"
-        for line in job_files.read_lines(submit_dir / job_files.HOOK_JOURNAL)
-        if line.get("event") == "warning"
     ]
 
 

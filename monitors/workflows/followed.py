@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -56,6 +56,7 @@ class _Reading:
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.
         self.failed: list[tuple[dict[str, str], tuple[float, int], float]] = []
+        self.newest_failed: dict[str, str] | None = None  # the last ones that were taken
         self.done: tuple[float, float] | None = None  # when a run began and did well; not told yet
         self.subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
         self.events: Iterator[JobEvent] | None = None  # those that a step left for the next one
@@ -96,6 +97,16 @@ class FollowedWorkflow:
     def status(self) -> Status | None:
         """The newest, None before DAGMan's first."""
         return self.statuses.newest
+
+    @property
+    def failed_jobs(self) -> Mapping[str, str]:
+        """The jobs that the last DAGMan says failed, with its reasons."""
+        return self._reading.logs.parser.failed
+
+    @property
+    def last_messages(self) -> Sequence[str]:
+        """What DAGMan said last that tells of trouble."""
+        return self._reading.logs.parser.last_messages
 
     @property
     def attempts(self) -> Jobs:
@@ -385,12 +396,12 @@ class FollowedWorkflow:
     def _take_failed(self, at: float) -> None:
         """What DAGMan said of jobs that failed, to be told when all events before are read."""
         parser, run = self._reading.logs.parser, self._reading.runs.current
-        if parser.failed:
+        if parser.failed and parser.failed is not self._reading.newest_failed:
             began = (parser.started_at, 0)
             if run is not None:
                 began = (run.submitted.at, run.submitted.cluster)
             self._reading.failed.append((parser.failed, began, at))
-            parser.failed = {}
+            self._reading.newest_failed = parser.failed
 
     def _sub_event(self, event: JobEvent) -> None:
         job, subs = (event.cluster, event.proc), self._reading.subs

@@ -7,8 +7,6 @@ come to that (it was killed), the event logs tell of the jobs that ran and faile
 
 from __future__ import annotations
 
-import re
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +14,12 @@ from pathlib import Path
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.dagman import DagmanParser
-from monitors.workflows.logs.records import OUR_RECORD, end_of, read_record, versions
-from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.workflows.logs.records import OUR_RECORD, end_of, read_output, versions
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 _TAIL_BYTES = 1 << 16
 _MOST_LINES = 20
 _MOST_COLUMNS = 400
-_COMPLAINT = re.compile(
-    r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ def timeline(run: str | Path | FollowedWorkflow) -> list[JobTimes]:
     """All attempts of all jobs that were submitted so far, in the order of submission, of a submit
     directory or of a workflow whose files are read.
 
-    Start and end come from the job's own record where it has written one, else from HTCondor's
+    Start and end come from the job's own records where it has written some, else from HTCondor's
     event log. Raises InputError where the directory cannot be read.
     """
     workflow = _followed(run)
@@ -69,10 +63,9 @@ def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
 
 def _times(job: PlannedJob, attempt: Attempt) -> JobTimes:
     start, end = attempt.start, attempt.end
-    if job.output is not None and start and end:
-        record = read_record(job.output, start, end)
-        if record is not None:
-            start, end = record.start, record.end
+    if start and end:
+        left = read_output(job, start, end, complained=False, number=attempt.number)
+        start, end = left.span or (start, end)
     return JobTimes(
         job=job.name,
         kind=job.kind,
@@ -113,11 +106,7 @@ def failures(run: str | Path | FollowedWorkflow) -> list[Failure]:
     attempts: dict[str, list[Attempt]] = {}
     for attempt in workflow.attempts.all:
         attempts.setdefault(attempt.job.name, []).append(attempt)
-    dagman = DagmanParser()
-    with workflow.dir.as_owner():
-        log_end = end_of(workflow.dir.dagman_out, 1 << 22)
-    deque(dagman.feed(log_end.encode()), maxlen=0)
-    reasons = dagman.failed
+    reasons = workflow.failed_jobs
     ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
     names = list(reasons) or ran
     ends = {name: attempts[name][-1].end for name in names if name in attempts}
@@ -126,18 +115,6 @@ def failures(run: str | Path | FollowedWorkflow) -> list[Failure]:
             _failure(workflow.dir.job(name), attempts.get(name, []), reasons.get(name, ""))
             for name in sorted(names, key=lambda n: (ends.get(n, 0.0), n))
         ]
-
-
-def last_complaint(submit_dir: str | Path | SubmitDir) -> str:
-    """DAGMan's last error line, for workflows that failed without a failed job; else empty.
-
-    Raises InputError where the directory cannot be read.
-    """
-    folder = FollowedWorkflow(submit_dir).dir
-    with folder.as_owner():
-        text = end_of(folder.dagman_out, _TAIL_BYTES)
-    complaints = _COMPLAINT.findall(text)
-    return complaints[-1] if complaints else ""
 
 
 def tail_of(text: str) -> list[str]:

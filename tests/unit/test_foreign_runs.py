@@ -29,10 +29,10 @@ from monitor_files import (
 
 from monitors.archive.archive import Archive
 from monitors.jobs.jobs import Jobs, Outcome
+from monitors.jobs.named_logs import DagmanEventTail
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.dagman import DagmanParser, StatusChange
-from monitors.jobs.named_logs import DagmanEventTail
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.status import Status, for_people

@@ -24,7 +24,7 @@ from monitors.archive.archive import Measurement
 from monitors.jobs.jobs import Jobs, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
-from monitors.workflows.logs.records import read_record
+from monitors.workflows.logs.records import end_of, records_in
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
@@ -262,8 +262,7 @@ def test_kickstarts_record(planned: Submitted) -> None:
         "  setup:\n    duration: 1.0\n    status:\n      regular_exitcode: 1\n"
         "  mainjob:\n    duration: 6.0\n    status:\n      raw: 0\n      regular_exitcode: 0\n"
     )
-    record = read_record(planned.output(ONE), START, START + 11)
-    assert record is not None
+    (record,) = records_in(end_of(planned.output(ONE)))
     assert (record.runtime_s, record.exitcode, record.host) == (6.0, 0, "n7")
     assert facts(planned)["runtime"][0].source == "kickstart"
 
@@ -272,7 +271,7 @@ def test_kickstarts_record(planned: Submitted) -> None:
 def test_any_record_at_all(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.out"
     path.write_bytes(b"adon-job-record: " + data + b"\n- invocation: True\n  " + data)
-    assert read_record(path, 0, 1e12) is None or data
+    assert records_in(end_of(path)) == [] or data
 
 
 @pytest.mark.parametrize(
@@ -289,7 +288,7 @@ def test_any_record_at_all(tmp_path_factory: pytest.TempPathFactory, data: bytes
 )
 def test_records_that_make_no_sense_are_none(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.out").write_text(line + "\n")
-    assert read_record(tmp_path / "x.out", 0, 1e12) is None
+    assert records_in(end_of(tmp_path / "x.out")) == []
 
 
 def test_transfers_and_failures_teach_no_runtime(planned: Submitted) -> None:

@@ -44,19 +44,6 @@ _FATAL = "[FATAL ERROR]"
 _PLANNER_LINE = re.compile(r"\S+ \S+ \w+: \[(?:DEBUG|INFO|CONFIG)\]")
 
 
-def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
-    """The record of the run between two event times (Unix seconds), None where there is none.
-
-    pegasus-exitcode renames the output of a finished job to ``<job>.out.000`` and so on, so those
-    are looked at too. Records of other runs of the job are told apart by their times.
-    """
-    for path in versions(output):
-        for record in reversed(records_in(end_of(path))):
-            if is_of(record, started, ended):
-                return record
-    return None
-
-
 def is_of(record: JobRecord, started: float, ended: float) -> bool:
     """Whether a record is of the run between two event times (Unix seconds)."""
     return record.start >= started - _CLOCK_S and record.end <= ended + _CLOCK_S
@@ -148,13 +135,18 @@ class JobOutput:
     output: Path | None = None
 
     @property
-    def work_s(self) -> float | None:
-        """From the start of the first program to the end of the last; None where nothing tells."""
+    def span(self) -> tuple[float, float] | None:
+        """From the start of the first program to the end of the last (Unix seconds); None where
+        nothing tells."""
         if not self.records:
             return None
-        return max(record.end for record in self.records) - min(
-            record.start for record in self.records
-        )
+        starts, ends = zip(*((record.start, record.end) for record in self.records), strict=True)
+        return min(starts), max(ends)
+
+    @property
+    def work_s(self) -> float | None:
+        """How long that is; None where nothing tells."""
+        return None if self.span is None else self.span[1] - self.span[0]
 
 
 @dataclass(frozen=True, slots=True)
