@@ -15,6 +15,7 @@ from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.records import OUR_RECORD, end_of, read_output, versions
+from monitors.workflows.planned.foreign_files import is_file
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 _TAIL_BYTES = 1 << 16
@@ -156,4 +157,4 @@ def _last_words(errors: Iterable[Path], outputs: Iterable[Path]) -> list[str]:
 
 def _versions(path: Path | None) -> list[Path]:
     """A job's file and those that it was renamed to, newest first, as far as they are there."""
-    return [] if path is None else [file for file in versions(path) if file.is_file()]
+    return [] if path is None else [file for file in versions(path) if is_file(file)]

@@ -32,7 +32,8 @@ from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
 from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
 from monitors.workflows.logs.status import Status
-from monitors.workflows.planned.submit_dir import SubmitDir, is_file, running
+from monitors.workflows.planned.foreign_files import is_file
+from monitors.workflows.planned.submit_dir import SubmitDir, running
 from monitors.workflows.sink import Requests, Sink, record_what_fits
 from network_provisioner.base.errors import AdonError, InputError
 

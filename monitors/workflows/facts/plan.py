@@ -20,7 +20,6 @@ the truth is known, how far off beliefs of this source are becomes metric ``beli
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 from collections.abc import Iterable, Mapping
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.base.measurement import Measurement, number_in
-from monitors.workflows.planned.foreign_files import read_text
+from monitors.workflows.planned.job_files import read_json
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.units import transfer_time
 
@@ -43,13 +42,7 @@ _NOTHING = (0.0, "", 0.0, 0.0)
 
 def read_plan(submit_dir: Path) -> Mapping[str, Any]:
     """What whoever mapped the workflow left, nothing where there is no such file."""
-    path = submit_dir / FILE
-    try:
-        data = json.loads(read_text(path))
-        return data if isinstance(data, dict) else {}
-    except (OSError, ValueError, RecursionError):
-        pass
-    return {}
+    return read_json(submit_dir / FILE)
 
 
 def plan_of(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any
 from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, TransferAttempt, summaries
-from monitors.workflows.planned.foreign_files import open_plain_file
+from monitors.workflows.planned.foreign_files import exists, open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
@@ -58,17 +58,10 @@ def versions(path: Path) -> Iterator[Path]:
     renamed = []
     for number in range(_MOST_RENAMED):
         version = path.with_name(f"{path.name}.{number:03d}")
-        if not _is_there(version):
+        if not exists(version):
             break
         renamed.append(version)
     yield from reversed(renamed)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
 
 
 def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
@@ -167,7 +160,7 @@ class _Run:
         if self.number is None or written <= self.ended + _FILE_CLOCK_S:
             return self.started - _FILE_CLOCK_S <= written <= self.ended + _FILE_CLOCK_S
         renamed = first.with_name(f"{first.name}.{self.number:03d}")
-        return path == (renamed if _is_there(renamed) else first)
+        return path == (renamed if exists(renamed) else first)
 
 
 def read_output(

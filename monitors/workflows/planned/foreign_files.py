@@ -32,6 +32,17 @@ def as_owner(owner: int) -> Iterator[None]:
         _owner.reset(before)
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything, as far as one may look. Raises nothing, as Path's method does
+    where one may not, or for a name that is too long."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path) -> bool:
+    """The same of a file."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def open_plain_file(path: Path) -> int:
     """A descriptor to read from. Raises OSError, also where the file is none or another's."""
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)  # opens nothing yet, and holds what was found

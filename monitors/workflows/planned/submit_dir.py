@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from monitors.workflows.planned.dag_file import DagNode, key_of, read_nodes, text_of
-from monitors.workflows.planned.foreign_files import as_owner, open_plain_file
+from monitors.workflows.planned.foreign_files import as_owner, exists, is_file, open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask, braindump, clustered_tasks
 from network_provisioner.base.errors import InputError
 
@@ -96,14 +96,6 @@ def place(dag: Path) -> str:
     return str(dag.parent.resolve() / dag.name)
 
 
-def is_file(path: Path) -> bool:
-    """Whether it is a file, as far as one may look. Raises nothing."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # one may not look; a name that is too long, or none
-        return False
-
-
 def _parts(dag: Path) -> set[str]:
     """The DAGs of the same directory that a DAG is made of; itself is none of them."""
     named: list[str] = []
@@ -135,7 +127,7 @@ def _some(dags: Sequence[Path]) -> str:
 def submit_values(path: Path) -> dict[str, str]:
     """The assignments of a submit file by lower-case name, ``+x`` and ``MY.x`` as ``my.x``.
     Raises InputError where it cannot be read."""
-    return values_in(text_of(path)) if _exists(path) else {}
+    return values_in(text_of(path)) if exists(path) else {}
 
 
 def values_in(text: str) -> dict[str, str]:
@@ -154,13 +146,6 @@ def expanded(value: str, values: dict[str, str]) -> str:
             value,
         )
     return value
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
 
 
 class JobKind(StrEnum):
@@ -427,7 +412,7 @@ class SubmitDir:
         path that is not there is looked for beside the submit file."""
         node = self.nodes[name]
         file = self.here(node.folder / path)
-        if path.startswith("/") and not _exists(file.parent):
+        if path.startswith("/") and not exists(file.parent):
             return node.file.parent / file.name
         return file
 
