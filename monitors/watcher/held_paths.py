@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs, Reading
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs, Reading
 from monitors.watcher import rules
 from monitors.watcher.actions import (
     ConnectionsOf,
@@ -21,12 +21,11 @@ from monitors.watcher.actions import (
     RequestAgain,
     Sweep,
     Tell,
+    Watched,
 )
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched, WorkflowListener
 from monitors.watcher.pending import PendingAction
 from monitors.watcher.rules import DecisionTime
-from monitors.watcher.workflow_files import JobSource
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.path_requests import UNASKED
 
@@ -42,6 +41,44 @@ _SWEEPS_S: dict[object, tuple[float, ...]] = {
 _SILENT_S = 86400.0
 _PATHLESS = frozenset({UNASKED, str(TransitState.BEST_EFFORT)})
 _KILLED = "the hook before the job was killed or failed, and left no word"
+
+
+class JobSource(Protocol):
+    """What the watcher sees of one workflow."""
+
+    def events(self) -> Iterable[AnyEvent]:
+        """What happened since the last call, in order. Raises InputError, after what could be
+        read."""
+        ...
+
+    def gone(self, now: float) -> list[DagEvent]:
+        """That DAGMan is no more, found out at ``now`` (Unix seconds), where no log tells it.
+        Raises OSError."""
+        ...
+
+    def decision_files(self) -> list[DecisionFile]:
+        """All decision files as they are now, where one changed; else nothing. Raises OSError."""
+        ...
+
+
+class WorkflowListener(Protocol):
+    """Hears what happens. Called by one thread only; what it raises is logged, and costs nobody
+    else anything. It must not wait: a call of a broker has that broker's time limit."""
+
+    def on(self, jobs: Jobs, name: str, /) -> None:
+        """An event changed the state of the job ``name``, or of the DAG where that is empty. They
+        come in the order of the workflow's logs; a watcher that starts later than its workflow
+        tells everything from the beginning."""
+        ...
+
+    def tick(self, now: float, /) -> None:
+        """Called once a second or more often, after all that happened was told. Unix seconds."""
+        ...
+
+
+# Makes the listener to a workflow, None where there is nothing to listen for. It is called when the
+# workflow is first seen; the watcher lets go of the listener when the workflow has ended.
+ListenerOf = Callable[[Watched], WorkflowListener | None]
 
 
 @dataclass(slots=True)

@@ -31,9 +31,8 @@ from examples.testbed.ports import free_port
 from monitors.archive.archive import Archive
 from monitors.archive.estimate_sources import LEFT_OUT
 from monitors.base.measurement import Measurement
-from monitors.watcher.actions import GiveBack
+from monitors.watcher.actions import GiveBack, Watched
 from monitors.watcher.decision_file import DecisionFile
-from monitors.watcher.events import Watched
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client import hookconfig

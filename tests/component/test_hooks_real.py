@@ -31,9 +31,8 @@ from hooks_world import (
 from network_world import star
 from Pegasus import transfer as pegasus_transfer
 
-from monitors.watcher.actions import GiveBack
+from monitors.watcher.actions import GiveBack, Watched
 from monitors.watcher.decision_file import DecisionFile
-from monitors.watcher.events import Watched
 from monitors.workflows.planned import job_files
 from network_provisioner.base.model import TransitState
 from network_provisioner.client import hookconfig

@@ -17,7 +17,7 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 from adon.cli.main import main
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
-from monitors.watcher.events import Watched
+from monitors.watcher.actions import Watched
 from monitors.workflows.planned.dag import Moving, read_dag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError

@@ -16,10 +16,9 @@ from job_events import EventKind, happened
 from made_transit import made_transit
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, Jobs
-from monitors.watcher.actions import TransferResult
+from monitors.watcher.actions import TransferResult, Watched
 from monitors.watcher.connections import Connection
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched
 from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import Later, PendingActions
 from network_provisioner.base.errors import BrokerError

@@ -10,9 +10,8 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
 from made_transit import made_transit
 
-from monitors.watcher.actions import GiveBack, RequestAgain, Sweep, Tell, TransferResult
+from monitors.watcher.actions import GiveBack, RequestAgain, Sweep, Tell, TransferResult, Watched
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched
 from monitors.watcher.pending import Later
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import PlannedFiles

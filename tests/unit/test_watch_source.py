@@ -10,7 +10,7 @@ import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs
-from monitors.watcher.workflow_files import Files, process_alive, remote_dagman
+from monitors.watcher.registered import Files, process_alive, remote_dagman
 from monitors.workflows.logs.dagman import DagmanStep, StepKind
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.planned import job_files

@@ -19,12 +19,11 @@ from made_transit import made_transit
 from adon.cli.main import main
 from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher import program, registry, watcher
+from monitors.watcher.actions import Watched
 from monitors.watcher.decision_file import DecisionFile
-from monitors.watcher.events import Watched
 from monitors.watcher.pending import PendingActions
-from monitors.watcher.registered import RegisteredWorkflows
+from monitors.watcher.registered import Files, RegisteredWorkflows
 from monitors.watcher.watcher import Watcher
-from monitors.watcher.workflow_files import Files
 from monitors.workflows.logs.watch import FileWatch, StatWatch
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError, InputError
