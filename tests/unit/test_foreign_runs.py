@@ -1031,8 +1031,8 @@ def test_a_dag_that_was_submitted_from_above_its_directory(tmp_path: Path, optio
     run = own_dag(tmp_path / "run", "diamond.log")
     submit_file(run / "diamond.dag", f"-Dag run/diamond.dag {option}")
     folder = run if option else tmp_path
-    assert running(tmp_path, "run/diamond.dag").submit_file("A") == folder / "job.sub"
-    assert SubmitDir(run).submit_file("A") == folder / "job.sub"
+    assert running(tmp_path, "run/diamond.dag").nodes["A"].file == folder / "job.sub"
+    assert SubmitDir(run).nodes["A"].file == folder / "job.sub"
     (run / "diamond.dag.dagman.out").write_text(
         f"{stamp(START)} Default node log file is: <run/events.log>\n"
     )

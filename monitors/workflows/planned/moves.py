@@ -43,7 +43,6 @@ class Moves:
     ``later``  pairs of a PegasusLite job whose files move when its program has ended
     ``site``   where the job runs
     ``lite``   whether a PegasusLite script moves them, and no transfer job
-    ``submit_text``  the text of its submit file
     """
 
     now: list[SitePair]
@@ -51,7 +50,6 @@ class Moves:
     site: str = RELAY
     lite: bool = False
     site_of: SiteOf = lambda label, _url: label
-    submit_text: str = ""
 
     @property
     def pairs(self) -> list[SitePair]:
@@ -59,20 +57,20 @@ class Moves:
         return [*self.now, *self.later]
 
 
-def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | None:
+def moves_of(listing: Path, job: str, transformation: str, site: str, cache: Path) -> Moves | None:
     """What ``job`` moves; None where it is no job that moves anything.
 
-    ``listing`` is ``<dir>/<job>.in``, there or not; ``cache`` the workflow's ``.cache``. Raises
-    InputError for a list that cannot be read.
+    ``listing`` is ``<dir>/<job>.in``, there or not; ``transformation`` and ``site`` stand in its
+    submit file, "" where they do not; ``cache`` is the workflow's ``.cache``. Raises InputError for
+    a list that cannot be read.
     """
-    transformation = job_files.attribute(submit_text, "pegasus_wf_xformation")
-    site = job_files.attribute(submit_text, "pegasus_site") or RELAY
+    site = site or RELAY
     # Without a submit file to ask: by Pegasus's names, stage_in_*, stage_inter_*, stage_out_*.
     if transformation == job_files.TRANSFER or (not transformation and "stage_" in job):
         if not listing.exists():
             return None
         pairs = transferlist.site_pairs(transferlist.read(listing), site)
-        return Moves(pairs, [], site, submit_text=submit_text)
+        return Moves(pairs, [], site)
     script = listing.with_suffix(".sh")
     try:
         text = read_text(script, "replace")
@@ -97,7 +95,7 @@ def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | 
             at_once[pair.src, pair.dst].transfers.extend(pair.transfers)
         else:
             later.append(pair)
-    return Moves(now, later, site, True, site_of, submit_text)
+    return Moves(now, later, site, True, site_of)
 
 
 def _placed(entry: Entry, site_of: SiteOf) -> Entry:

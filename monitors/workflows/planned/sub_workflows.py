@@ -35,9 +35,6 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
     """
     if parent.job(job).kind is not JobKind.SUBWORKFLOW:
         return []
-    file = parent.submit_file(job)
-    if file is None:
-        return []
     values = parent.values(job)
     if values:
         folder = _newest(parent.named_file(job, values.get("initialdir", "")), parent)
@@ -46,7 +43,7 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
         if dag is not None and not dag.is_file() and is_planned(folder):
             dag = SubmitDir(folder).dag  # it may have been renamed
     else:
-        folder, dag = parent.nodes[job].folder, file
+        folder, dag = parent.nodes[job].folder, parent.nodes[job].file
     if dag is None or not dag.is_file():
         return []
     own = _planned(dag)

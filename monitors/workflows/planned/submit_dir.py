@@ -394,11 +394,6 @@ class SubmitDir:
                 node.folder = folders[node.folder]
         return self._nodes
 
-    def submit_file(self, name: str) -> Path | None:
-        """A job's submit file, or a sub-DAG's own file; None where it is not in the DAG. Raises
-        InputError where that cannot be read."""
-        return self.nodes[name].file if name in self.nodes else None
-
     def here(self, path: Path) -> Path:
         """A file of the workflow where its directory is now: that may have been moved, or copied
         to another machine, since the files were written."""
