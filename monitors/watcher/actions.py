@@ -44,12 +44,11 @@ ConnectionsOf = Callable[[str, str], set[Connection]]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A workflow that is watched: its uuid, where it was planned to, its DAG and the configuration
-    of its hooks."""
+    """A workflow that is watched: its uuid, where it was planned to, and the configuration of its
+    hooks."""
 
     workflow: str
     submit_dir: Path
-    dag: Path
     config: HookConfig
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +53,7 @@ class RegisteredWorkflows:
     now: Callable[[], float] = time.time
     open_now: ConnectionsOf = field(default_factory=JobConnections)
     _followed: dict[Path, HeldPaths] = field(default_factory=dict)
-    _logs: dict[Path, list[Path]] = field(default_factory=dict)
+    _logs: dict[Path, Sequence[Path]] = field(default_factory=dict)
     _complaints: dict[Path, str] = field(default_factory=dict)
     _entries: list[Registration] = field(default_factory=list)
 
@@ -97,10 +97,10 @@ class RegisteredWorkflows:
         here = entry.host in ("", registry.this_host())
         files: Files | DeletedFiles
         if is_deleted(entry.submit_dir):
-            files = DeletedFiles(entry.submit_dir)
+            files = DeletedFiles()
         else:
             files = Files(entry.submit_dir, process_alive if here else remote_dagman)
-        watched = Watched(entry.workflow, entry.submit_dir, files.dag, config)
+        watched = Watched(entry.workflow, entry.submit_dir, config)
         following = HeldPaths(
             watched=watched,
             source=files,
@@ -155,9 +155,7 @@ def is_deleted(submit_dir: Path) -> bool:
 class DeletedFiles:
     """A JobSource: what its user deleted does not run any more."""
 
-    def __init__(self, submit_dir: Path) -> None:
-        self.dag = submit_dir
-        self.logs: list[Path] = []
+    logs: Sequence[Path] = ()
 
     def events(self) -> list[AnyEvent]:
         """See JobSource."""
@@ -177,7 +175,6 @@ class Files:
 
     def __init__(self, submit_dir: Path, alive: Alive = process_alive) -> None:
         plan = SubmitDir(submit_dir)
-        self.dag = plan.dag
         self._logs = WorkflowLogs(plan)
         self._alive = alive
         self._place = submit_dir

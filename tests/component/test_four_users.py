@@ -218,7 +218,7 @@ def told_later(run: Path) -> tuple[str, int, float]:
     """What the watcher does when the broker is back: the broker's word on the transfer."""
     config = hookconfig.load(run.parent / "hooks.json")
     decision = DecisionFile.read(run / "00/00" / f"{JOB}.adon.json")
-    watched = Watched(job_files.braindump(run)["wf_uuid"], run, run / "flow-0.dag", config)
+    watched = Watched(job_files.braindump(run)["wf_uuid"], run, config)
     (pair,) = decision.pairs
     GiveBack(watched, lambda *_: None, decision, pair, "success", watched_jobs).do(
         client_of(config)

@@ -29,7 +29,7 @@ from network_provisioner.client.path_requests import UNASKED, RequestOutcome, id
 
 JOB = "stage_in_local_tacc_0_0"
 FILE = Path("/nowhere") / f"{JOB}.adon.json"
-WATCHED = Watched("wf", Path("/nowhere"), Path("/nowhere/w.dag"), HookConfig("http://b"))
+WATCHED = Watched("wf", Path("/nowhere"), HookConfig("http://b"))
 
 
 @dataclass

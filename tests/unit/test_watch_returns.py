@@ -77,7 +77,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def watched(run: Path) -> Watched:
-    return Watched(WF_UUID, run, run / "flow-0.dag", CONFIG)
+    return Watched(WF_UUID, run, CONFIG)
 
 
 def decision_of(run: Path) -> DecisionFile:

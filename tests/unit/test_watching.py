@@ -201,7 +201,7 @@ def test_a_fault_in_one_workflow_is_not_the_others_trouble(
     read = Files.decision_files
 
     def failing(files: Files) -> list[DecisionFile]:
-        if files.dag.parent == bad:
+        if files.logs[0].parent == bad:
             raise ValueError("what nobody thought of")
         return read(files)
 
