@@ -21,6 +21,7 @@ from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChang
 from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
 from monitors.workflows.logs.tail import Tail, state_of
+from monitors.workflows.planned.foreign_files import exists
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 
@@ -163,11 +164,7 @@ class JobEvents:
 
     def _is_there(self) -> bool:
         """Whether a log was read, or can be looked into."""
-        return self.is_read or any(
-            state_of(path)[1] != -1
-            for path in (self.path, None if self._log is None else self._log.path)
-            if path is not None
-        )
+        return self.is_read or any(map(exists, self.paths))
 
     def _wait(self) -> Iterator[None]:
         """Has new events wait; stops where many do: a log may have millions."""

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.client.hookclient import client_of
 from network_provisioner.client.hookconfig import HookConfig
 
 log = logging.getLogger(__name__)
@@ -62,19 +61,6 @@ class PendingAction(Protocol):
 
 
 @dataclass(slots=True)
-class Clients:
-    """A client for each configuration, made when it is first needed."""
-
-    _made: dict[HookConfig, BrokerClient] = field(default_factory=dict)
-
-    def __call__(self, config: HookConfig) -> BrokerClient:
-        """Raises InputError for an address or a token that is none."""
-        if config not in self._made:
-            self._made[config] = client_of(config)
-        return self._made[config]
-
-
-@dataclass(slots=True)
 class _Pending:
     action: PendingAction
     since: float
@@ -90,7 +76,8 @@ class _Away:
 
 @dataclass(slots=True)
 class PendingActions:
-    """``client_of`` makes a client; ``clock`` is one that no one sets, in seconds."""
+    """``client_of`` gives a client, and raises InputError for an address or a token that is none;
+    ``clock`` is one that no one sets, in seconds."""
 
     client_of: Callable[[HookConfig], BrokerClient]
     clock: Callable[[], float]

@@ -128,7 +128,7 @@ def tail_of(text: str) -> list[str]:
 
 def _failure(job: PlannedJob, tries: Sequence[Attempt], reason: str) -> Failure:
     outputs = _versions(job.output)
-    errors = _versions(job.error or (job.output.with_suffix(".err") if job.output else None))
+    errors = _versions(job.error)
     return Failure(
         job=job.name,
         site=job.site,

@@ -39,7 +39,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
@@ -308,20 +308,11 @@ class DagmanParser:
             self.failed[self._listing] = f"{_text(error[1])}{f': {why}' if why else ''}"
             self._listing = ""
 
-    def _status(self, counts: dict[str, int], at: float) -> Status:
+    def _status(self, counts: Mapping[str, int], at: float) -> Status:
+        share, running = percent(counts["done"], self._total), WorkflowState.RUNNING
+        known = {name: counts.get(name, 0) for name in _COLUMNS.values()}
         return Status(
-            unready=counts["unready"],
-            ready=counts["ready"],
-            pre=counts["pre"],
-            in_queue=counts["in_queue"],
-            post=counts["post"],
-            done=counts["done"],
-            fail=counts["fail"],
-            percent_done=percent(counts["done"], self._total),
-            total=self._total,
-            state=WorkflowState.RUNNING,
-            at=at,
-            futile=counts.get("futile", 0),
+            **known, percent_done=share, total=self._total, state=running, at=at, reason=""
         )
 
     def _end_state(self, exit_status: int) -> WorkflowState:

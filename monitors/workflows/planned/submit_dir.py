@@ -7,17 +7,17 @@ DAG is followed as well; its jobs then have no site.
 
 from __future__ import annotations
 
-import calendar
 import os
 import re
 import socket
 import stat
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 from monitors.workflows.planned.dag_file import DagNode, key_of, read_nodes, text_of
@@ -259,7 +259,6 @@ class SubmitDir:
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
-        self._run_as: tuple[Path, list[tuple[Path, Path]]] | None = None
         planned_path = self.braindump.get("submit_dir", "")
         self._planned_path = Path(os.path.normpath(planned_path)) if planned_path else None
         self.workflow_log = self.here(self.path / log) if log else None
@@ -286,49 +285,48 @@ class SubmitDir:
         self._jobs: dict[str, PlannedJob] = {}
 
     @property
+    def _planned(self) -> datetime | None:
+        """When Pegasus planned it, from its ``20261121T212105+0000``; None where nobody says."""
+        for form in ("%Y%m%dT%H%M%S%z", "%Y%m%dT%H%M%S"):
+            with suppress(ValueError):
+                return datetime.strptime(self.braindump.get("timestamp", ""), form)
+        return None
+
+    @property
     def planned_at(self) -> float:
-        """When Pegasus planned it (Unix seconds), from its ``20261121T212105+0000``; 0 where nobody
-        says."""
-        text = self.braindump.get("timestamp", "")
-        try:
-            at = calendar.timegm(time.strptime(text[:15], "%Y%m%dT%H%M%S"))
-            zone = int(text[15:18]) * 3600 + int(text[15] + text[18:20]) * 60 if text[15:] else 0
-        except (ValueError, OverflowError):
-            return 0.0
-        return float(at - zone)
+        """When Pegasus planned it (Unix seconds); 0 where nobody says."""
+        planned = self._planned
+        return planned.replace(tzinfo=planned.tzinfo or UTC).timestamp() if planned else 0.0
 
     @property
     def offset_s(self) -> int | None:
         """How many seconds east of Greenwich the clock of its submit host was when it was planned,
         where that is another machine; None where it is this one, or nobody says."""
-        host = self.braindump.get("submit_hostname", "")
-        zone = re.search(r"T\d{6}([+-])(\d\d)(\d\d)$", self.braindump.get("timestamp", ""))
-        if zone is None or not host or host.split(".")[0] == socket.gethostname().split(".")[0]:
+        host, planned = self.braindump.get("submit_hostname", ""), self._planned
+        if not host or host.split(".")[0] == socket.gethostname().split(".")[0]:
             return None
-        seconds = int(zone[2]) * 3600 + int(zone[3]) * 60
-        return -seconds if zone[1] == "-" else seconds
+        offset = planned.utcoffset() if planned is not None else None
+        return None if offset is None else int(offset.total_seconds())
 
     @property
     def _folder(self) -> Path:
         """Where its DAGMan runs."""
         return self._dags[0]
 
-    @property
+    @cached_property
     def _dags(self) -> tuple[Path, list[tuple[Path, Path]]]:
         """Where its DAGMan runs; and the DAGs that it runs as one, each with the folder in which
         its jobs are submitted."""
-        if self._run_as is None:
-            named: list[str] = []
-            apart = False
-            if not self.braindump:
-                with self.as_owner():
-                    named, apart = _arguments(self.dag)
-            folder = self.path
-            if named and self.dag.parent == folder:
-                folder = _without(folder, Path(named[0]).parent)
-            dags = [self.dag, *(folder / name for name in named[1:])]
-            self._run_as = folder, [(dag, dag.parent if apart else folder) for dag in dags]
-        return self._run_as
+        named: list[str] = []
+        apart = False
+        if not self.braindump:
+            with self.as_owner():
+                named, apart = _arguments(self.dag)
+        folder = self.path
+        if named and self.dag.parent == folder:
+            folder = _without(folder, Path(named[0]).parent)
+        dags = [self.dag, *(folder / name for name in named[1:])]
+        return folder, [(dag, dag.parent if apart else folder) for dag in dags]
 
     @property
     def dagman_out(self) -> Path:
