@@ -24,10 +24,10 @@ from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
 from monitors.workflows.logs.dagman import DagmanStep, StatusChange, StepKind, last_moment
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState
 from monitors.workflows.logs.tail import state_of
+from monitors.workflows.planned.foreign_files import end_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from network_provisioner.base.errors import InputError
 
@@ -328,9 +328,7 @@ class FollowedWorkflow:
         """What DAGMan says, and the events that wait, in the order in which it happened. Where
         DAGMan's words cannot be read, InputError is raised and the events go on waiting."""
         self._read_out_once()
-        while (
-            self._reading.runs.waiting
-        ):  # what came meanwhile: DAGMan may have said more before it
+        while self._reading.runs.waiting:  # what came meanwhile: DAGMan may have said more before
             self._read_out_once()
         self._begun(self._reading.logs.parser.started_at)
 

@@ -94,9 +94,8 @@ class Follower:
         self._lock = threading.RLock()
         self._unrecorded: list[Measurement] = []
         self._untold: list[tuple[SubmitDir, Status]] = []
-        self._unread: dict[
-            TreeMember, None
-        ] = {}  # those that changed and were not read yet, in order
+        # Those that changed and were not read yet, in order.
+        self._unread: dict[TreeMember, None] = {}
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._complaints: dict[Path, str] = {}
         self.tree = WorkflowTree(

@@ -14,8 +14,8 @@ from pathlib import Path
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.records import OUR_RECORD, end_of, read_output, versions
-from monitors.workflows.planned.foreign_files import is_file
+from monitors.workflows.logs.records import OUR_RECORD, read_output, versions
+from monitors.workflows.planned.foreign_files import end_of, is_file
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 
 _TAIL_BYTES = 1 << 16

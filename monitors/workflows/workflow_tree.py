@@ -37,9 +37,8 @@ class TreeMember(FollowedWorkflow):
         super().__init__(submit_dir, root, above)
         self.above = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.inside: dict[
-            str, list[TreeMember]
-        ] = {}  # by the job that runs it, the newest plan last
+        # By the job that runs it, the newest plan last.
+        self.inside: dict[str, list[TreeMember]] = {}
         self.run_by: dict[str, TreeMember] = {}  # the plan that the job's newest DAGMan runs
         self.waiting: list[SubEvent] = []  # of jobs whose workflow is not there yet
         self.is_new = True

@@ -24,8 +24,9 @@ from monitors.archive.archive import Measurement
 from monitors.jobs.jobs import Jobs, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
-from monitors.workflows.logs.records import end_of, records_in
+from monitors.workflows.logs.records import records_in
 from monitors.workflows.logs.stamps import LogTimes
+from monitors.workflows.planned.foreign_files import end_of
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
 from network_provisioner.base.errors import InputError

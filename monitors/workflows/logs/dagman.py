@@ -37,7 +37,6 @@ DEFER``) has not ended.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +47,7 @@ from pathlib import Path
 from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent
 from monitors.workflows.logs.tail import Lines, without_holes
-from monitors.workflows.planned.foreign_files import open_plain_file
+from monitors.workflows.planned.foreign_files import end_of
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
@@ -388,13 +387,6 @@ def _columns(text: bytes) -> list[str]:
 
 def last_moment(path: Path, times: LogTimes = HERE) -> float | None:
     """When DAGMan wrote its last line (Unix seconds); None where it wrote none that can be read."""
-    clock = LocalClock(times)
-    try:
-        descriptor = open_plain_file(path)
-        with os.fdopen(descriptor, "rb") as file:
-            file.seek(max(0, os.fstat(descriptor).st_size - _END_BYTES))
-            lines = file.read().splitlines()
-    except (OSError, ValueError):
-        return None
+    clock, lines = LocalClock(times), end_of(path, _END_BYTES).encode().splitlines()
     messages = (message_of(line, clock) for line in reversed(lines))
     return next((message[0] for message in messages if message is not None), None)

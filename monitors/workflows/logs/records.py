@@ -16,7 +16,6 @@ by when they were last written; in a copy without times by their numbers.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +25,10 @@ from typing import Any
 from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, TransferAttempt, summaries
-from monitors.workflows.planned.foreign_files import exists, open_plain_file
+from monitors.workflows.planned.foreign_files import end_of, exists
 from monitors.workflows.planned.job_files import PlannedTask
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
-_TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _MOST_RENAMED = 1000  # three digits
 OUR_RECORD = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
@@ -62,16 +60,6 @@ def versions(path: Path) -> Iterator[Path]:
             break
         renamed.append(version)
     yield from reversed(renamed)
-
-
-def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
-    """The end of a file, "" where it is not there or not to be read: then it tells nothing."""
-    try:
-        with os.fdopen(open_plain_file(path), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-            return file.read(most_bytes).decode(errors="replace").replace("\r\n", "\n")
-    except (OSError, ValueError):  # ValueError: a name with a zero byte in it
-        return ""
 
 
 def records_in(text: str, tasks: Sequence[PlannedTask] = ()) -> list[JobRecord]:

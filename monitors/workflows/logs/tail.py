@@ -108,11 +108,8 @@ class Tail:
                 status.st_mtime_ns,
             ):
                 return
-            descriptor = open_plain_file(self.path)
-            try:
+            with _opened(self.path) as descriptor:
                 yield from self._read_open(descriptor)
-            finally:
-                os.close(descriptor)
         except FileNotFoundError:
             yield from self._read_aside(grows=True)
         except OSError as error:
