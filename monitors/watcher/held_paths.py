@@ -188,7 +188,7 @@ class HeldPaths:
             self._open.pop(file.file, None)
             return
         look = known[1].look if known is not None and same else self._look
-        self._open[file.file] = (file, DecisionTime(file.at, look, file.given_back))
+        self._open[file.file] = (file, DecisionTime(file.at, look))
         for pair in file.pairs:
             untold = not pair.told and pair.state in _PATHLESS and pair.reason
             if untold and pair.id not in self._told:

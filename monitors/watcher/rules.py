@@ -77,14 +77,11 @@ def newest_of_dag(jobs: Jobs) -> Fact | None:
     return None if dag is None else Fact(dag.state, dag.at, dag.code, jobs.dag_read)
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionTime:
-    """When a PRE asked, in Unix seconds; the first look that found its decision file; and whether
-    nothing of it is left to give back."""
+class DecisionTime(NamedTuple):
+    """When a PRE asked, in Unix seconds; and the first look that found its decision file."""
 
     at: float
     look: int
-    given_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +93,10 @@ class Due:
 
 
 def due(decision: DecisionTime, last: Fact | None, dag: Fact | None, now: float) -> Due | None:
-    """What is due now; None where the job may need its paths still, or they are given back.
+    """What is due now; None where the job may need its paths still.
 
     ``last`` is of the decision's job, ``now`` by the clock of :class:`~monitors.jobs.jobs.Reading`.
     """
-    if decision.given_back:
-        return None
     if last is not None and not _counts(last, decision):
         last = None
     action = _of_job(last, now) if last is not None else None
@@ -120,12 +115,7 @@ def due(decision: DecisionTime, last: Fact | None, dag: Fact | None, now: float)
 
 def runs(decision: DecisionTime, last: Fact | None) -> bool:
     """Whether a job is running now, and not as it did before its PRE asked."""
-    return (
-        last is not None
-        and last.what is Kind.EXECUTE
-        and not decision.given_back
-        and _counts(last, decision)
-    )
+    return last is not None and last.what is Kind.EXECUTE and _counts(last, decision)
 
 
 def _of_job(last: Fact, now: float) -> Due | None:

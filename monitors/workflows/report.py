@@ -8,7 +8,7 @@ come to that (it was killed), the event logs tell of the jobs that ran and faile
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monitors.jobs.jobs import Attempt, Outcome
@@ -16,32 +16,14 @@ from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.records import OUR_RECORD, read_output, versions
 from monitors.workflows.planned.foreign_files import end_of, is_file
-from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
+from monitors.workflows.planned.submit_dir import PlannedJob
 
 _TAIL_BYTES = 1 << 16
 _MOST_LINES = 20
 _MOST_COLUMNS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class JobTimes:
-    """One attempt of one job. Times in Unix seconds, 0 where it did not happen (yet).
-
-    ``attempt`` counts from 0. ``status`` is an :class:`~monitors.workflows.facts.attempts.Outcome`.
-    """
-
-    job: str
-    kind: JobKind
-    site: str
-    transformation: str
-    submit: float
-    start: float
-    end: float
-    status: Outcome
-    attempt: int = 0
-
-
-def timeline(run: str | Path | FollowedWorkflow) -> list[JobTimes]:
+def timeline(run: str | Path | FollowedWorkflow) -> list[Attempt]:
     """All attempts of all jobs that were submitted so far, in the order of submission, of a submit
     directory or of a workflow whose files are read.
 
@@ -51,7 +33,7 @@ def timeline(run: str | Path | FollowedWorkflow) -> list[JobTimes]:
     workflow = _followed(run)
     attempts = sorted(workflow.attempts.all, key=lambda attempt: (attempt.submit, attempt.key))
     with workflow.dir.as_owner():
-        return [_times(workflow.dir.job(attempt.job.name), attempt) for attempt in attempts]
+        return [_by_record(workflow.dir.job(attempt.job.name), attempt) for attempt in attempts]
 
 
 def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
@@ -62,22 +44,12 @@ def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
     return workflow
 
 
-def _times(job: PlannedJob, attempt: Attempt) -> JobTimes:
+def _by_record(job: PlannedJob, attempt: Attempt) -> Attempt:
     start, end = attempt.start, attempt.end
     if start and end:
         left = read_output(job, start, end, complained=False, number=attempt.number)
         start, end = left.span or (start, end)
-    return JobTimes(
-        job=job.name,
-        kind=job.kind,
-        site=job.site,
-        transformation=job.transformation,
-        submit=attempt.submit,
-        start=start,
-        end=end,
-        status=attempt.outcome,
-        attempt=attempt.number,
-    )
+    return replace(attempt, job=job, start=start, end=end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from monitors.archive.archive import Archive
 from monitors.base.background import Background
@@ -160,14 +159,6 @@ class Named:
         ]
 
 
-class Follows(Protocol):
-    """Something that follows workflows."""
-
-    def refresh(self, workflow: str, key: str) -> Status | None:
-        """Read everything of a workflow now and record a status with ``key`` in its id; None where
-        it is not followed here."""
-
-
 def answer_id(workflow: str, request: int, at: float) -> str:
     """The id of the status that answers a request which was asked at an instant (Unix seconds)."""
     return f"status:{workflow}:{refresh_key(request, at)}"
@@ -253,7 +244,7 @@ class Refresher:
     """
 
     def __init__(
-        self, archive: Archive, clock: Callable[[], float], follows: Follows | None = None
+        self, archive: Archive, clock: Callable[[], float], follows: FollowService | None = None
     ) -> None:
         self._archive = archive
         self._clock = clock

@@ -155,7 +155,7 @@ def test_a_job_whose_files_cannot_be_read_is_followed_all_the_same(planned: Subm
     sub.mkdir()
     planned.nodes.write_text(run(1, ONE, START) + run(2, TWO, START))
     assert [m.details["job"] for m in facts(planned)["runtime"]] == [TWO]
-    assert [t.site for t in timeline(planned.path)] == ["", "mu"]
+    assert [t.job.site for t in timeline(planned.path)] == ["", "mu"]
 
 
 def test_macros_and_variables_of_the_dag(tmp_path: Path) -> None:
@@ -375,13 +375,13 @@ def test_the_timeline_has_every_attempt_of_every_job(planned: Submitted) -> None
     )
     planned.output(ONE).write_text(record_line(START + 32, START + 38.5, {}))
     attempts = timeline(planned.path)
-    assert [(t.job, t.attempt, t.status) for t in attempts] == [
+    assert [(t.job.name, t.number, t.outcome) for t in attempts] == [
         (STAGE, 0, Outcome.DONE),
         (ONE, 0, Outcome.FAILED),
         (ONE, 1, Outcome.DONE),
         (TWO, 0, Outcome.QUEUED),
     ]
-    assert (attempts[0].kind, attempts[0].site) == (JobKind.STAGE_IN, "local")
+    assert (attempts[0].job.kind, attempts[0].job.site) == (JobKind.STAGE_IN, "local")
     assert (attempts[1].start, attempts[1].end) == (START + 21, START + 25)
     assert (attempts[2].start, attempts[2].end) == (START + 32, START + 38.5)
     assert (attempts[3].submit, attempts[3].start, attempts[3].end) == (START + 40, 0.0, 0.0)

@@ -209,5 +209,3 @@ def test_whatever_happens_the_end_makes_it_due(
     jobs = observed(*facts)
     newest_event, ended = rules.newest_event(jobs.get(JOB)), rules.newest_of_dag(jobs)
     assert due(decision, newest_event, ended, 1000.0) is not None
-    given_back = DecisionTime(105.0, look=1, given_back=True)
-    assert due(given_back, newest_event, ended, 1000.0) is None
