@@ -121,8 +121,7 @@ class JobOutput:
         nothing tells."""
         if not self.records:
             return None
-        starts, ends = zip(*((record.start, record.end) for record in self.records), strict=True)
-        return min(starts), max(ends)
+        return min(r.start for r in self.records), max(r.end for r in self.records)
 
     @property
     def work_s(self) -> float | None:
