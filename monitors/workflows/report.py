@@ -76,17 +76,14 @@ def failures(run: str | Path | FollowedWorkflow) -> list[Failure]:
     Raises InputError where the directory cannot be read.
     """
     workflow = _followed(run)
-    attempts: dict[str, list[Attempt]] = {}
-    for attempt in workflow.attempts.all:
-        attempts.setdefault(attempt.job.name, []).append(attempt)
-    reasons = workflow.failed_jobs
-    ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
-    names = list(reasons) or ran
-    ends = {name: attempts[name][-1].end for name in names if name in attempts}
+    jobs, reasons = workflow.attempts, workflow.failed_jobs
+    last = {job.name: job.attempts[-1] for job in jobs if job.attempts}
+    ran = [name for name, attempt in last.items() if attempt.outcome is Outcome.FAILED]
+    ends = {name: attempt.end for name, attempt in last.items()}
     with workflow.dir.as_owner():
         return [
-            _failure(workflow.dir.job(name), attempts.get(name, []), reasons.get(name, ""))
-            for name in sorted(names, key=lambda n: (ends.get(n, 0.0), n))
+            _failure(workflow.dir.job(name), jobs.of_job(name), reasons.get(name, ""))
+            for name in sorted(reasons or ran, key=lambda name: (ends.get(name, 0.0), name))
         ]
 
 
