@@ -79,7 +79,7 @@ class JobEvents:
     @property
     def changed_at(self) -> float:
         """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
-        return self._nodes.changed_at
+        return self._nodes.tail.changed_at
 
     def read(self) -> Iterator[JobEvent]:
         """Those that are new. Raises InputError where a file is there and cannot be read: what
@@ -123,7 +123,7 @@ class JobEvents:
             self._lacks = False
             yield from self._earlier()
         waiting, self._waiting = self._waiting, []
-        if self._log is not None and self._log.begun:  # else no event is in both
+        if self._log is not None and self._log.tail.begun:  # else no event is in both
             self._last.update(_last_of(waiting))
             self._unfiltered += len(waiting)
             if 2 * self._unfiltered > len(self._other):  # not at each portion: it may be long
@@ -160,7 +160,7 @@ class JobEvents:
     def is_read(self) -> bool:
         """Whether anything was read."""
         logs = (self._nodes, self._log)
-        return self._is_instead or any(log is not None and log.begun > 0 for log in logs)
+        return self._is_instead or any(log is not None and log.tail.begun > 0 for log in logs)
 
     def _is_there(self) -> bool:
         """Whether a log was read, or can be looked into."""
@@ -178,8 +178,8 @@ class JobEvents:
 
     def _notice_rotation(self) -> None:
         """Where it is another file than before, what was written last into that may be lost."""
-        if self._nodes.begun != self._begun:
-            self._begun, self._lacks, self._has_any = self._nodes.begun, True, False
+        if self._nodes.tail.begun != self._begun:
+            self._begun, self._lacks, self._has_any = self._nodes.tail.begun, True, False
             self._before += self._waiting
             self._waiting = []
 
@@ -268,12 +268,12 @@ class WorkflowLogs:
     @property
     def seen(self) -> tuple[object, ...]:
         """How the files were when they were read, as :func:`~.tail.state_of`."""
-        return self.out.seen, self.dagman.seen, self.jobs.seen
+        return self.out.seen, self.dagman.tail.seen, self.jobs.seen
 
     @property
     def changed_at(self) -> float:
         """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
-        return max(tail.changed_at for tail in (self.out, self.jobs, self.dagman))
+        return max(tail.changed_at for tail in (self.out, self.jobs, self.dagman.tail))
 
     def execution(self, cluster: int, proc: int) -> Execution | None:
         """See :meth:`JobEvents.execution`."""

@@ -32,7 +32,7 @@ from monitors.jobs.executions import Execution, LastExecutions
 from monitors.workflows.logs.dagman import DAGMAN_STARTS, message_of
 from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind, is_of_job
 from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
-from monitors.workflows.logs.tail import Lines, Tail, without_holes
+from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 
@@ -60,7 +60,7 @@ class NamedLogs:
         self._plan, self._times = plan, times
         self._dagman = DagmanEventTail(plan.dagman_out, times or HERE)
         self._patterns: list[str] | None = None
-        self._tails: dict[str, EventTail] = {}
+        self._logs: dict[str, EventTail] = {}
         self._executions = LastExecutions()
         self._names: dict[int, str] = {}  # nodes by cluster, as DAGMan says
         self._submitted: dict[tuple[int, int], float] = {}  # when, of jobs that the logs tell of
@@ -91,7 +91,7 @@ class NamedLogs:
     @property
     def is_read(self) -> bool:
         """Whether any log was read."""
-        return any(tail.begun for tail in self._tails.values())
+        return any(log.tail.begun for log in self._logs.values())
 
     def execution(self, cluster: int, proc: int) -> Execution | None:
         """The last execution of a process, once, where a log tells of it."""
@@ -110,8 +110,8 @@ class NamedLogs:
 
     def _read_logs(self, nodes: Collection[str]) -> None:
         began = math.floor(self._dagman.began)
-        for tail in self._tails_now():
-            for event in tail.read():
+        for log in self._logs_now():
+            for event in log.read():
                 job = (event.cluster, event.proc)
                 name = event.node
                 if event.kind is Kind.SUBMIT:
@@ -127,14 +127,14 @@ class NamedLogs:
                 if event.kind in JOB_KINDS:
                     self._logged.append(replace(event, node=name))
 
-    def _tails_now(self) -> list[EventTail]:
+    def _logs_now(self) -> list[EventTail]:
         if self._patterns is None:
             self._patterns = self._plan.job_logs()
         for pattern in self._patterns:
             for path in glob(pattern) if "*" in pattern else [pattern]:  # noqa: PTH207
-                if path not in self._tails:
-                    self._tails[path] = EventTail(Path(path), KINDS, self._times)
-        return list(self._tails.values())
+                if path not in self._logs:
+                    self._logs[path] = EventTail(Path(path), KINDS, self._times)
+        return list(self._logs.values())
 
 
 class DagmanEventTail:
@@ -152,7 +152,7 @@ class DagmanEventTail:
         for piece in self._tail.read():
             if piece.first:
                 self._lines, self._open = Lines(), None
-            for _, line in self._lines.feed(without_holes(piece.data)):
+            for line in self._lines.feed(piece.data):
                 if any(word in line for word in _WORDS):
                     yield from self._line(line)
 

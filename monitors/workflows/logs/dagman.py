@@ -46,7 +46,7 @@ from pathlib import Path
 
 from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent
-from monitors.workflows.logs.tail import Lines, without_holes
+from monitors.workflows.logs.tail import Lines
 from monitors.workflows.planned.foreign_files import end_of
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
@@ -216,7 +216,7 @@ class DagmanParser:
     def feed(self, data: bytes) -> Iterator[StatusChange | DagmanStep]:
         """What the next portion of the file tells. A start or an end comes before the change that
         it makes; :attr:`failed` is as it was when each was told."""
-        for _, line in self._lines.feed(without_holes(data)):
+        for line in self._lines.feed(data):
             if _TROUBLE.search(line):
                 self._hear(line)
             # Most lines are of no interest, and looking for a word is cheap.
