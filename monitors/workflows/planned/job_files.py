@@ -274,15 +274,9 @@ def input_sizes(path: Path) -> dict[str, int]:
         return {}
     sizes = {}
     for item in data if isinstance(data, list) else []:
-        lfn, size = _named(item)
-        if lfn is not None and size is not None:
-            sizes[lfn] = size
+        attributes = item.get("_attributes") if isinstance(item, dict) else None
+        if isinstance(attributes, dict) and isinstance(lfn := item.get("_id"), str):
+            size = whole_bytes(str(attributes.get("size", "")))
+            if size is not None:
+                sizes[lfn] = size
     return sizes
-
-
-def _named(item: Any) -> tuple[str | None, int | None]:
-    attributes = item.get("_attributes") if isinstance(item, dict) else None
-    if not isinstance(attributes, dict):
-        return None, None
-    lfn, size = item.get("_id"), whole_bytes(str(attributes.get("size", "")))
-    return lfn if isinstance(lfn, str) else None, size
