@@ -92,7 +92,7 @@ def _from_line(line: str) -> JobRecord | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None  # torn or foreign: it is a program's output, anything may stand there
-    return record if record.end >= record.start else None
+    return record if record.start <= record.end < float("inf") else None
 
 
 def _sizes(data: Any) -> dict[str, int]:
