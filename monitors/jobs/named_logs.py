@@ -49,7 +49,7 @@ _ENDED = re.compile(
     rb"(?:(completed)|failed with status (-?\d{1,10})|(?:failed with|died on) signal (\d{1,3}))"
 )
 _WORDS = (b"Event: ULOG_", b"Hold reason", b" job proc ", b"POST ", b"STARTING UP")
-_SAID_LATER = frozenset({Kind.HELD, Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED})
+_TOLD_IN_PARTS = frozenset({Kind.HELD, Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED})
 
 
 class NamedLogs:
@@ -66,7 +66,7 @@ class NamedLogs:
         self._submitted: dict[tuple[int, int], float] = {}  # when, of jobs that the logs tell of
         self._scripts: set[tuple[int, int]] = set()  # whose POST script's end is in the logs
         self._dagmans: set[tuple[int, int]] = set()  # jobs that DAGMan alone tells of
-        self._said: list[JobEvent] = []  # by DAGMan, not told yet
+        self._reported: list[JobEvent] = []  # by DAGMan, not told yet
         self._logged: list[JobEvent] = []  # in the logs, not told yet
         self.is_lost = False
         """Whether of any job there is nothing but DAGMan's words."""
@@ -76,13 +76,14 @@ class NamedLogs:
         that was read waits until it can be."""
         # DAGMan has read in the logs what it tells of: what is in them is there now.
         for event in self._dagman.read():
-            self._said.append(event)
+            self._reported.append(event)
             if event.node:
                 self._names[event.cluster] = event.node
         if self._dagman.began:
             self._read_logs(self._nodes())
-        said, logged, self._said, self._logged = self._said, self._logged, [], []
-        rest = [event for event in said if not self._is_logged(event)]
+        reported, logged = self._reported, self._logged
+        self._reported, self._logged = [], []
+        rest = [event for event in reported if not self._is_logged(event)]
         alone = [event for event in rest if event.kind is not Kind.POST_SCRIPT_TERMINATED]
         self._dagmans |= {(event.cluster, event.proc) for event in alone}
         self.is_lost |= bool(alone)
@@ -166,7 +167,7 @@ class DagmanEventTail:
             if event is not None:
                 yield event
             self._open = self._event(match, at)
-            if self._open is not None and self._open.kind not in _SAID_LATER:
+            if self._open is not None and self._open.kind not in _TOLD_IN_PARTS:
                 yield self._open
                 self._open = None
         elif DAGMAN_STARTS.match(text):

@@ -249,8 +249,8 @@ class HeldPaths:
                 )
 
     def _again(self, file: DecisionFile) -> RequestAgain:
-        wanted = partial(self._runs, file)
-        return RequestAgain(self.watched, self._record, file, self.files, wanted, self._take)
+        runs = partial(self._runs, file)
+        return RequestAgain(self.watched, self._record, file, self.files, runs, self._take)
 
     def _record(self, event: str, values: dict[str, Any]) -> None:
         log.info("%s: %s: %s", self.watched.workflow, event, values)

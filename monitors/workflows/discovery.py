@@ -254,8 +254,8 @@ def _closed(home: Path, path: Path) -> Path | None:
     for folder in (*between, path):
         if not os.access(folder, os.F_OK, effective_ids=True):
             return None
-        wanted = os.R_OK if folder == path else os.X_OK
-        if not os.access(folder, wanted, effective_ids=True):
+        mode = os.R_OK if folder == path else os.X_OK
+        if not os.access(folder, mode, effective_ids=True):
             return folder
     return None
 

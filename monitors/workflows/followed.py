@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -33,14 +33,6 @@ from network_provisioner.base.errors import InputError
 
 _YEAR_S = 363 * 86400.0  # less than one, with the grace that clocks have
 _LATE_S = 10.0  # how often events after the end are read: all is read again for them
-
-
-@dataclass(frozen=True, slots=True)
-class SubEvent:
-    """An event of the DAGMan that a sub-workflow's job is."""
-
-    job: str
-    event: JobEvent
 
 
 class _Reading:
@@ -88,9 +80,9 @@ class FollowedWorkflow:
         self.statuses = Statuses()
         self._reading = _Reading(self.dir)
         self._measurements: list[Measurement] = []
-        self._sub_events: list[SubEvent] = []
+        self._sub_events: list[tuple[str, JobEvent]] = []
         self._rest: tuple[object, ...] | None = None  # how the files were when it began to rest
-        self._said_lost = ""
+        self._reported_loss = ""
         self._late_at = -math.inf  # when events of jobs were read that came after its end
 
     @property
@@ -193,9 +185,9 @@ class FollowedWorkflow:
         """That the log of its jobs' events is not found where there should be one; "" where it is,
         or that was said before."""
         lost = self._lost_log() if self._rest is None else ""
-        if lost in ("", self._said_lost):
+        if lost in ("", self._reported_loss):
             return ""
-        self._said_lost = lost
+        self._reported_loss = lost
         return lost
 
     def _lost_log(self) -> str:
@@ -293,8 +285,9 @@ class FollowedWorkflow:
         status = self.status or replace(NOT_STARTED, at=self.facts().at)
         return status.measurement(self.dir.workflow, key, self.root, "refresh")
 
-    def take_sub_events(self) -> list[SubEvent]:
-        """What happened to the DAGMans of sub-workflows since it was last called."""
+    def take_sub_events(self) -> list[tuple[str, JobEvent]]:
+        """What happened to the DAGMans that the jobs of these names are, those of sub-workflows,
+        since it was last called."""
         taken, self._sub_events = self._sub_events, []
         return taken
 
@@ -408,7 +401,7 @@ class FollowedWorkflow:
             if event.node and self.dir.job(event.node).kind is JobKind.SUBWORKFLOW:
                 subs[job] = event.node
         if job in subs and event.kind in (Kind.SUBMIT, Kind.EXECUTE, *ENDS):
-            self._sub_events.append(SubEvent(subs[job], event))
+            self._sub_events.append((subs[job], event))
 
     def dagman_event(self, event: JobEvent) -> None:
         """DAGMan's own job: tells of reruns, and of ends that DAGMan could not tell of itself."""

@@ -69,8 +69,8 @@ def known_status(sink: Sink, workflow: str, until: float) -> Status | None:
     if not isinstance(sink, Archive):
         return None
     try:
-        wanted = Selection(("status",), workflow, until=until)
-        newest = sink.page(wanted, newest=True, limit=1)
+        selection = Selection(("status",), workflow, until=until)
+        newest = sink.page(selection, newest=True, limit=1)
         return Status.from_measurement(newest[0][1]) if newest else None
     except (ArchiveError, KeyError, TypeError, ValueError):
         return None

@@ -165,7 +165,7 @@ def test_what_is_told_twice_changes_nothing() -> None:
     assert before == standing(SUBMITTED)
     # a pool made anew counts from the beginning
     anew = standing(SUBMITTED, ENDED, fact(EventKind.SUBMITTED, at=200.0))
-    assert anew is not None and anew.what is Kind.SUBMIT
+    assert anew is not None and anew.event is Kind.SUBMIT
 
 
 JOB_EVENTS = [what for what in EventKind if not what.startswith("dag_")]

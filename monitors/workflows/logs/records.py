@@ -217,13 +217,13 @@ def _moved(output: Path, text: str, started: float, ended: float) -> list[Transf
 def _complaint(job: PlannedJob, text: str, ending: str, run: _Run) -> str:
     """Of a job whose program did not fail, or whose records are lost: what stands in the error
     file, such as PegasusLite's own words, else in the last document of kickstart."""
-    error = job.error
-    for path in versions(error) if error is not None else ():
-        same = path.name[len(error.name) :] == ending and bool(text)
-        if (same or run.has_written(path, error)) and (
-            words := end_of(path, 4 * TAIL_BYTES).strip()
-        ):
-            return tail(words)
+    if (error := job.error) is not None:
+        for path in versions(error):
+            same = path.name[len(error.name) :] == ending and bool(text)
+            if (same or run.has_written(path, error)) and (
+                words := end_of(path, 4 * TAIL_BYTES).strip()
+            ):
+                return tail(words)
     if words := kickstart.standard_error(text).strip():
         return tail(words)
     if "- invocation:" in text or "<invocation" in text:

@@ -549,6 +549,6 @@ def _braindump(folder: Path) -> dict[str, str]:
     known = braindump(folder)
     torn = [key for key in _KEYS if known.get(key, "")[:1] in _OPENING]
     if not known or torn:
-        what = f"no text as {torn[0]}" if torn else "no keys"
-        raise InputError(f"{folder}/braindump.yml: found {what}, expected Pegasus's braindump")
+        problem = f"no text as {torn[0]}" if torn else "no keys"
+        raise InputError(f"{folder}/braindump.yml: found {problem}, expected Pegasus's braindump")
     return {key: value for key, value in known.items() if value not in ("", "~", "null")}
