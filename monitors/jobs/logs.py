@@ -20,7 +20,7 @@ from monitors.jobs.named_logs import KINDS, NamedLogs
 from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
 from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
-from monitors.workflows.logs.tail import Tail, state_of
+from monitors.workflows.logs.tail import FileState, Tail, state_of
 from monitors.workflows.planned.foreign_files import exists
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
@@ -68,8 +68,8 @@ class JobEvents:
         self._other: list[JobEvent] = []  # of the other log, not told
         self._unfiltered = 0  # events that were told since it was last without those
         self._last: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
-        self.seen: tuple[object, ...] = ()
-        """How that file was when all was last read, as :func:`state_of`."""
+        self.seen: FileState = (None, -1, -1)
+        """How that file was when all was last read."""
 
     @property
     def paths(self) -> list[Path]:
@@ -266,8 +266,8 @@ class WorkflowLogs:
         return [*self.jobs.paths, self.out.path, self.dagman.path]
 
     @property
-    def seen(self) -> tuple[object, ...]:
-        """How the files were when they were read, as :func:`~.tail.state_of`."""
+    def seen(self) -> tuple[FileState, ...]:
+        """How the files were when they were read."""
         return self.out.seen, self.dagman.tail.seen, self.jobs.seen
 
     @property

@@ -26,7 +26,7 @@ from monitors.workflows.logs.dagman import DagmanStep, StatusChange, StepKind, l
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState
-from monitors.workflows.logs.tail import state_of
+from monitors.workflows.logs.tail import FileState, state_of
 from monitors.workflows.planned.foreign_files import end_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from network_provisioner.base.errors import InputError
@@ -81,7 +81,7 @@ class FollowedWorkflow:
         self._reading = _Reading(self.dir)
         self._measurements: list[Measurement] = []
         self._sub_events: list[tuple[str, JobEvent]] = []
-        self._rest: tuple[object, ...] | None = None  # how the files were when it began to rest
+        self._rest: tuple[FileState, ...] | None = None  # how the files were when it began to rest
         self._reported_loss = ""
         self._late_at = -math.inf  # when events of jobs were read that came after its end
 
@@ -130,7 +130,8 @@ class FollowedWorkflow:
         run, own_at = self._reading.runs.current, self.statuses.own_at
         if run is not None:
             return own_at < math.floor(run.submitted.at)
-        return not own_at and not self._reading.logs.parser.understood and self._has_written()
+        has_written = state_of(self.dir.dagman_out)[1] > 0
+        return not own_at and not self._reading.logs.parser.understood and has_written
 
     @property
     def written_at(self) -> float:
@@ -165,12 +166,6 @@ class FollowedWorkflow:
         """What DAGMan said where it could not write its log."""
         text = end_of(self.dir.dag.with_name(self.dir.dag.name + ".lib.err"))
         return [line.strip() for line in text.splitlines() if line.strip()][-3:]
-
-    def _has_written(self) -> bool:
-        try:
-            return self.dir.dagman_out.stat().st_size > 0
-        except (OSError, ValueError):  # ValueError: a name with a zero byte in it
-            return False
 
     def step(self, most: float = math.inf) -> bool:
         """Reads what is new; :meth:`take` gives it. With ``most``, no more than about so many

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import number, split_subject, text, whole
-from monitors.workflows.planned.levels import DagShape
+from monitors.workflows.planned.levels import OTHER, DagShape, kind_of
 
 DONE = "done"
 _FEW, _PART = 10, 0.05  # of the jobs that DAGMan says are done: they have no event, or not yet
@@ -90,7 +90,8 @@ def progress(shape: DagShape, jobs: Iterable[Measurement], known_done: int = 0) 
         name, level = text(measured, "job"), whole(measured, "level")
         box = finder.get((0, name))
         if box is None and level is not None:
-            box = finder.get((level // shape.width, shape.kind(name, kinds)))
+            kind = kind_of(name)
+            box = finder.get((level // shape.width, kind if kind in kinds else OTHER))
         if box is None:
             continue
         outcome = text(measured, "outcome")

@@ -21,6 +21,9 @@ _HOLE = re.compile(rb"\0+")
 # What programs append to a log's name when they put it aside: DAGMan, HTCondor, logrotate.
 _ASIDE = re.compile(r"\.(old|\d{1,3}|\d{8}T\d{6}|\d{8})")
 
+FileState = tuple[tuple[int, int] | None, int, int]
+"""Which file it is, its size in bytes and its time of change (ns); nothing and -1 for none."""
+
 
 class Lines:
     """Cuts portions of a file into whole lines, begun anew behind the zero bytes that a file system
@@ -77,8 +80,8 @@ class Tail:
         self._offset, self._head, self._mark = 0, b"", b""
 
     @property
-    def seen(self) -> tuple[object, ...]:
-        """How the file was when it was last read: changes with it, as :func:`state_of`."""
+    def seen(self) -> FileState:
+        """How the file was when it was last read."""
         return (self._identity, *self._seen)
 
     @property
@@ -176,11 +179,11 @@ class Tail:
         return [path for _, path in sorted(dated, key=lambda d: (d[0], len(d[1].name), d[1].name))]
 
 
-def state_of(path: Path) -> tuple[object, ...]:
-    """How a file is now, in the words of :attr:`Tail.seen`."""
+def state_of(path: Path) -> FileState:
+    """How a file is now."""
     try:
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a zero byte in it
         return (None, -1, -1)
     return ((status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
 
