@@ -107,13 +107,16 @@ class PendingActions:
     def work(self) -> None:
         """Do what can be done now, what is due longest first."""
         started = self.clock()
-        for key, pending in sorted(self._pending.items(), key=lambda item: item[1].due):
+        for key, pending in sorted(self._pending.items(), key=lambda item: self._due(item[1])):
             now = self.clock()
             if now - started > _SLICE_S:
                 return
-            away = self._away.setdefault(pending.action.config.broker, _Away())
-            if now >= max(pending.due, away.until):
-                self._do(key, pending, away)
+            if now >= self._due(pending):
+                self._do(key, pending, self._away[pending.action.config.broker])
+
+    def _due(self, pending: _Pending) -> float:
+        """When it is to be done, and its broker to be asked again."""
+        return max(pending.due, self._away.setdefault(pending.action.config.broker, _Away()).until)
 
     def _do(self, key: str, pending: _Pending, away: _Away) -> None:
         action = pending.action

@@ -506,3 +506,25 @@ def test_what_is_due_longest_comes_first_however_slow_the_broker() -> None:
     for _ in range(4):
         pending.work()
     assert last.done == 1
+
+
+def test_a_broker_that_answers_does_not_wait_for_one_that_takes_long_to_be_away() -> None:
+    now = [0.0]
+
+    class Away(BrokerModel):
+        def get(self, transit_id: str, /) -> Transit:
+            now[0] += 5.0
+            raise BrokerError("no answer", "timeout")
+
+    away, here = Away(), BrokerModel({"x": made_transit("x", "mu", "tacc", TransitState.INSTALLED)})
+    pending = PendingActions(
+        lambda config: away if config.broker == "http://a" else here, lambda: now[0]
+    )
+    for name in "abc":
+        pending.add(FakeAction(name, HookConfig("http://a")))
+    last = FakeAction("x", HookConfig("http://x"))
+    pending.add(last)
+    for _ in range(3):
+        pending.work()
+        now[0] += 3.0  # the next look
+    assert last.done == 1
