@@ -189,7 +189,9 @@ class JobEvents:
         before, self._before = self._before, []
         other, self._other = self._other, []
         reported, self._last = self._last | _last_of(before), {}
-        first = min(_submissions(self._waiting), default=None)
+        # Numbers tell what was first in one second.
+        submissions = ((e.at, e.cluster) for e in self._waiting if e.kind is Kind.SUBMIT)
+        first = min(submissions, default=None)
         later: set[Job] = set()
         lost: list[JobEvent] = []
         for event in _after(other, reported):
@@ -231,13 +233,6 @@ def _after(events: Sequence[JobEvent], reported: Mapping[Job, Moment]) -> list[J
 
 def _moment(event: JobEvent) -> Moment:
     return event.at, int(event.kind), event.nth
-
-
-def _submissions(events: Iterable[JobEvent]) -> Iterator[tuple[float, int]]:
-    """When jobs were submitted, and their numbers, which tell what was first in one second."""
-    for event in events:
-        if event.kind is Kind.SUBMIT:
-            yield event.at, event.cluster
 
 
 class WorkflowLogs:

@@ -204,7 +204,8 @@ class HeldPaths:
         last = rules.newest_event(self._jobs.get(file.job))
         if file.file in self._paused and rules.runs(decision, last):
             del self._paused[file.file]
-            self.add(self._again(file))
+            runs = partial(self._runs, file)
+            self.add(RequestAgain(self.watched, self._record, file, self.files, runs, self._take))
             return
         actions = rules.due(decision, last, rules.newest_of_dag(self._jobs), now)
         if actions is None:
@@ -247,10 +248,6 @@ class HeldPaths:
                 self.add(
                     GiveBack(self.watched, self._record, file, pair, outcome, self.files, reason)
                 )
-
-    def _again(self, file: DecisionFile) -> RequestAgain:
-        runs = partial(self._runs, file)
-        return RequestAgain(self.watched, self._record, file, self.files, runs, self._take)
 
     def _record(self, event: str, values: dict[str, Any]) -> None:
         log.info("%s: %s: %s", self.watched.workflow, event, values)

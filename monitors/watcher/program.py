@@ -76,7 +76,8 @@ def watch(
     held: int | None = lock
     while held is not None:
         try:
-            _say_who(held)
+            os.ftruncate(held, 0)
+            os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
             _log.info("watching %s", workflows.folder)
             with serving(workflows.folder, run_hook):
                 Watcher(workflows).run(stop, idle_s)
@@ -86,11 +87,6 @@ def watch(
         left = not stop.is_set() and any(registry.entries(workflows.folder))
         held = registry.hold(workflows.folder) if left else None
     _log.info("the watcher ends")
-
-
-def _say_who(lock: int) -> None:
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

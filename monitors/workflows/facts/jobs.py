@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from monitors.base.measurement import Measurement
@@ -521,7 +520,7 @@ def _job_fact(attempt: Attempt, left: JobOutput, level: int | None) -> Measureme
             "bytes_in": sum(record.bytes_in for record in records) if records else None,
             "bytes_out": sum(record.bytes_out for record in records) if records else None,
             "stderr": left.stderr,
-            "output": _shown(left.output),
+            "output": "" if left.output is None else str(left.output.absolute()),
             "not_found": _not_found(attempt, left),
         },
     )
@@ -537,7 +536,3 @@ def _not_found(attempt: Attempt, left: JobOutput) -> str:
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return round(sum(known), 6) if known else None
-
-
-def _shown(path: Path | None) -> str:
-    return "" if path is None else str(path.absolute())

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.workflows.planned.foreign_files import read_text
+from monitors.workflows.planned.foreign_files import read_text, resolved
 from network_provisioner.base.errors import InputError
 
 _DEEPEST = 20  # files in each other
@@ -150,7 +150,7 @@ def _scope(dag: Path, folder: Path, around: tuple[Path, ...]) -> _Scope:
 
 
 def _read(scope: _Scope, dag: Path, folder: Path, around: tuple[Path, ...]) -> None:
-    text, inside = text_of(dag), (*around, _real(dag))
+    text, inside = text_of(dag), (*around, resolved(dag))
     if inside[-1] in around or len(around) > _DEEPEST:
         return
     rest_of_file = _significant(text)
@@ -186,13 +186,6 @@ def _read(scope: _Scope, dag: Path, folder: Path, around: tuple[Path, ...]) -> N
                     scope.splices[words[0]] = _scope(part.file, part.folder, inside)
         elif len(words) >= 2 or (words and keyword == "DONE"):
             scope.about_nodes.append((keyword, words, rest))
-
-
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):  # links in a circle
-        return path
 
 
 def _apply(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:

@@ -44,6 +44,14 @@ def is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113
 
 
+def resolved(path: Path) -> Path:
+    """Where a path leads by all its links; itself for links in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path
+
+
 def open_plain_file(path: Path) -> int:
     """A descriptor to read from. Raises OSError, also where the file is none or another's."""
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)  # opens nothing yet, and holds what was found

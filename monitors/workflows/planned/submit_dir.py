@@ -12,7 +12,6 @@ import re
 import socket
 import stat
 import sys
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -84,7 +83,9 @@ def only_dag(folder: Path) -> str:
     whole = [dag for dag in dags if dag.name not in inside]
     if len(whole) == 1:
         return whole[0].name
-    instead = f", or one of them: {_some(whole or dags)}" if dags else ""
+    shown = ", ".join(map(str, (whole or dags)[:_SHOWN]))
+    more = ", …" if len(whole or dags) > _SHOWN else ""
+    instead = f", or one of them: {shown}{more}" if dags else ""
     raise InputError(
         f"{folder}: found {len(dags)} {DAG} files and no braindump.yml that names one,"
         f" expected a submit directory{instead}"
@@ -118,10 +119,6 @@ def _arguments(dag: Path) -> tuple[list[str], bool]:
     if not named or Path(named[0]).name != dag.name:
         return [], False
     return named, _USE_DAG_DIR.search(arguments) is not None
-
-
-def _some(dags: Sequence[Path]) -> str:
-    return ", ".join(map(str, dags[:_SHOWN])) + (", …" if len(dags) > _SHOWN else "")
 
 
 def submit_values(path: Path) -> dict[str, str]:
