@@ -179,6 +179,7 @@ class Files:
         self._alive = alive
         self._place = submit_dir
         self._folders = _Folders(plan)
+        plan.forget()  # a DAG may have 100,000 jobs, of which nothing else is asked
 
     @property
     def logs(self) -> list[Path]:
