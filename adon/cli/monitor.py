@@ -80,7 +80,8 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.workflows.discovery import Discovery, of_all, of_user
     from monitors.workflows.follower import Follower
     from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
-    from monitors.workflows.planned.submit_dir import is_file, submit_dir_of
+    from monitors.workflows.planned.foreign_files import is_file
+    from monitors.workflows.planned.submit_dir import submit_dir_of
     from monitors.workflows.workflow_tree import ended_well
 
     if not (args.dirs or args.mine or args.all_users):

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from adon.report.messages import clock_text, short_name
 from adon.report.run_facts import NO_MAPPING, Bar, DagJob, RunFacts
 from monitors.base.measurement import Measurement
-from monitors.jobs.jobs import Outcome
+from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.facts.plan import placement_facts, read_plan
 from monitors.workflows.facts.transfers import transfers_of
 from monitors.workflows.followed import FollowedWorkflow
@@ -20,7 +19,7 @@ from monitors.workflows.overview import held_jobs
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.dag import Node, read_dag
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, SubmitDir
-from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
+from monitors.workflows.report import failures, timeline
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import (
     AgreedRequest,
@@ -59,12 +58,14 @@ def facts_of_run(
         nodes = read_dag(submit_dir, moves=False).nodes
     except InputError as error:
         problems.append(f"the DAG is not drawn: {error}")
-    times = timeline(workflow)
-    kinds = {name: node.kind for name, node in nodes.items()} or {t.job: t.kind for t in times}
+    attempts = timeline(workflow)
+    kinds = {name: node.kind for name, node in nodes.items()} or {
+        a.job.name: a.job.kind for a in attempts
+    }
     own = {name for name, kind in kinds.items() if kind in _OWN}
     own = own or {name for name, kind in kinds.items() if kind is JobKind.OTHER}
-    bars, status, state = bars_of(times, own), workflow.status, _state(workflow.status)
-    started = min((t.submit for t in times if t.submit), default=submit_dir.planned_at) or now
+    bars, status, state = bars_of(attempts, own), workflow.status, _state(workflow.status)
+    started = min((a.submit for a in attempts if a.submit), default=submit_dir.planned_at) or now
     ended = max((at for bar in bars for at in (bar.start, bar.end)), default=started)
     ended = max(ended, status.at if status is not None else 0.0)
     silent_s = now - workflow.written_at
@@ -75,7 +76,7 @@ def facts_of_run(
     failed = failures(workflow)
     reason = status.reason if status is not None else ""
     if state == "failed" and not failed:
-        reason = reason or last_complaint(submit_dir)
+        reason = reason or "; ".join(workflow.last_messages)
     return RunFacts(
         planner=_planner(submit_dir),
         workflow=submit_dir.name,
@@ -93,7 +94,7 @@ def facts_of_run(
         transits=[*known_transits, *_moved(measurements, {t.id for t in known_transits})],
         bars=bars,
         links=links,
-        warnings=[*problems, *hook_warnings(submit_dir.path)],
+        warnings=[*problems, *job_files.warnings(submit_dir.path)],
         reason=reason,
         failures=failed,
         waiting=_held(measurements) if state == "running" else [],
@@ -101,31 +102,22 @@ def facts_of_run(
     )
 
 
-def bars_of(times: Iterable[JobTimes], own: Collection[str] = ()) -> list[Bar]:
+def bars_of(attempts: Iterable[Attempt], own: Collection[str] = ()) -> list[Bar]:
     """The Gantt's bars: every attempt that started. ``own`` are jobs of the workflow whose kind
     nobody tells."""
     return [
         Bar(
-            t.job,
-            _KINDS.get(t.kind, "compute" if t.job in own else "other"),
-            t.site,
-            t.submit,
-            t.start,
-            t.end,
-            t.status is Outcome.DONE,
-            t.transformation,
+            a.job.name,
+            _KINDS.get(a.job.kind, "compute" if a.job.name in own else "other"),
+            a.job.site,
+            a.submit,
+            a.start,
+            a.end,
+            a.outcome is Outcome.DONE,
+            a.job.transformation,
         )
-        for t in times
-        if t.start
-    ]
-
-
-def hook_warnings(submit_dir: Path) -> list[str]:
-    """What the hooks could not do, in their own words, from their journal."""
-    return [
-        f"{line.get('job', '')}: {line.get('reason', '')}"
-        for line in job_files.read_lines(submit_dir / job_files.HOOK_JOURNAL)
-        if line.get("event") == "warning"
+        for a in attempts
+        if a.start
     ]
 
 

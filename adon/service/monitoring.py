@@ -138,8 +138,7 @@ def workflows_part(around: PartContext) -> MonitoringPart:
     """Workflows over HTTP, and those that the broker itself follows. Raises InputError."""
     from monitors.api import workflows
     from monitors.api.visible import Visible
-    from monitors.workflows.followers import Followers
-    from monitors.workflows.service import FollowService, Refresher
+    from monitors.workflows.service import Followers, FollowService, Refresher
 
     settings = around.settings
     # It answers requests of the archive too, which another broker may have been sent.

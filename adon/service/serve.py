@@ -265,7 +265,7 @@ def monitoring_of(
     from adon.service.notices import notifier_of
     from adon.service.parts import PartContext
     from monitors.rules import rules_from_list
-    from monitors.workflows.owners import Owners
+    from monitors.workflows.overview import Owners
 
     archive = outbox.archive
     settings = config.monitoring or MonitoringConfig()

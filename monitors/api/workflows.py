@@ -21,7 +21,6 @@ from monitors.api.archive import read_cursor
 from monitors.api.visible import Visible
 from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import Analysis, analyse, text
-from monitors.workflows.followers import Followers
 from monitors.workflows.overview import (
     HeldJob,
     JobRow,
@@ -31,10 +30,9 @@ from monitors.workflows.overview import (
     transfer_row,
 )
 from monitors.workflows.planned.levels import DagShape
-from monitors.workflows.progress import DagProgress, progress
+from monitors.workflows.progress import DagProgress, Timeline, progress, timeline
 from monitors.workflows.savings import Savings, by_paths, by_placement
-from monitors.workflows.service import KIND, LOOK_S, Refresher, RefreshRequest
-from monitors.workflows.timeline import Timeline, timeline
+from monitors.workflows.service import KIND, LOOK_S, Followers, Refresher, RefreshRequest
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller

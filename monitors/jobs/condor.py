@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import pwd
 import re
@@ -131,7 +132,7 @@ class Schedd:
     ) -> None:
         self._run, self._clock = run, clock
         self._queue: set[int] | None = None
-        self._queue_at = 0.0
+        self._queue_until = -math.inf
 
     def gone(self, dagman: Dagman) -> Gone | None:
         """See :class:`Dagmans`.
@@ -160,19 +161,15 @@ class Schedd:
         )
 
     def _in_queue(self) -> set[int] | None:
-        """The numbers of all DAGMans' jobs that are there."""
-        now = self._clock()
-        if self._queue is None or now - self._queue_at >= _QUEUE_S:
-            output = self._run(
+        """The numbers of all DAGMans' jobs that are there, None where nobody answers."""
+        if self._clock() >= self._queue_until:
+            jobs = ads(self._run(
                 ["condor_q", "-allusers", "-constraint", "JobUniverse == 7",
                  "-json", "-attributes", "ClusterId"]
-            )  # fmt: skip
-            jobs = ads(output)
-            self._queue_at = now
+            ))  # fmt: skip
+            self._queue_until = self._clock() + _QUEUE_S
             numbers = [ad.get("ClusterId") for ad in jobs or ()]
-            self._queue = (
-                None if jobs is None else {number for number in numbers if isinstance(number, int)}
-            )
+            self._queue = None if jobs is None else {n for n in numbers if isinstance(n, int)}
         return self._queue
 
     def _is_where(self, dagman: Dagman) -> bool:

@@ -393,9 +393,9 @@ class Jobs:
             attempt.left, attempt.first = 0.0, attempt.first or event.at
             attempt.starts += 1
             attempt.outcome = Outcome.RUNNING
-            there = (attempt.job.site, attempt.run)
-            attempt.waited_for_own = self._own_end.get(there, 0.0) > attempt.submit
-            attempt.width = self._asking[there]
+            site_run = (attempt.job.site, attempt.run)
+            attempt.waited_for_own = self._own_end.get(site_run, 0.0) > attempt.submit
+            attempt.width = self._asking[site_run]
         elif kind in (Kind.TERMINATED, Kind.ABORTED):
             self._end(attempt, event)
         elif kind is Kind.HELD:
@@ -427,6 +427,6 @@ class Jobs:
         failed = Outcome.REMOVED if removed else Outcome.FAILED
         attempt.outcome = Outcome.DONE if event.returned == 0 else failed
         if attempt.job.kind is JobKind.COMPUTE:
-            there = (attempt.job.site, attempt.run)
-            self._own_end[there] = event.at
-            self._asking[there] -= 1
+            site_run = (attempt.job.site, attempt.run)
+            self._own_end[site_run] = event.at
+            self._asking[site_run] -= 1

@@ -18,10 +18,10 @@ from monitors.jobs.executions import Execution, LastExecutions
 from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState
 from monitors.jobs.named_logs import KINDS, NamedLogs
 from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
-from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
-from monitors.workflows.logs.tail import Tail, state_of
+from monitors.workflows.logs.tail import FileState, Tail, state_of
+from monitors.workflows.planned.foreign_files import exists
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 
@@ -68,8 +68,8 @@ class JobEvents:
         self._other: list[JobEvent] = []  # of the other log, not told
         self._unfiltered = 0  # events that were told since it was last without those
         self._last: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
-        self.seen: tuple[object, ...] = ()
-        """How that file was when all was last read, as :func:`state_of`."""
+        self.seen: FileState = (None, -1, -1)
+        """How that file was when all was last read."""
 
     @property
     def paths(self) -> list[Path]:
@@ -79,7 +79,7 @@ class JobEvents:
     @property
     def changed_at(self) -> float:
         """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
-        return self._nodes.changed_at
+        return self._nodes.tail.changed_at
 
     def read(self) -> Iterator[JobEvent]:
         """Those that are new. Raises InputError where a file is there and cannot be read: what
@@ -119,11 +119,11 @@ class JobEvents:
 
     def _in_order(self) -> Iterator[JobEvent]:
         """Those that wait, and before them those that were lost."""
-        if self._log is not None and self._lacks:
+        if self._lacks:
             self._lacks = False
             yield from self._earlier()
         waiting, self._waiting = self._waiting, []
-        if self._log is not None and self._log.begun:  # else no event is in both
+        if self._log is not None and self._log.tail.begun:  # else no event is in both
             self._last.update(_last_of(waiting))
             self._unfiltered += len(waiting)
             if 2 * self._unfiltered > len(self._other):  # not at each portion: it may be long
@@ -160,15 +160,11 @@ class JobEvents:
     def is_read(self) -> bool:
         """Whether anything was read."""
         logs = (self._nodes, self._log)
-        return self._is_instead or any(log is not None and log.begun > 0 for log in logs)
+        return self._is_instead or any(log is not None and log.tail.begun > 0 for log in logs)
 
     def _is_there(self) -> bool:
         """Whether a log was read, or can be looked into."""
-        return self.is_read or any(
-            state_of(path)[1] != -1
-            for path in (self.path, None if self._log is None else self._log.path)
-            if path is not None
-        )
+        return self.is_read or any(map(exists, self.paths))
 
     def _wait(self) -> Iterator[None]:
         """Has new events wait; stops where many do: a log may have millions."""
@@ -182,8 +178,8 @@ class JobEvents:
 
     def _notice_rotation(self) -> None:
         """Where it is another file than before, what was written last into that may be lost."""
-        if self._nodes.begun != self._begun:
-            self._begun, self._lacks, self._has_any = self._nodes.begun, True, False
+        if self._nodes.tail.begun != self._begun:
+            self._begun, self._lacks, self._has_any = self._nodes.tail.begun, True, False
             self._before += self._waiting
             self._waiting = []
 
@@ -193,7 +189,9 @@ class JobEvents:
         before, self._before = self._before, []
         other, self._other = self._other, []
         reported, self._last = self._last | _last_of(before), {}
-        first = min(_submissions(self._waiting), default=None)
+        # Numbers tell what was first in one second.
+        submissions = ((e.at, e.cluster) for e in self._waiting if e.kind is Kind.SUBMIT)
+        first = min(submissions, default=None)
         later: set[Job] = set()
         lost: list[JobEvent] = []
         for event in _after(other, reported):
@@ -237,13 +235,6 @@ def _moment(event: JobEvent) -> Moment:
     return event.at, int(event.kind), event.nth
 
 
-def _submissions(events: Iterable[JobEvent]) -> Iterator[tuple[float, int]]:
-    """When jobs were submitted, and their numbers, which tell what was first in one second."""
-    for event in events:
-        if event.kind is Kind.SUBMIT:
-            yield event.at, event.cluster
-
-
 class WorkflowLogs:
     """Of the workflow in ``plan``. ``times`` say what the logs' own times do not.
 
@@ -261,9 +252,7 @@ class WorkflowLogs:
 
     def find_job_events(self) -> None:
         """Look for the log of the jobs' events, where none was read so far."""
-        plan = self._plan
-        said = DagmanEventTail(plan.dagman_out, self._times or HERE)
-        named = NamedLogs(plan, self._times, said)
+        plan, named = self._plan, NamedLogs(self._plan, self._times)
         self.jobs = JobEvents(plan.nodes_log, plan.workflow_log, named, self._times)
 
     @property
@@ -272,14 +261,14 @@ class WorkflowLogs:
         return [*self.jobs.paths, self.out.path, self.dagman.path]
 
     @property
-    def seen(self) -> tuple[object, ...]:
-        """How the files were when they were read, as :func:`~.tail.state_of`."""
-        return self.out.seen, self.dagman.seen, self.jobs.seen
+    def seen(self) -> tuple[FileState, ...]:
+        """How the files were when they were read."""
+        return self.out.seen, self.dagman.tail.seen, self.jobs.seen
 
     @property
     def changed_at(self) -> float:
         """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
-        return max(tail.changed_at for tail in (self.out, self.jobs, self.dagman))
+        return max(tail.changed_at for tail in (self.out, self.jobs, self.dagman.tail))
 
     def execution(self, cluster: int, proc: int) -> Execution | None:
         """See :meth:`JobEvents.execution`."""

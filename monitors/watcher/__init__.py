@@ -6,11 +6,10 @@
 
 - :mod:`monitors.watcher.watcher` looks when a log grows; :mod:`monitors.watcher.pending` does what
   is to be done at brokers, as often as it takes: for workflows and HTCondor alike
-- :mod:`monitors.watcher.events` says who may listen to what happens to jobs and DAGs
 - :mod:`monitors.watcher.rules` says, of what happened, what is to be given back; pure
-- :mod:`monitors.watcher.workflow_files` reads one workflow's files,
-  :mod:`monitors.watcher.held_paths` has what it holds
-- :mod:`monitors.watcher.registered` has all registered workflows
+- :mod:`monitors.watcher.held_paths` has what one workflow holds, and says who may listen to what
+  happens to its jobs
+- :mod:`monitors.watcher.registered` has all registered workflows, and reads their files
 
 Standard library only: it is started by PRE, without any site's packages.
 """

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from monitors.watcher.connections import Connection, flows
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched
 from monitors.watcher.pending import AWAY, Later
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
@@ -40,6 +40,16 @@ Record = Callable[[str, dict[str, Any]], None]
 """Takes an event and its values for the journal of the submit directory."""
 ConnectionsOf = Callable[[str, str], set[Connection]]
 """What the processes of a workflow's job have open now on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A workflow that is watched: its uuid, where it was planned to, and the configuration of its
+    hooks."""
+
+    workflow: str
+    submit_dir: Path
+    config: HookConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def _established(folder: Path) -> dict[str, Connection]:
 def flows(ends: Iterable[Ends], at_source: bool) -> list[Flow]:
     """The packets of connections, from source to destination; ``at_source``: they were seen at the
     source."""
-    pairs = sorted(ends if at_source else ((there, here) for here, there in ends))
+    pairs = sorted(ends if at_source else ((far, near) for near, far in ends))
     return [Flow("tcp", (src, src), (dst, dst)) for src, dst in pairs[:MAX_FLOWS]]
 
 

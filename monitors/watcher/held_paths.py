@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs, Reading
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs, Reading
 from monitors.watcher import rules
 from monitors.watcher.actions import (
     ConnectionsOf,
@@ -21,12 +21,11 @@ from monitors.watcher.actions import (
     RequestAgain,
     Sweep,
     Tell,
+    Watched,
 )
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched, WorkflowListener
 from monitors.watcher.pending import PendingAction
 from monitors.watcher.rules import DecisionTime
-from monitors.watcher.workflow_files import JobSource
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.path_requests import UNASKED
 
@@ -42,6 +41,44 @@ _SWEEPS_S: dict[object, tuple[float, ...]] = {
 _SILENT_S = 86400.0
 _PATHLESS = frozenset({UNASKED, str(TransitState.BEST_EFFORT)})
 _KILLED = "the hook before the job was killed or failed, and left no word"
+
+
+class JobSource(Protocol):
+    """What the watcher sees of one workflow."""
+
+    def events(self) -> Iterable[AnyEvent]:
+        """What happened since the last call, in order. Raises InputError, after what could be
+        read."""
+        ...
+
+    def gone(self, now: float) -> list[DagEvent]:
+        """That DAGMan is no more, found out at ``now`` (Unix seconds), where no log tells it.
+        Raises OSError."""
+        ...
+
+    def decision_files(self) -> list[DecisionFile]:
+        """All decision files as they are now, where one changed; else nothing. Raises OSError."""
+        ...
+
+
+class WorkflowListener(Protocol):
+    """Hears what happens. Called by one thread only; what it raises is logged, and costs nobody
+    else anything. It must not wait: a call of a broker has that broker's time limit."""
+
+    def on(self, jobs: Jobs, name: str, /) -> None:
+        """An event changed the state of the job ``name``, or of the DAG where that is empty. They
+        come in the order of the workflow's logs; a watcher that starts later than its workflow
+        tells everything from the beginning."""
+        ...
+
+    def tick(self, now: float, /) -> None:
+        """Called once a second or more often, after all that happened was told. Unix seconds."""
+        ...
+
+
+# Makes the listener to a workflow, None where there is nothing to listen for. It is called when the
+# workflow is first seen; the watcher lets go of the listener when the workflow has ended.
+ListenerOf = Callable[[Watched], WorkflowListener | None]
 
 
 @dataclass(slots=True)
@@ -151,7 +188,7 @@ class HeldPaths:
             self._open.pop(file.file, None)
             return
         look = known[1].look if known is not None and same else self._look
-        self._open[file.file] = (file, DecisionTime(file.at, look, file.given_back))
+        self._open[file.file] = (file, DecisionTime(file.at, look))
         for pair in file.pairs:
             untold = not pair.told and pair.state in _PATHLESS and pair.reason
             if untold and pair.id not in self._told:
@@ -167,7 +204,8 @@ class HeldPaths:
         last = rules.newest_event(self._jobs.get(file.job))
         if file.file in self._paused and rules.runs(decision, last):
             del self._paused[file.file]
-            self.add(self._again(file))
+            runs = partial(self._runs, file)
+            self.add(RequestAgain(self.watched, self._record, file, self.files, runs, self._take))
             return
         actions = rules.due(decision, last, rules.newest_of_dag(self._jobs), now)
         if actions is None:
@@ -210,10 +248,6 @@ class HeldPaths:
                 self.add(
                     GiveBack(self.watched, self._record, file, pair, outcome, self.files, reason)
                 )
-
-    def _again(self, file: DecisionFile) -> RequestAgain:
-        wanted = partial(self._runs, file)
-        return RequestAgain(self.watched, self._record, file, self.files, wanted, self._take)
 
     def _record(self, event: str, values: dict[str, Any]) -> None:
         log.info("%s: %s: %s", self.watched.workflow, event, values)

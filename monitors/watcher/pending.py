@@ -14,7 +14,6 @@ from typing import Protocol
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.client.hookclient import client_of
 from network_provisioner.client.hookconfig import HookConfig
 
 log = logging.getLogger(__name__)
@@ -62,19 +61,6 @@ class PendingAction(Protocol):
 
 
 @dataclass(slots=True)
-class Clients:
-    """A client for each configuration, made when it is first needed."""
-
-    _made: dict[HookConfig, BrokerClient] = field(default_factory=dict)
-
-    def __call__(self, config: HookConfig) -> BrokerClient:
-        """Raises InputError for an address or a token that is none."""
-        if config not in self._made:
-            self._made[config] = client_of(config)
-        return self._made[config]
-
-
-@dataclass(slots=True)
 class _Pending:
     action: PendingAction
     since: float
@@ -90,7 +76,8 @@ class _Away:
 
 @dataclass(slots=True)
 class PendingActions:
-    """``client_of`` makes a client; ``clock`` is one that no one sets, in seconds."""
+    """``client_of`` gives a client, and raises InputError for an address or a token that is none;
+    ``clock`` is one that no one sets, in seconds."""
 
     client_of: Callable[[HookConfig], BrokerClient]
     clock: Callable[[], float]
@@ -118,15 +105,18 @@ class PendingActions:
         return len(self._pending)
 
     def work(self) -> None:
-        """Do what can be done now."""
+        """Do what can be done now, what is due longest first."""
         started = self.clock()
-        for key, pending in list(self._pending.items()):
+        for key, pending in sorted(self._pending.items(), key=lambda item: self._due(item[1])):
             now = self.clock()
             if now - started > _SLICE_S:
                 return
-            away = self._away.setdefault(pending.action.config.broker, _Away())
-            if now >= max(pending.due, away.until):
-                self._do(key, pending, away)
+            if now >= self._due(pending):
+                self._do(key, pending, self._away[pending.action.config.broker])
+
+    def _due(self, pending: _Pending) -> float:
+        """When it is to be done, and its broker to be asked again."""
+        return max(pending.due, self._away.setdefault(pending.action.config.broker, _Away()).until)
 
     def _do(self, key: str, pending: _Pending, away: _Away) -> None:
         action = pending.action

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from monitors.watcher import registry, watcher
 from monitors.watcher.actions import JobFiles
-from monitors.watcher.events import ListenerOf
+from monitors.watcher.held_paths import ListenerOf
 from monitors.watcher.registered import RegisteredWorkflows
 from monitors.watcher.watcher import Watcher
 from network_provisioner.base.daemon_log import log_to
@@ -29,15 +29,14 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 
-IDLE_S = 60.0
-
 _log = logging.getLogger(__name__)
 
+IDLE_S = 60.0
 SOCKET = "hooks.socket"
 _SIGN_OF_LIFE_S = 1.0
 
-
 RunHook = Callable[[list[str]], int]
+"""Runs a hook by its words; its exit code. Raises for what the hook has to do itself."""
 
 
 def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf, run_hook: RunHook) -> int:
@@ -77,7 +76,8 @@ def watch(
     held: int | None = lock
     while held is not None:
         try:
-            _say_who(held)
+            os.ftruncate(held, 0)
+            os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
             _log.info("watching %s", workflows.folder)
             with serving(workflows.folder, run_hook):
                 Watcher(workflows).run(stop, idle_s)
@@ -87,14 +87,6 @@ def watch(
         left = not stop.is_set() and any(registry.entries(workflows.folder))
         held = registry.hold(workflows.folder) if left else None
     _log.info("the watcher ends")
-
-
-def _say_who(lock: int) -> None:
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-
-
-"""Runs a hook by its words; its exit code. Raises for what the hook has to do itself."""
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

@@ -206,7 +206,7 @@ def _read(file: Path) -> Registration | None:
             host=str(data.get("host", "")),
             touched=touched,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -51,11 +51,11 @@ _PAUSED: dict[object, str] = {
 
 
 class Fact(NamedTuple):
-    """The newest event of a job or of DAGMan, and when it was read. ``what`` is None for a PRE
+    """The newest event of a job or of DAGMan, and when it was read. ``event`` is None for a PRE
     script, and ``code`` how that, the job or DAGMan ended, minus the signal where one ended it,
     None where nobody says. ``at`` in Unix seconds."""
 
-    what: Kind | DagmanState | None
+    event: Kind | DagmanState | None
     at: float
     code: int | None
     read: Reading
@@ -77,14 +77,11 @@ def newest_of_dag(jobs: Jobs) -> Fact | None:
     return None if dag is None else Fact(dag.state, dag.at, dag.code, jobs.dag_read)
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionTime:
-    """When a PRE asked, in Unix seconds; the first look that found its decision file; and whether
-    nothing of it is left to give back."""
+class DecisionTime(NamedTuple):
+    """When a PRE asked, in Unix seconds; and the first look that found its decision file."""
 
     at: float
     look: int
-    given_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,47 +93,40 @@ class Due:
 
 
 def due(decision: DecisionTime, last: Fact | None, dag: Fact | None, now: float) -> Due | None:
-    """What is due now; None where the job may need its paths still, or they are given back.
+    """What is due now; None where the job may need its paths still.
 
     ``last`` is of the decision's job, ``now`` by the clock of :class:`~monitors.jobs.jobs.Reading`.
     """
-    if decision.given_back:
-        return None
     if last is not None and not _counts(last, decision):
         last = None
     action = _of_job(last, now) if last is not None else None
     over = None
-    if dag is not None and now - dag.read.at >= _DAG_WAITS_S.get(dag.what, math.inf):
-        over = dag.what
+    if dag is not None and now - dag.read.at >= _DAG_WAITS_S.get(dag.event, math.inf):
+        over = dag.event
     if over is DagmanState.ENDED:
         if action is not None and not action.pause:
             return action  # a failed PRE says more than the end that came of it
-        return Due(outcome_of(last) if last is not None and last.what in _OVER else DAG_ENDED)
+        return Due(outcome_of(last) if last is not None and last.event in _OVER else DAG_ENDED)
     # Whatever was submitted runs on without its DAGMan.
-    if over is DagmanState.GONE and (last is None or last.what is None):
+    if over is DagmanState.GONE and (last is None or last.event is None):
         return action or Due(DAGMAN_GONE)
     return action
 
 
 def runs(decision: DecisionTime, last: Fact | None) -> bool:
     """Whether a job is running now, and not as it did before its PRE asked."""
-    return (
-        last is not None
-        and last.what is Kind.EXECUTE
-        and not decision.given_back
-        and _counts(last, decision)
-    )
+    return last is not None and last.event is Kind.EXECUTE and _counts(last, decision)
 
 
 def _of_job(last: Fact, now: float) -> Due | None:
-    if last.what is None:
+    if last.event is None:
         failed = last.code and now - last.read.at >= SOON_S
         return Due("pre_failed") if failed else None
-    wait_s = _WAITS_S.get(last.what)
+    wait_s = _WAITS_S.get(last.event)
     if wait_s is None or now - last.read.at < wait_s:
         return None
-    if last.what in _PAUSED:
-        return Due(_PAUSED[last.what], pause=True)
+    if last.event in _PAUSED:
+        return Due(_PAUSED[last.event], pause=True)
     return Due(outcome_of(last))
 
 

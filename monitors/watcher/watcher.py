@@ -13,11 +13,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from monitors.watcher.pending import Clients, PendingActions
+from monitors.watcher.pending import PendingActions
 from monitors.workflows.logs.watch import FileWatch, open_watch
+from network_provisioner.client import hookclient
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 
@@ -56,7 +58,7 @@ class Watcher:
         watch: OpenWatch = open_watch,
     ) -> None:
         self.source, self._clock, self._watch = source, clock, watch
-        self._pending = PendingActions(client_of or Clients(), clock)
+        self._pending = PendingActions(client_of or cache(hookclient.client_of), clock)
 
     def step(self) -> bool:
         """Look at everything once and do what is due; whether anything is left to watch."""

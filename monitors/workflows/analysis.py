@@ -322,9 +322,8 @@ def _waits(own: Sequence[_Run]) -> list[WaitTimes]:
 
 
 def _transfers(measurements: Sequence[Measurement]) -> list[TransferTotals]:
-    ways = [(src, dst, m) for src, dst, m in transfers_of(measurements)]
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
-    for src, dst, m in ways:
+    for src, dst, m in transfers_of(measurements):
         groups[src, dst, text(m, "tool")].append(m)
     return [_transfer_row(*ends, group) for ends, group in sorted(groups.items())]
 

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from monitors.jobs.condor import PATIENCE_S, Run, ads, command_output
 from monitors.workflows.logs.tail import state_of
 from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
-from monitors.workflows.planned.foreign_files import as_owner, read_bytes, read_text
+from monitors.workflows.planned.foreign_files import as_owner, is_file, read_bytes, read_text
 from monitors.workflows.planned.sub_workflows import root_of
 from monitors.workflows.planned.submit_dir import dag_of
 from network_provisioner.base import account
@@ -134,7 +134,7 @@ class PegasusDatabase:
 
     def observe(self) -> list[FoundWorkflow]:
         """See :class:`WorkflowSource`."""
-        if not os.path.isfile(self._path):  # noqa: PTH113  # Path's raises where one may not look
+        if not is_file(self._path):
             return []
         try:
             if self._owner == os.geteuid():
@@ -254,8 +254,8 @@ def _closed(home: Path, path: Path) -> Path | None:
     for folder in (*between, path):
         if not os.access(folder, os.F_OK, effective_ids=True):
             return None
-        wanted = os.R_OK if folder == path else os.X_OK
-        if not os.access(folder, wanted, effective_ids=True):
+        mode = os.R_OK if folder == path else os.X_OK
+        if not os.access(folder, mode, effective_ids=True):
             return folder
     return None
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -24,23 +24,15 @@ from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
 from monitors.workflows.logs.dagman import DagmanStep, StatusChange, StepKind, last_moment
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState
-from monitors.workflows.logs.tail import state_of
+from monitors.workflows.logs.tail import FileState, state_of
+from monitors.workflows.planned.foreign_files import end_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from network_provisioner.base.errors import InputError
 
 _YEAR_S = 363 * 86400.0  # less than one, with the grace that clocks have
 _LATE_S = 10.0  # how often events after the end are read: all is read again for them
-
-
-@dataclass(frozen=True, slots=True)
-class SubEvent:
-    """An event of the DAGMan that a sub-workflow's job is."""
-
-    job: str
-    event: JobEvent
 
 
 class _Reading:
@@ -56,6 +48,7 @@ class _Reading:
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.
         self.failed: list[tuple[dict[str, str], tuple[float, int], float]] = []
+        self.newest_failed: dict[str, str] | None = None  # the last ones that were taken
         self.done: tuple[float, float] | None = None  # when a run began and did well; not told yet
         self.subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
         self.events: Iterator[JobEvent] | None = None  # those that a step left for the next one
@@ -87,15 +80,25 @@ class FollowedWorkflow:
         self.statuses = Statuses()
         self._reading = _Reading(self.dir)
         self._measurements: list[Measurement] = []
-        self._sub_events: list[SubEvent] = []
-        self._rest: tuple[object, ...] | None = None  # how the files were when it began to rest
-        self._said_lost = ""
+        self._sub_events: list[tuple[str, JobEvent]] = []
+        self._rest: tuple[FileState, ...] | None = None  # how the files were when it began to rest
+        self._reported_loss = ""
         self._late_at = -math.inf  # when events of jobs were read that came after its end
 
     @property
     def status(self) -> Status | None:
         """The newest, None before DAGMan's first."""
         return self.statuses.newest
+
+    @property
+    def failed_jobs(self) -> Mapping[str, str]:
+        """The jobs that the last DAGMan says failed, with its reasons."""
+        return self._reading.logs.parser.failed
+
+    @property
+    def last_messages(self) -> Sequence[str]:
+        """What DAGMan said last that tells of trouble."""
+        return self._reading.logs.parser.last_messages
 
     @property
     def attempts(self) -> Jobs:
@@ -127,7 +130,8 @@ class FollowedWorkflow:
         run, own_at = self._reading.runs.current, self.statuses.own_at
         if run is not None:
             return own_at < math.floor(run.submitted.at)
-        return not own_at and not self._reading.logs.parser.understood and self._has_written()
+        has_written = state_of(self.dir.dagman_out)[1] > 0
+        return not own_at and not self._reading.logs.parser.understood and has_written
 
     @property
     def written_at(self) -> float:
@@ -163,12 +167,6 @@ class FollowedWorkflow:
         text = end_of(self.dir.dag.with_name(self.dir.dag.name + ".lib.err"))
         return [line.strip() for line in text.splitlines() if line.strip()][-3:]
 
-    def _has_written(self) -> bool:
-        try:
-            return self.dir.dagman_out.stat().st_size > 0
-        except (OSError, ValueError):  # ValueError: a name with a zero byte in it
-            return False
-
     def step(self, most: float = math.inf) -> bool:
         """Reads what is new; :meth:`take` gives it. With ``most``, no more than about so many
         measurements: False where the next step continues with the rest of the events.
@@ -182,9 +180,9 @@ class FollowedWorkflow:
         """That the log of its jobs' events is not found where there should be one; "" where it is,
         or that was said before."""
         lost = self._lost_log() if self._rest is None else ""
-        if lost in ("", self._said_lost):
+        if lost in ("", self._reported_loss):
             return ""
-        self._said_lost = lost
+        self._reported_loss = lost
         return lost
 
     def _lost_log(self) -> str:
@@ -282,8 +280,9 @@ class FollowedWorkflow:
         status = self.status or replace(NOT_STARTED, at=self.facts().at)
         return status.measurement(self.dir.workflow, key, self.root, "refresh")
 
-    def take_sub_events(self) -> list[SubEvent]:
-        """What happened to the DAGMans of sub-workflows since it was last called."""
+    def take_sub_events(self) -> list[tuple[str, JobEvent]]:
+        """What happened to the DAGMans that the jobs of these names are, those of sub-workflows,
+        since it was last called."""
         taken, self._sub_events = self._sub_events, []
         return taken
 
@@ -317,9 +316,7 @@ class FollowedWorkflow:
         """What DAGMan says, and the events that wait, in the order in which it happened. Where
         DAGMan's words cannot be read, InputError is raised and the events go on waiting."""
         self._read_out_once()
-        while (
-            self._reading.runs.waiting
-        ):  # what came meanwhile: DAGMan may have said more before it
+        while self._reading.runs.waiting:  # what came meanwhile: DAGMan may have said more before
             self._read_out_once()
         self._begun(self._reading.logs.parser.started_at)
 
@@ -385,12 +382,12 @@ class FollowedWorkflow:
     def _take_failed(self, at: float) -> None:
         """What DAGMan said of jobs that failed, to be told when all events before are read."""
         parser, run = self._reading.logs.parser, self._reading.runs.current
-        if parser.failed:
+        if parser.failed and parser.failed is not self._reading.newest_failed:
             began = (parser.started_at, 0)
             if run is not None:
                 began = (run.submitted.at, run.submitted.cluster)
             self._reading.failed.append((parser.failed, began, at))
-            parser.failed = {}
+            self._reading.newest_failed = parser.failed
 
     def _sub_event(self, event: JobEvent) -> None:
         job, subs = (event.cluster, event.proc), self._reading.subs
@@ -399,7 +396,7 @@ class FollowedWorkflow:
             if event.node and self.dir.job(event.node).kind is JobKind.SUBWORKFLOW:
                 subs[job] = event.node
         if job in subs and event.kind in (Kind.SUBMIT, Kind.EXECUTE, *ENDS):
-            self._sub_events.append(SubEvent(subs[job], event))
+            self._sub_events.append((subs[job], event))
 
     def dagman_event(self, event: JobEvent) -> None:
         """DAGMan's own job: tells of reruns, and of ends that DAGMan could not tell of itself."""

@@ -94,9 +94,8 @@ class Follower:
         self._lock = threading.RLock()
         self._unrecorded: list[Measurement] = []
         self._untold: list[tuple[SubmitDir, Status]] = []
-        self._unread: dict[
-            TreeMember, None
-        ] = {}  # those that changed and were not read yet, in order
+        # Those that changed and were not read yet, in order.
+        self._unread: dict[TreeMember, None] = {}
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._complaints: dict[Path, str] = {}
         self.tree = WorkflowTree(
@@ -192,7 +191,8 @@ class Follower:
                     self._changed(self.tree.members_to_check(ended_too))
                     self._inquire()
                 self._answer()
-                self._try()
+                self._read()
+                self._record_if_due(1)  # whatever the sink does not take now is kept
                 if self.tree.ended and not self._keep:
                     return
             changed = watch.wait(_STOP_CHECK_S)
@@ -201,11 +201,6 @@ class Follower:
                 changed |= watch.wait(0)
                 with self._lock:
                     self._changed(m for folder in changed for m in self.tree.in_folder(folder))
-
-    def _try(self) -> None:
-        """Reads and records; whatever the sink does not take now is kept."""
-        self._read()
-        self._record_if_due(1)
 
     def _changed(self, members: Iterable[TreeMember]) -> None:
         self._unread.update(dict.fromkeys(members))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
@@ -25,6 +27,8 @@ PLANNED, STUCK = "planned", "stuck"
 STATES = (PLANNED, *(str(state) for state in WorkflowState), STUCK)
 _METRICS = ("workflow", "status", "held")
 _PAGE = 5000
+_MOST_OWNERS = 50_000  # workflows whose users are remembered
+_AGAIN_S = 1.0  # before a user that was not known is looked up again
 MaySee = Callable[[Measurement], bool]
 _OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
     "str": text,
@@ -288,6 +292,38 @@ class KnownWorkflows:
             self._seq = reached
             if len(measurements) < _PAGE:
                 return
+
+
+class Owners:
+    """Whose workflows are, as the archive has it. Called with the UUID of one it gives its user,
+    None while nothing says who that is.
+
+    A workflow never changes its user, so what is known is remembered. Threads may share it;
+    ``clock`` gives seconds that never go back. Raises the archive's errors.
+    """
+
+    def __init__(self, archive: Archive, clock: Callable[[], float] = time.monotonic) -> None:
+        self._archive, self._clock = archive, clock
+        self._lock = threading.Lock()
+        # The user, and when that was looked up.
+        self._known: OrderedDict[str, tuple[str | None, float]] = OrderedDict()
+
+    def __call__(self, workflow: str) -> str | None:
+        """Its user."""
+        with self._lock:
+            user, asked_at = self._known.get(workflow, (None, -math.inf))
+            if user is not None or self._clock() - asked_at < _AGAIN_S:
+                self._known.move_to_end(workflow)
+                return user
+        facts = self._archive.query("workflow", workflow)
+        users = (m.details.get("user") for m in facts if m.workflow == workflow)
+        user = next((str(user) for user in users if user), None)
+        with self._lock:
+            self._known[workflow] = user, self._clock()
+            self._known.move_to_end(workflow)
+            while len(self._known) > _MOST_OWNERS:
+                self._known.popitem(last=False)
+        return user
 
 
 def _root(measurement: Measurement) -> str:

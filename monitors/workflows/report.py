@@ -7,56 +7,33 @@ come to that (it was killed), the event logs tell of the jobs that ran and faile
 
 from __future__ import annotations
 
-import re
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.dagman import DagmanParser
-from monitors.workflows.logs.records import OUR_RECORD, end_of, read_record, versions
-from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
+from monitors.workflows.logs.records import OUR_RECORD, read_output, versions
+from monitors.workflows.planned.foreign_files import end_of, is_file
+from monitors.workflows.planned.submit_dir import PlannedJob
 
 _TAIL_BYTES = 1 << 16
 _MOST_LINES = 20
 _MOST_COLUMNS = 400
-_COMPLAINT = re.compile(
-    r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
-)
 
 
-@dataclass(frozen=True, slots=True)
-class JobTimes:
-    """One attempt of one job. Times in Unix seconds, 0 where it did not happen (yet).
-
-    ``attempt`` counts from 0. ``status`` is an :class:`~monitors.workflows.facts.attempts.Outcome`.
-    """
-
-    job: str
-    kind: JobKind
-    site: str
-    transformation: str
-    submit: float
-    start: float
-    end: float
-    status: Outcome
-    attempt: int = 0
-
-
-def timeline(run: str | Path | FollowedWorkflow) -> list[JobTimes]:
+def timeline(run: str | Path | FollowedWorkflow) -> list[Attempt]:
     """All attempts of all jobs that were submitted so far, in the order of submission, of a submit
     directory or of a workflow whose files are read.
 
-    Start and end come from the job's own record where it has written one, else from HTCondor's
+    Start and end come from the job's own records where it has written some, else from HTCondor's
     event log. Raises InputError where the directory cannot be read.
     """
     workflow = _followed(run)
     attempts = sorted(workflow.attempts.all, key=lambda attempt: (attempt.submit, attempt.key))
     with workflow.dir.as_owner():
-        return [_times(workflow.dir.job(attempt.job.name), attempt) for attempt in attempts]
+        return [_by_record(workflow.dir.job(attempt.job.name), attempt) for attempt in attempts]
 
 
 def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
@@ -67,23 +44,12 @@ def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
     return workflow
 
 
-def _times(job: PlannedJob, attempt: Attempt) -> JobTimes:
+def _by_record(job: PlannedJob, attempt: Attempt) -> Attempt:
     start, end = attempt.start, attempt.end
-    if job.output is not None and start and end:
-        record = read_record(job.output, start, end)
-        if record is not None:
-            start, end = record.start, record.end
-    return JobTimes(
-        job=job.name,
-        kind=job.kind,
-        site=job.site,
-        transformation=job.transformation,
-        submit=attempt.submit,
-        start=start,
-        end=end,
-        status=attempt.outcome,
-        attempt=attempt.number,
-    )
+    if start and end:
+        left = read_output(job, start, end, complained=False, number=attempt.number)
+        start, end = left.span or (start, end)
+    return replace(attempt, job=job, start=start, end=end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,34 +76,15 @@ def failures(run: str | Path | FollowedWorkflow) -> list[Failure]:
     Raises InputError where the directory cannot be read.
     """
     workflow = _followed(run)
-    attempts: dict[str, list[Attempt]] = {}
-    for attempt in workflow.attempts.all:
-        attempts.setdefault(attempt.job.name, []).append(attempt)
-    dagman = DagmanParser()
-    with workflow.dir.as_owner():
-        log_end = end_of(workflow.dir.dagman_out, 1 << 22)
-    deque(dagman.feed(log_end.encode()), maxlen=0)
-    reasons = dagman.failed
-    ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
-    names = list(reasons) or ran
-    ends = {name: attempts[name][-1].end for name in names if name in attempts}
+    jobs, reasons = workflow.attempts, workflow.failed_jobs
+    last = {job.name: job.attempts[-1] for job in jobs if job.attempts}
+    ran = [name for name, attempt in last.items() if attempt.outcome is Outcome.FAILED]
+    ends = {name: attempt.end for name, attempt in last.items()}
     with workflow.dir.as_owner():
         return [
-            _failure(workflow.dir.job(name), attempts.get(name, []), reasons.get(name, ""))
-            for name in sorted(names, key=lambda n: (ends.get(n, 0.0), n))
+            _failure(workflow.dir.job(name), jobs.of_job(name), reasons.get(name, ""))
+            for name in sorted(reasons or ran, key=lambda name: (ends.get(name, 0.0), name))
         ]
-
-
-def last_complaint(submit_dir: str | Path | SubmitDir) -> str:
-    """DAGMan's last error line, for workflows that failed without a failed job; else empty.
-
-    Raises InputError where the directory cannot be read.
-    """
-    folder = FollowedWorkflow(submit_dir).dir
-    with folder.as_owner():
-        text = end_of(folder.dagman_out, _TAIL_BYTES)
-    complaints = _COMPLAINT.findall(text)
-    return complaints[-1] if complaints else ""
 
 
 def tail_of(text: str) -> list[str]:
@@ -150,7 +97,7 @@ def tail_of(text: str) -> list[str]:
 
 def _failure(job: PlannedJob, tries: Sequence[Attempt], reason: str) -> Failure:
     outputs = _versions(job.output)
-    errors = _versions(job.error or (job.output.with_suffix(".err") if job.output else None))
+    errors = _versions(job.error)
     return Failure(
         job=job.name,
         site=job.site,
@@ -179,4 +126,4 @@ def _last_words(errors: Iterable[Path], outputs: Iterable[Path]) -> list[str]:
 
 def _versions(path: Path | None) -> list[Path]:
     """A job's file and those that it was renamed to, newest first, as far as they are there."""
-    return [] if path is None else [file for file in versions(path) if file.is_file()]
+    return [] if path is None else [file for file in versions(path) if is_file(file)]

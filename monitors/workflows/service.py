@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from monitors.archive.archive import Archive
 from monitors.base.background import Background
@@ -32,7 +32,8 @@ from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
 from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
 from monitors.workflows.logs.status import Status
-from monitors.workflows.planned.submit_dir import SubmitDir, is_file, running
+from monitors.workflows.planned.foreign_files import is_file
+from monitors.workflows.planned.submit_dir import SubmitDir, running
 from monitors.workflows.sink import Requests, Sink, record_what_fits
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -43,6 +44,9 @@ _AGAIN_S = 10.0  # after what should not have happened
 _STOP_S = 60.0
 KIND = "refresh"
 LOOK_S = 0.2  # how often requests are looked for
+LATE_S = 10.0  # after its question was answered a follower asks again at once
+_SILENT_S = 86_400.0  # a follower that is silent for so long is not expected any more
+_MOST = 1_000  # followers
 
 
 def check_workflows(workflows: Sequence[str]) -> None:
@@ -155,14 +159,6 @@ class Named:
         ]
 
 
-class Follows(Protocol):
-    """Something that follows workflows."""
-
-    def refresh(self, workflow: str, key: str) -> Status | None:
-        """Read everything of a workflow now and record a status with ``key`` in its id; None where
-        it is not followed here."""
-
-
 def answer_id(workflow: str, request: int, at: float) -> str:
     """The id of the status that answers a request which was asked at an instant (Unix seconds)."""
     return f"status:{workflow}:{refresh_key(request, at)}"
@@ -211,6 +207,36 @@ class RefreshRequest:
     here: bool
 
 
+class Followers:
+    """Who follows workflows from elsewhere and records them here, so that one that stops is missed;
+    by their names. ``clock`` gives Unix seconds. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._heard: dict[str, tuple[float, float]] = {}  # when, and when it is to ask again
+
+    def heard(self, name: str, wait_s: float, ends: bool) -> None:
+        """It asks, and waits for ``wait_s``; or says that it ``ends``."""
+        now = self._clock()
+        with self._lock:
+            self._heard.pop(name, None)
+            if not ends:
+                self._heard[name] = now, now + wait_s
+            while len(self._heard) > _MOST:
+                self._heard.pop(next(iter(self._heard)))
+
+    def silent(self) -> dict[str, tuple[float, str]]:
+        """Those that should have asked again: since when, and why that is known."""
+        now, why = self._clock(), "it follows workflows, and has not asked again when it should"
+        with self._lock:
+            return {
+                f"follower {name!r}": (at, why)
+                for name, (at, due) in self._heard.items()
+                if 0 <= now - due - LATE_S < _SILENT_S
+            }
+
+
 class Refresher:
     """Has workflows measured at once, by whoever can.
 
@@ -218,7 +244,7 @@ class Refresher:
     """
 
     def __init__(
-        self, archive: Archive, clock: Callable[[], float], follows: Follows | None = None
+        self, archive: Archive, clock: Callable[[], float], follows: FollowService | None = None
     ) -> None:
         self._archive = archive
         self._clock = clock

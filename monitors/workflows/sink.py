@@ -69,8 +69,8 @@ def known_status(sink: Sink, workflow: str, until: float) -> Status | None:
     if not isinstance(sink, Archive):
         return None
     try:
-        wanted = Selection(("status",), workflow, until=until)
-        newest = sink.page(wanted, newest=True, limit=1)
+        selection = Selection(("status",), workflow, until=until)
+        newest = sink.page(selection, newest=True, limit=1)
         return Status.from_measurement(newest[0][1]) if newest else None
     except (ArchiveError, KeyError, TypeError, ValueError):
         return None
@@ -213,7 +213,8 @@ class BrokerRequests:
         after, first, warned, failed = 0, True, "", ""
         while not self._stop.is_set():
             try:
-                requests = self._ask(after, 0.0 if first else _WAIT_S)
+                path = self._path(after, 0.0 if first else _WAIT_S)
+                requests = self._client.read(_requests, "GET", path)
                 warned = failed = ""
             except AdonError as error:
                 # Once, however long it lasts; not of the first try: who records there says it too.
@@ -228,9 +229,6 @@ class BrokerRequests:
                 with self._lock:
                     self._recent = (self._recent + requests)[-_KEPT:]
             first = False
-
-    def _ask(self, after: int, wait_s: float) -> list[tuple[int, str, float]]:
-        return self._client.read(_requests, "GET", self._path(after, wait_s))
 
     def _path(self, after: int, wait_s: float) -> str:
         query = {"after": after, "wait_s": f"{wait_s:g}", "follower": self._name}

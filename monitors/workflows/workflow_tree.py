@@ -14,8 +14,8 @@ from pathlib import Path
 from monitors.base.measurement import Measurement
 from monitors.workflows.discovery import FoundWorkflow
 from monitors.workflows.facts.runs import ENDS
-from monitors.workflows.followed import FollowedWorkflow, SubEvent
-from monitors.workflows.logs.events import Kind
+from monitors.workflows.followed import FollowedWorkflow
+from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, for_people, total
 from monitors.workflows.planned.sub_workflows import sub_workflows
 from monitors.workflows.planned.submit_dir import SubmitDir, running
@@ -37,11 +37,10 @@ class TreeMember(FollowedWorkflow):
         super().__init__(submit_dir, root, above)
         self.above = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.inside: dict[
-            str, list[TreeMember]
-        ] = {}  # by the job that runs it, the newest plan last
+        # By the job that runs it, the newest plan last.
+        self.inside: dict[str, list[TreeMember]] = {}
         self.run_by: dict[str, TreeMember] = {}  # the plan that the job's newest DAGMan runs
-        self.waiting: list[SubEvent] = []  # of jobs whose workflow is not there yet
+        self.waiting: list[tuple[str, JobEvent]] = []  # of jobs whose workflow is not there yet
         self.is_new = True
         self.is_gone = False
         self.is_given_up = False  # nobody waits for it any more
@@ -249,20 +248,20 @@ class WorkflowTree:
         """Tells the workflows inside what happened to their DAGMans; those that it changed."""
         events, member.waiting = [*member.waiting, *member.take_sub_events()], []
         changed: dict[TreeMember, None] = {}
-        for event in events:
-            if event.event.kind is Kind.SUBMIT or event.job not in member.inside:
-                plans = self._plans(member, event.job)
+        for job, event in events:
+            if event.kind is Kind.SUBMIT or job not in member.inside:
+                plans = self._plans(member, job)
                 if not plans:
-                    if event.event.kind in ENDS:
-                        missing = f"found no workflow that job {event.job} ran, though it has ended"
+                    if event.kind in ENDS:
+                        missing = f"found no workflow that job {job} ran, though it has ended"
                         self._complain(member.dir.path, f"{member.dir.path}: {missing}")
-                    member.waiting.append(event)
+                    member.waiting.append((job, event))
                     continue
                 changed.update(dict.fromkeys(plans))
-                member.inside[event.job] = plans
-                member.run_by[event.job] = _plan_at(plans, event.event.at)
-            plan = member.run_by[event.job]
-            plan.dagman_event(event.event)
+                member.inside[job] = plans
+                member.run_by[job] = _plan_at(plans, event.at)
+            plan = member.run_by[job]
+            plan.dagman_event(event)
             changed[plan] = None
         return list(changed)
 

@@ -14,7 +14,7 @@ from statistics import median
 
 from monitors.archive.estimate_sources import ask
 from monitors.jobs.jobs import DagmanState, Jobs
-from monitors.watcher.events import Watched
+from monitors.watcher.actions import Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
 from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.database_url import place

@@ -133,7 +133,11 @@ class HookedJob:
 
 def moves_at(files: PlannedFiles) -> Moves | None:
     """What the job moves; None if it moves nothing. Raises InputError for a bad list."""
-    return moves_of(files.file(".in"), files.job, files.submit_text, files.cache)
+    transformation, site = (
+        job_files.attribute(files.submit_text, name)
+        for name in ("pegasus_wf_xformation", "pegasus_site")
+    )
+    return moves_of(files.file(".in"), files.job, transformation, site, files.cache)
 
 
 def requests_of(place: HookedJob, config: HookConfig) -> list[TransitRequest]:
@@ -149,7 +153,7 @@ def job_requests(place: HookedJob, moves: Moves, config: HookConfig) -> list[Job
     pairs, files = moves.pairs, place.files
     known, estimates = sizes.sizes_for(pairs, files, moves.site)
     dump = files.braindump
-    whose = asdict(identity_of(dump, moves.submit_text, config.project)) if pairs else {}
+    whose = asdict(identity_of(dump, files.submit_text, config.project)) if pairs else {}
 
     def request_of(pair: SitePair, later: bool) -> JobRequest:
         src_host, dst_host = hosts_of(pair)
@@ -165,7 +169,7 @@ def job_requests(place: HookedJob, moves: Moves, config: HookConfig) -> list[Job
             best_effort=_LATER if later else "",
             ports_at=""
             if later or moves.lite
-            else tuning.ports_at(pair, moves.submit_text, bool(config.watch)),
+            else tuning.ports_at(pair, files.submit_text, bool(config.watch)),
             src_host=src_host,
             dst_host=dst_host,
             **whose,

@@ -8,9 +8,9 @@ import logging
 import site
 from importlib import import_module
 
-from monitors.watcher.actions import TransferResult
+from monitors.watcher.actions import TransferResult, Watched
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched, WorkflowListener
+from monitors.watcher.held_paths import WorkflowListener
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import InputError

@@ -189,7 +189,7 @@ def makespan(lane: Lane) -> float:
 def between(lane: Lane) -> float:
     """Seconds, on average, from the end of the last of a job's parents until the job is submitted:
     POST of the one, PRE of the other, and DAGMan's own steps in between."""
-    times = {entry.job: entry for entry in timeline(lane.submit_dir)}
+    times = {entry.job.name: entry for entry in timeline(lane.submit_dir)}
     return fmean(
         times[job.name].submit - max(times[parent].end for parent in job.parents)
         for job in lane.jobs

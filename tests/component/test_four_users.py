@@ -31,9 +31,8 @@ from examples.testbed.ports import free_port
 from monitors.archive.archive import Archive
 from monitors.archive.estimate_sources import LEFT_OUT
 from monitors.base.measurement import Measurement
-from monitors.watcher.actions import GiveBack
+from monitors.watcher.actions import GiveBack, Watched
 from monitors.watcher.decision_file import DecisionFile
-from monitors.watcher.events import Watched
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client import hookconfig
@@ -219,7 +218,7 @@ def told_later(run: Path) -> tuple[str, int, float]:
     """What the watcher does when the broker is back: the broker's word on the transfer."""
     config = hookconfig.load(run.parent / "hooks.json")
     decision = DecisionFile.read(run / "00/00" / f"{JOB}.adon.json")
-    watched = Watched(job_files.braindump(run)["wf_uuid"], run, run / "flow-0.dag", config)
+    watched = Watched(job_files.braindump(run)["wf_uuid"], run, config)
     (pair,) = decision.pairs
     GiveBack(watched, lambda *_: None, decision, pair, "success", watched_jobs).do(
         client_of(config)

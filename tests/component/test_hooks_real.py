@@ -31,9 +31,8 @@ from hooks_world import (
 from network_world import star
 from Pegasus import transfer as pegasus_transfer
 
-from monitors.watcher.actions import GiveBack
+from monitors.watcher.actions import GiveBack, Watched
 from monitors.watcher.decision_file import DecisionFile
-from monitors.watcher.events import Watched
 from monitors.workflows.planned import job_files
 from network_provisioner.base.model import TransitState
 from network_provisioner.client import hookconfig
@@ -152,7 +151,7 @@ def test_a_broker_that_stopped_in_between_is_told_later(
     assert "left to its lease" in job_files.warnings(run_dir)[0]
     assert not archive.exists()  # it is the broker's alone
     decision = DecisionFile.read(run_dir / "00/00" / f"{JOB}.adon.json")
-    watched = Watched(WF_UUID, run_dir, run_dir / "flow-0.dag", hookconfig.load(Path(away)))
+    watched = Watched(WF_UUID, run_dir, hookconfig.load(Path(away)))
     later = GiveBack(watched, lambda *_: None, decision, decision.pairs[0], "", watched_jobs)
     later.do(BrokerClient(broker, PATIENT_S))
     transit = BrokerClient(broker, PATIENT_S).get(TRANSIT)

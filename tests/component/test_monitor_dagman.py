@@ -143,10 +143,10 @@ def test_a_workflow_from_start_to_done(pool: Pool, tmp_path: Path, archive: Arch
         for metric in ("status", "runtime", "queue_wait", "compute_rate"):
             assert afterwards.query(metric) == archive.query(metric)
 
-    times = {t.job: t for t in timeline(folder)}
+    times = {t.job.name: t for t in timeline(folder)}
     assert len(times) == 4
-    assert times["stage_in_0"].kind is JobKind.STAGE_IN
-    assert all(t.status is Outcome.DONE and t.site == "mu" for t in times.values())
+    assert times["stage_in_0"].job.kind is JobKind.STAGE_IN
+    assert all(t.outcome is Outcome.DONE and t.job.site == "mu" for t in times.values())
     assert all(0 < t.submit <= t.start < t.end for t in times.values())
     assert times["join"].start >= max(times["left"].end, times["right"].end)
     assert any(t.submit % 1 for t in times.values())  # the pool's log has parts of seconds
@@ -172,7 +172,7 @@ def test_a_failure_ends_and_its_rescue_is_followed(
     assert seen[-1].state is WorkflowState.DONE
     states = [m.details["state"] for m in archive.query("status")]
     assert states.count("failed") == states.count("done") == 1
-    assert [t.attempt for t in timeline(folder) if t.job == "stage_in_0"] == [0, 1]
+    assert [t.number for t in timeline(folder) if t.job.name == "stage_in_0"] == [0, 1]
 
 
 CLUSTER = """\

@@ -17,7 +17,7 @@ from planner_world import FIXED, MAPPING, RAW, make_case
 from adon.cli.main import main
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
-from monitors.watcher.events import Watched
+from monitors.watcher.actions import Watched
 from monitors.workflows.planned.dag import Moving, read_dag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
@@ -372,7 +372,7 @@ def test_what_is_heard_while_the_plan_is_read_is_not_lost(rig: Rig, planned: Pat
 def test_a_plan_that_cannot_be_read_costs_only_its_reservations(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    starting = listener_of(Watched("w", tmp_path, tmp_path / "w.dag", CONFIG))
+    starting = listener_of(Watched("w", tmp_path, CONFIG))
     starting.join()
     starting.on(jobs_after([happened(EventKind.DAG_STARTED, T0)]), "")
     starting.tick(T0)

@@ -16,7 +16,7 @@ from job_events import EventKind, happened, jobs_after
 from monitor_files import executing, stamp, starting, submitted, terminated
 
 from monitors.jobs.jobs import AnyEvent, Jobs
-from monitors.watcher.workflow_files import Files
+from monitors.watcher.registered import Files
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.model import Transit, TransitRequest

@@ -32,7 +32,7 @@ from monitors.archive.retention.horizons import DAY_S, Keep, Retention
 from monitors.base.measurement import LONGEST, MOST_DETAILS
 from monitors.rules import Rule, Rules
 from monitors.workflows.logs.records import TAIL_BYTES
-from monitors.workflows.owners import Owners
+from monitors.workflows.overview import Owners
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
 from network_provisioner.base.errors import BrokerError

@@ -34,11 +34,10 @@ from monitors.api.visible import Visible
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from monitors.rules import Rules
 from monitors.workflows.follower import Follower
-from monitors.workflows.followers import Followers
 from monitors.workflows.logs.status import WorkflowState
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import SubmitDir
-from monitors.workflows.service import KIND, Refresher, answer_id
+from monitors.workflows.service import KIND, Followers, Refresher, answer_id
 from network_provisioner.access import ANYBODY, Keyring
 from network_provisioner.api import create_app
 from network_provisioner.base.errors import InputError

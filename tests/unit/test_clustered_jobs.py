@@ -16,7 +16,7 @@ from monitors.workflows.analysis import FailedTask, analyse
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.overview import Overview, job_row
 from monitors.workflows.planned.dag import read_dag
-from monitors.workflows.report import failures
+from monitors.workflows.report import failures, timeline
 
 MERGE = "merge_count_PID1_ID1"
 LISTED = (("1", "t::count:1.0", "ID1"), ("2", "t::count:1.0", "ID2"), ("3", "t::sum:1.0", "ID3"))
@@ -98,6 +98,8 @@ def test_each_task_is_a_run_of_its_transformation(planned: Submitted) -> None:
     ]
     kinds = [measurement.subject for measurement in measurements["queue_wait"]]
     assert kinds == ["mu", "t::count:1.0@mu", "t::sum:1.0@mu"]  # the job waited once
+    (times,) = timeline(planned.path)
+    assert (times.start, times.end) == pytest.approx((START + 6.25, START + 71.25))
     analysis = analyse([*measurements["job"], *measurements["task"]])
     assert [(row.transformation, row.count) for row in analysis.runtimes] == [
         ("t::count:1.0", 2), ("t::sum:1.0", 1),

@@ -29,7 +29,7 @@ from monitors.measurements.runs import Run, new_run
 from monitors.measurements.schedule import Recurring, plan
 from monitors.measurements.task_data import definition_of
 from monitors.measurements.tasks import Agreement, Task
-from monitors.workflows.owners import Owners
+from monitors.workflows.overview import Owners
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.link_failures import News
 

@@ -9,7 +9,7 @@ from monitor_files import START, Submitted, append, executing, exiting, stamp, s
 from test_kickstart import DOCUMENT
 
 from monitors.workflows.logs.dagman import DagmanParser
-from monitors.workflows.report import Failure, failures, last_complaint, tail_of
+from monitors.workflows.report import Failure, failures, tail_of
 
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
 
@@ -80,7 +80,6 @@ def test_a_success_has_none(planned: Submitted) -> None:
     assert failures(planned.path) == []
     append(planned.nodes, tried(1, ONE, START, 1) + tried(2, ONE, START + 9, 0))
     assert failures(planned.path) == []
-    assert last_complaint(planned.path) == ""
 
 
 def test_only_the_last_run_counts(planned: Submitted) -> None:
@@ -112,11 +111,6 @@ def test_without_standard_error_the_output_tells(
     planned.output(ONE).write_text(output)
     (failure,) = failures(planned.path)
     assert [line.strip() for line in failure.tail] == tail
-
-
-def test_dagmans_own_complaint(planned: Submitted) -> None:
-    append(planned.out, f"{stamp(START)} ERROR: cannot parse w.dag\n{stamp(START)} Bye\n")
-    assert last_complaint(planned.path) == "ERROR: cannot parse w.dag"
 
 
 @given(st.text())

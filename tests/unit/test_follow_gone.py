@@ -104,9 +104,11 @@ def test_what_does_not_say_that_it_is_gone(address: Path, tmp_path: Path) -> Non
     assert Schedd(Commands(address=address)).gone(Dagman(12, START)) is None
 
 
-def test_one_look_at_the_queue_serves_many() -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_one_look_at_the_queue_serves_many(answers: bool) -> None:
+    """Also one without an answer: a schedd that hangs would keep each workflow waiting in turn."""
     now = 0.0
-    commands = Commands(queue=[{"ClusterId": n} for n in range(100)])
+    commands = Commands(queue=[{"ClusterId": n} for n in range(100)] if answers else None)
     schedd = Schedd(commands, lambda: now)
     assert [schedd.gone(Dagman(n, START)) for n in range(100)] == [None] * 100
     now = 61.0

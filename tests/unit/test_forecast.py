@@ -27,7 +27,7 @@ def dag(**parents: str) -> PlannedDag:
 
 
 def ready(state: DagState, free: list[float], boot_s: float = 300.0) -> dict[str, float]:
-    jobs = forecast([state], free, boot_s, NOW, NOW + 1e5, lag_s=3)
+    jobs = forecast([state], free, boot_s, NOW, NOW + 1e5)
     return {job.name: round(job.ready_at - NOW, 3) for job in jobs}
 
 

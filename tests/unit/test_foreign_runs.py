@@ -29,10 +29,10 @@ from monitor_files import (
 
 from monitors.archive.archive import Archive
 from monitors.jobs.jobs import Jobs, Outcome
+from monitors.jobs.named_logs import DagmanEventTail
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.dagman import DagmanParser, StatusChange
-from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.status import Status, for_people
@@ -460,7 +460,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
     for name in ("braindump.yml", "wf-0.dag"):
         (here / name).write_bytes(b"\xef\xbb\xbf" + (here / name).read_bytes())
     plan = SubmitDir(here)
-    assert (next(iter(plan.braindump)), plan.job_names()[0]) == ("wf_uuid", ONE)
+    assert (next(iter(plan.braindump)), next(iter(plan.nodes))) == ("wf_uuid", ONE)
 
 
 def test_the_dag_of_a_workflow_inside_may_be_renamed(tmp_path: Path) -> None:
@@ -1001,7 +1001,7 @@ def test_a_dag_that_is_a_part_of_itself(tmp_path: Path) -> None:
     dag = tmp_path / "w.dag"
     parts = "".join(f"SPLICE s{n} w.dag\nINCLUDE ./w.dag\n" for n in range(9))
     dag.write_text(f"JOB one s.sub\n{parts}")
-    assert SubmitDir(tmp_path, dag, "w").job_names() == ["one"]
+    assert list(SubmitDir(tmp_path, dag, "w").nodes) == ["one"]
 
 
 def submit_file(dag: Path, arguments: str) -> None:
@@ -1021,7 +1021,7 @@ def test_several_dags_that_run_as_one(tmp_path: Path, archive: Archive) -> None:
                 "(1) Normal termination (return value 0)", "DAG Node: 1.C")
     )  # fmt: skip
     (run / "diamond.dag.dagman.out").write_text(starting() + table(START + 60, done=2, unready=2))
-    assert SubmitDir(run).job_names() == ["0.A", "0.B", "1.C", "1.S+1.A"]
+    assert list(SubmitDir(run).nodes) == ["0.A", "0.B", "1.C", "1.S+1.A"]
     assert SubmitDir(run).nodes["0.B"].parents == ("0.A",)
     assert followed(run, archive)[1].outcomes == {"done": 2}
 
@@ -1031,8 +1031,8 @@ def test_a_dag_that_was_submitted_from_above_its_directory(tmp_path: Path, optio
     run = own_dag(tmp_path / "run", "diamond.log")
     submit_file(run / "diamond.dag", f"-Dag run/diamond.dag {option}")
     folder = run if option else tmp_path
-    assert running(tmp_path, "run/diamond.dag").submit_file("A") == folder / "job.sub"
-    assert SubmitDir(run).submit_file("A") == folder / "job.sub"
+    assert running(tmp_path, "run/diamond.dag").nodes["A"].file == folder / "job.sub"
+    assert SubmitDir(run).nodes["A"].file == folder / "job.sub"
     (run / "diamond.dag.dagman.out").write_text(
         f"{stamp(START)} Default node log file is: <run/events.log>\n"
     )
@@ -1045,7 +1045,7 @@ def test_a_dag_may_have_any_name(tmp_path: Path, archive: Archive) -> None:
     dag.write_text(dag.read_text() + "INCLUDE 'more.inc'\n")
     (run / "more.inc").write_text("SUBDAG EXTERNAL in inner.txt\n")
     (run / "inner.txt").write_text("JOB X job.sub\n")
-    assert submit_dir_of(dag).job_names() == ["A", "B", "in"]
+    assert list(submit_dir_of(dag).nodes) == ["A", "B", "in"]
     assert set(read_dag(submit_dir_of(dag)).nodes) == {"A", "B", "in"}
     with pytest.raises(InputError, match="expected a submit directory"):
         submit_dir_of(run / "job.sub")

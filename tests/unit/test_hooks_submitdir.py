@@ -100,6 +100,15 @@ def test_a_json_file_is_old_or_new_and_no_draft_stays(tmp_path: Path) -> None:
         job_files.write_json(tmp_path / "missing" / "x.json", {})
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"a": \xff}'])
+def test_what_is_no_json_object_says_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text, encoding="latin-1")
+    assert job_files.read_json(path) == {}
+    assert job_files.read_lines(path) == []
+    assert job_files.input_sizes(path) == {}
+
+
 def test_journals_survive_what_a_crash_left(tmp_path: Path) -> None:
     (tmp_path / job_files.SIZE_JOURNAL).write_text(
         '{"lfn": "a", "bytes": 1}\n{"lfn": "b", "by\n[1]\n{"lfn": "c", "bytes": -1}\n'

@@ -30,10 +30,9 @@ from monitors.jobs.condor import command_output
 from monitors.watcher import registry as hooks_registry
 from monitors.workflows.discovery import FoundWorkflow, PegasusDatabase, Registry
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.tail import Tail
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.foreign_files import as_owner, read_bytes, read_text
+from monitors.workflows.planned.foreign_files import as_owner, end_of, read_bytes, read_text
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 

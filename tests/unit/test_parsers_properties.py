@@ -82,7 +82,7 @@ def test_any_submit_directory(dump: bytes, dag: bytes, sub: bytes) -> None:
 
         def as_the_monitors_do() -> None:
             submit_dir = SubmitDir(path)
-            for name in [*submit_dir.job_names(), "stage_in_1", "none"]:
+            for name in [*submit_dir.nodes, "stage_in_1", "none"]:
                 assert submit_dir.job(name).name == name
 
         def as_the_hooks_do() -> None:

@@ -62,7 +62,7 @@ def test_monitors_and_hooks_understand_it(case: Case) -> None:
     workflow = planned(case)
     submit_dir = SubmitDir(workflow.submit_dir)
     assert submit_dir.workflow == "fixed-uuid"
-    kinds = {name: submit_dir.job(name).kind for name in submit_dir.job_names()}
+    kinds = {name: submit_dir.job(name).kind for name in submit_dir.nodes}
     assert kinds == {name: JobKind(str(job.kind)) for name, job in workflow.jobs.items()}
     split = submit_dir.job("split_ID1")
     assert (split.site, split.transformation, split.task) == ("mu", "t::split:1.0", "ID1")

@@ -24,8 +24,9 @@ from monitors.archive.archive import Measurement
 from monitors.jobs.jobs import Jobs, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
-from monitors.workflows.logs.records import read_record
+from monitors.workflows.logs.records import records_in
 from monitors.workflows.logs.stamps import LogTimes
+from monitors.workflows.planned.foreign_files import end_of
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
 from network_provisioner.base.errors import InputError
@@ -138,7 +139,7 @@ def test_garbage_never_crashes_and_what_follows_is_read(places: list[tuple[int, 
 def test_jobs_know_their_site_kind_and_task(planned: Submitted) -> None:
     submit_dir = SubmitDir(planned.path)
     assert submit_dir.workflow == planned.uuid
-    assert submit_dir.job_names() == [ONE, TWO, STAGE]
+    assert list(submit_dir.nodes) == [ONE, TWO, STAGE]
     assert submit_dir.job(ONE) == PlannedJob(
         ONE, JobKind.COMPUTE, "mu", "soykb::bwa_mem:1.0", "ID0000001", str(planned.output(ONE)),
         str(planned.output(ONE).with_suffix(".err")),
@@ -154,7 +155,7 @@ def test_a_job_whose_files_cannot_be_read_is_followed_all_the_same(planned: Subm
     sub.mkdir()
     planned.nodes.write_text(run(1, ONE, START) + run(2, TWO, START))
     assert [m.details["job"] for m in facts(planned)["runtime"]] == [TWO]
-    assert [t.site for t in timeline(planned.path)] == ["", "mu"]
+    assert [t.job.site for t in timeline(planned.path)] == ["", "mu"]
 
 
 def test_macros_and_variables_of_the_dag(tmp_path: Path) -> None:
@@ -262,8 +263,7 @@ def test_kickstarts_record(planned: Submitted) -> None:
         "  setup:\n    duration: 1.0\n    status:\n      regular_exitcode: 1\n"
         "  mainjob:\n    duration: 6.0\n    status:\n      raw: 0\n      regular_exitcode: 0\n"
     )
-    record = read_record(planned.output(ONE), START, START + 11)
-    assert record is not None
+    (record,) = records_in(end_of(planned.output(ONE)))
     assert (record.runtime_s, record.exitcode, record.host) == (6.0, 0, "n7")
     assert facts(planned)["runtime"][0].source == "kickstart"
 
@@ -272,7 +272,7 @@ def test_kickstarts_record(planned: Submitted) -> None:
 def test_any_record_at_all(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.out"
     path.write_bytes(b"adon-job-record: " + data + b"\n- invocation: True\n  " + data)
-    assert read_record(path, 0, 1e12) is None or data
+    assert records_in(end_of(path)) == [] or data
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_any_record_at_all(tmp_path_factory: pytest.TempPathFactory, data: bytes
 )
 def test_records_that_make_no_sense_are_none(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.out").write_text(line + "\n")
-    assert read_record(tmp_path / "x.out", 0, 1e12) is None
+    assert records_in(end_of(tmp_path / "x.out")) == []
 
 
 def test_transfers_and_failures_teach_no_runtime(planned: Submitted) -> None:
@@ -375,13 +375,13 @@ def test_the_timeline_has_every_attempt_of_every_job(planned: Submitted) -> None
     )
     planned.output(ONE).write_text(record_line(START + 32, START + 38.5, {}))
     attempts = timeline(planned.path)
-    assert [(t.job, t.attempt, t.status) for t in attempts] == [
+    assert [(t.job.name, t.number, t.outcome) for t in attempts] == [
         (STAGE, 0, Outcome.DONE),
         (ONE, 0, Outcome.FAILED),
         (ONE, 1, Outcome.DONE),
         (TWO, 0, Outcome.QUEUED),
     ]
-    assert (attempts[0].kind, attempts[0].site) == (JobKind.STAGE_IN, "local")
+    assert (attempts[0].job.kind, attempts[0].job.site) == (JobKind.STAGE_IN, "local")
     assert (attempts[1].start, attempts[1].end) == (START + 21, START + 25)
     assert (attempts[2].start, attempts[2].end) == (START + 32, START + 38.5)
     assert (attempts[3].submit, attempts[3].start, attempts[3].end) == (START + 40, 0.0, 0.0)

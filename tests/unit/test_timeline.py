@@ -7,7 +7,7 @@ from dashboard_world import job, measured
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.workflows.timeline import Timeline, timeline
+from monitors.workflows.progress import Timeline, timeline
 
 
 def test_bins_have_means_by_site() -> None:

@@ -16,21 +16,20 @@ from job_events import EventKind, happened
 from made_transit import made_transit
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, Jobs
-from monitors.watcher.actions import TransferResult
+from monitors.watcher.actions import TransferResult, Watched
 from monitors.watcher.connections import Connection
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched
 from monitors.watcher.held_paths import HeldPaths
-from monitors.watcher.pending import PendingActions
+from monitors.watcher.pending import Later, PendingActions
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import SEEN, TransitRequest, TransitState
+from network_provisioner.base.model import SEEN, Transit, TransitRequest, TransitState
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of
 
 JOB = "stage_in_local_tacc_0_0"
 FILE = Path("/nowhere") / f"{JOB}.adon.json"
-WATCHED = Watched("wf", Path("/nowhere"), Path("/nowhere/w.dag"), HookConfig("http://b"))
+WATCHED = Watched("wf", Path("/nowhere"), HookConfig("http://b"))
 
 
 @dataclass
@@ -484,3 +483,48 @@ def test_an_action_at_one_broker_does_not_wait_for_another() -> None:
     now[0] += 2.0
     pending.work()
     assert (first.done, len(pending)) == (1, 0)
+
+
+def test_what_is_due_longest_comes_first_however_slow_the_broker() -> None:
+    """Reports that are due again and again keep nobody from giving back."""
+    now = [0.0]
+
+    class Slow(BrokerModel):
+        def get(self, transit_id: str, /) -> Transit:
+            now[0] += 1.0
+            return made_transit(transit_id, "mu", "tacc", TransitState.INSTALLED)
+
+    class Repeated(FakeAction):
+        def do(self, broker: BrokerClient, /) -> None:
+            super().do(broker)
+            raise Later(0.5)
+
+    pending = PendingActions(lambda _config: Slow(), lambda: now[0])
+    last = FakeAction("last", HookConfig("http://a"))
+    for action in (*(Repeated(f"report {n}", HookConfig("http://a")) for n in range(9)), last):
+        pending.add(action)
+    for _ in range(4):
+        pending.work()
+    assert last.done == 1
+
+
+def test_a_broker_that_answers_does_not_wait_for_one_that_takes_long_to_be_away() -> None:
+    now = [0.0]
+
+    class Away(BrokerModel):
+        def get(self, transit_id: str, /) -> Transit:
+            now[0] += 5.0
+            raise BrokerError("no answer", "timeout")
+
+    away, here = Away(), BrokerModel({"x": made_transit("x", "mu", "tacc", TransitState.INSTALLED)})
+    pending = PendingActions(
+        lambda config: away if config.broker == "http://a" else here, lambda: now[0]
+    )
+    for name in "abc":
+        pending.add(FakeAction(name, HookConfig("http://a")))
+    last = FakeAction("x", HookConfig("http://x"))
+    pending.add(last)
+    for _ in range(3):
+        pending.work()
+        now[0] += 3.0  # the next look
+    assert last.done == 1

@@ -10,9 +10,8 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
 from made_transit import made_transit
 
-from monitors.watcher.actions import GiveBack, RequestAgain, Sweep, Tell, TransferResult
+from monitors.watcher.actions import GiveBack, RequestAgain, Sweep, Tell, TransferResult, Watched
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Watched
 from monitors.watcher.pending import Later
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import PlannedFiles
@@ -78,7 +77,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def watched(run: Path) -> Watched:
-    return Watched(WF_UUID, run, run / "flow-0.dag", CONFIG)
+    return Watched(WF_UUID, run, CONFIG)
 
 
 def decision_of(run: Path) -> DecisionFile:

@@ -165,7 +165,7 @@ def test_what_is_told_twice_changes_nothing() -> None:
     assert before == standing(SUBMITTED)
     # a pool made anew counts from the beginning
     anew = standing(SUBMITTED, ENDED, fact(EventKind.SUBMITTED, at=200.0))
-    assert anew is not None and anew.what is Kind.SUBMIT
+    assert anew is not None and anew.event is Kind.SUBMIT
 
 
 JOB_EVENTS = [what for what in EventKind if not what.startswith("dag_")]
@@ -209,5 +209,3 @@ def test_whatever_happens_the_end_makes_it_due(
     jobs = observed(*facts)
     newest_event, ended = rules.newest_event(jobs.get(JOB)), rules.newest_of_dag(jobs)
     assert due(decision, newest_event, ended, 1000.0) is not None
-    given_back = DecisionTime(105.0, look=1, given_back=True)
-    assert due(given_back, newest_event, ended, 1000.0) is None

@@ -10,7 +10,7 @@ import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs
-from monitors.watcher.workflow_files import Files, process_alive, remote_dagman
+from monitors.watcher.registered import Files, process_alive, remote_dagman
 from monitors.workflows.logs.dagman import DagmanStep, StepKind
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.planned import job_files
@@ -87,6 +87,14 @@ def test_what_dagman_emptied_its_log_of_stands_in_the_workflows_own(run: Path) -
     nodes_log.write_text(submitted(5, 3))  # a DAGMan that begins empties it
     events = [(e.kind, e.cluster) for e in list(files.events()) if isinstance(e, JobEvent)]
     assert events == [(Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
+
+
+def test_a_log_that_was_put_aside_is_read_where_there_is_no_other(tmp_path: Path) -> None:
+    run = make_submit_dir(tmp_path / "run", {JOB: []})
+    add(run / f"{DAG}.nodes.log.old", submitted(4, 1) + ended(4, 2))
+    add(run / f"{DAG}.nodes.log", submitted(5, 3))
+    events = [(e.kind, e.cluster) for e in Files(run).events() if isinstance(e, JobEvent)]
+    assert events == [(Kind.SUBMIT, 4), (Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
 
 
 def test_a_node_of_several_processes_ends_with_the_last(run: Path) -> None:

@@ -19,9 +19,10 @@ from made_transit import made_transit
 from adon.cli.main import main
 from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher import program, registry, watcher
-from monitors.watcher.events import Watched
+from monitors.watcher.actions import Watched
+from monitors.watcher.decision_file import DecisionFile
 from monitors.watcher.pending import PendingActions
-from monitors.watcher.registered import RegisteredWorkflows
+from monitors.watcher.registered import Files, RegisteredWorkflows
 from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.watch import FileWatch, StatWatch
 from monitors.workflows.planned import job_files
@@ -190,6 +191,24 @@ def test_a_damaged_workflow_is_not_the_others_trouble(
     world.end()
     world.steps(3)
     assert DagmanState.ENDED in world.listener.heard
+
+
+def test_a_fault_in_one_workflow_is_not_the_others_trouble(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = make_submit_dir(tmp_path / "bad", {})
+    registry.register(world.folder, world.config, bad, "a")
+    read = Files.decision_files
+
+    def failing(files: Files) -> list[DecisionFile]:
+        if files.logs[0].parent == bad:
+            raise ValueError("what nobody thought of")
+        return read(files)
+
+    monkeypatch.setattr(Files, "decision_files", failing)
+    world.end()
+    world.steps(3)
+    assert world.listener.heard == [DagmanState.ENDED]
 
 
 def test_a_configuration_that_is_gone_has_a_stand_in(world: World) -> None:

@@ -140,10 +140,10 @@ def _run(
             details=details,
         )
 
-    there = runtime_subject(transformation, attempt.job.site)
-    facts = [fact("runtime", runtime_s, "s", there)]
+    at_site = runtime_subject(transformation, attempt.job.site)
+    facts = [fact("runtime", runtime_s, "s", at_site)]
     if bytes_in > 0 and runtime_s > 0:
-        facts.append(fact("compute_rate", bytes_in / runtime_s, "byte/s", there))
+        facts.append(fact("compute_rate", bytes_in / runtime_s, "byte/s", at_site))
     if record is not None and bytes_in > 0 and record.outputs:
         # How much data comes out does not depend on where: the subject has no site.
         facts.append(fact("output_ratio", record.bytes_out / bytes_in, "1", transformation))

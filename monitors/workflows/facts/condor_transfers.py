@@ -104,8 +104,8 @@ class CondorHistory:
         program = shutil.which(_PROGRAM)
         if self._away or program is None or not clusters:
             return []
-        wanted = f"member(ClusterId, {{{', '.join(map(str, clusters))}}})"
-        words = [program, "-transfer-history", "-json", "-constraint", wanted]
+        constraint = f"member(ClusterId, {{{', '.join(map(str, clusters))}}})"
+        words = [program, "-transfer-history", "-json", "-constraint", constraint]
         job_ads = ads(command_output(words, _TIMEOUT_S, logging.WARNING))
         self._away = job_ads is None
         return job_ads or []

@@ -10,13 +10,11 @@ attempt or the workflow's end.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from monitors.base.measurement import Measurement
@@ -49,16 +47,7 @@ from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
 
-_log = logging.getLogger(__name__)
-
 _CLOCK_S = 2.0
-# Where a submit file names what HTCondor is to move.
-_FILES = (
-    "transfer_input_files",
-    "transfer_output_remaps",
-    "output_destination",
-    "public_input_files",
-)
 _MOST_TASKS = 10  # of a clustered job that are named
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
@@ -185,7 +174,7 @@ class JobFacts:
         """For each job of which the log has lost everything, an attempt of the DAGMan that began
         then (Unix seconds)."""
         try:
-            names = [name for name in self.dir.job_names() if not self.attempts.of_job(name)]
+            names = [name for name in self.dir.nodes if not self.attempts.of_job(name)]
         except InputError:
             return []
         new = [name for name in names if name not in self._looked_for] if began else []
@@ -193,9 +182,7 @@ class JobFacts:
         return [self._lost_attempt(name, 0, began) for name in new]
 
     def _lost_attempt(self, name: str, number: int, submit: float) -> Attempt:
-        lost = Attempt(self.dir.job(name), 0, number, 0, submit)
-        lost.workflow = self.dir.workflow
-        return lost
+        return Attempt(self.dir.job(name), 0, number, 0, submit, workflow=self.dir.workflow)
 
     def _end_by_record(self, attempt: Attempt, until: float) -> bool:
         """Takes from an attempt's own record how it ended before then (Unix seconds), where there
@@ -424,18 +411,10 @@ class JobFacts:
             execution = self._execution(attempt.cluster, attempt.proc)
             if attempt.start and attempt.job.site not in ("", ACCESS_POINT):
                 facts = condor_transfer_facts(attempt, execution)
-        if facts and self._has_urls(attempt.job.name):
+        if facts and attempt.job.moves_urls:
             self._asking.append((attempt, facts))
             return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []
         return facts
-
-    def _has_urls(self, job: str) -> bool:
-        """Whether transfer plug-ins may have moved files of a job."""
-        try:
-            values = self.dir.values(job)
-        except InputError:
-            return False
-        return any("://" in values.get(key, "") for key in _FILES)
 
     def _ask(self) -> list[Measurement]:
         """What plug-ins moved for the attempts that wait to be asked for, and HTCondor besides."""
@@ -541,7 +520,7 @@ def _job_fact(attempt: Attempt, left: JobOutput, level: int | None) -> Measureme
             "bytes_in": sum(record.bytes_in for record in records) if records else None,
             "bytes_out": sum(record.bytes_out for record in records) if records else None,
             "stderr": left.stderr,
-            "output": _shown(left.output),
+            "output": "" if left.output is None else str(left.output.absolute()),
             "not_found": _not_found(attempt, left),
         },
     )
@@ -557,7 +536,3 @@ def _not_found(attempt: Attempt, left: JobOutput) -> str:
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return round(sum(known), 6) if known else None
-
-
-def _shown(path: Path | None) -> str:
-    return "" if path is None else str(path.absolute())

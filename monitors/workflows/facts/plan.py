@@ -14,13 +14,12 @@ file that whoever mapped the workflow left in its submit directory.
 
 ``job`` is the id in the abstract workflow. Seconds are what was expected, null for never. What was
 estimated of the job's site (s) and paths (bit/s, and s before bytes move and for each further file)
-stands with its source: once
-the truth is known, how far off beliefs of this source are becomes metric ``belief_error``.
+stands with its source: once the truth is known, how far off beliefs of this source are becomes
+metric ``belief_error``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 from collections.abc import Iterable, Mapping
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.base.measurement import Measurement, number_in
-from monitors.workflows.planned.foreign_files import read_text
+from monitors.workflows.planned.job_files import read_json
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.units import transfer_time
 
@@ -43,13 +42,7 @@ _NOTHING = (0.0, "", 0.0, 0.0)
 
 def read_plan(submit_dir: Path) -> Mapping[str, Any]:
     """What whoever mapped the workflow left, nothing where there is no such file."""
-    path = submit_dir / FILE
-    try:
-        data = json.loads(read_text(path))
-        return data if isinstance(data, dict) else {}
-    except (OSError, ValueError, RecursionError):
-        pass
-    return {}
+    return read_json(submit_dir / FILE)
 
 
 def plan_of(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,9 +92,9 @@ def _range(data: Mapping[str, Any]) -> list[float] | None:
 def estimates_in(placements: Iterable[Measurement]) -> Estimated:
     """What was estimated when jobs were placed."""
     return {
-        (what,) if ">" in what else (placement.details["job"], placement.subject, what): estimated
+        (name,) if ">" in name else (placement.details["job"], placement.subject, name): estimated
         for placement in placements
-        for what, estimated in placement.details["believed"].items()
+        for name, estimated in placement.details["believed"].items()
     }
 
 
@@ -113,22 +106,22 @@ def estimate_errors(
     measurements = []
     for fact in facts:
         if fact.metric == "job_transfer":
-            what, known = "throughput", fact.details["goodput_bps"] is not None
+            metric, known = "throughput", fact.details["goodput_bps"] is not None
             taken = fact.details["seconds"] if known else None
             rate_bps, source, first_s, further_s = estimated.get((fact.subject,), _NOTHING)
             beside_s = first_s + further_s * ((fact.details["files"] or 1) - 1)
             expected = transfer_time(fact.value, rate_bps) + beside_s if rate_bps > 0 else 0.0
         else:
-            what, taken = fact.metric, fact.value
+            metric, taken = fact.metric, fact.value
             own = str(fact.details.get("task") or task)
-            expected, source, _, _ = estimated.get((own, site, what), _NOTHING)
+            expected, source, _, _ = estimated.get((own, site, metric), _NOTHING)
         # A factor tells nothing of what was estimated, or turned out, to take no time.
         if expected > 0 and taken and taken > 0:
             measurements.append(
                 Measurement(
                     id=f"belief_error:{fact.id}",
                     metric="belief_error",
-                    subject=f"{what}:{source}",
+                    subject=f"{metric}:{source}",
                     value=abs(expected / taken - 1),
                     unit="1",
                     at=fact.at,
@@ -196,10 +189,10 @@ def _fact(row: object, at: float, whole: dict[str, Any], workflow: str) -> Measu
 def _estimated(rows: object) -> dict[str, tuple[float, str, float, float]]:
     pairs = rows.items() if isinstance(rows, Mapping) else ()
     estimates = {}
-    for what, estimate in list(pairs)[:_MOST_SITES]:
+    for name, estimate in list(pairs)[:_MOST_SITES]:
         if isinstance(estimate, list) and len(estimate) > 1 and (value := number_in(estimate[0])):
             first_s, further_s = (number_in(n) or 0.0 for n in (*estimate[2:4], 0.0, 0.0)[:2])
-            estimates[what] = (value, str(estimate[1])[:50], first_s, further_s)
+            estimates[name] = (value, str(estimate[1])[:50], first_s, further_s)
     return estimates
 
 

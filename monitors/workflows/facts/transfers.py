@@ -136,7 +136,7 @@ class Journal:
             for piece in self._tail.read():
                 if piece.first:
                     self._lines, self._transfers = Lines(), {}
-                for _, line in self._lines.feed(piece.data):
+                for line in self._lines.feed(piece.data):
                     self._take(line)
         except InputError:
             pass  # not to be read: then the tool's own records are what there is

@@ -37,9 +37,8 @@ DEFER``) has not ended.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
@@ -47,8 +46,8 @@ from pathlib import Path
 
 from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent
-from monitors.workflows.logs.tail import Lines, without_holes
-from monitors.workflows.planned.foreign_files import open_plain_file
+from monitors.workflows.logs.tail import Lines
+from monitors.workflows.planned.foreign_files import end_of
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
@@ -62,7 +61,7 @@ _TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
 _NUMBERS = re.compile(rb"\s*\d{1,9}(?:\s+\d{1,9})*\s*\Z")
 _RULES = re.compile(rb"\s*===(?:\s+===)*\s*\Z")
 _EXIT = re.compile(rb"\*\*\*\* .*EXITING WITH STATUS (-?\d{1,9})\s*\Z")
-_START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+DAGMAN_STARTS = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
@@ -217,7 +216,7 @@ class DagmanParser:
     def feed(self, data: bytes) -> Iterator[StatusChange | DagmanStep]:
         """What the next portion of the file tells. A start or an end comes before the change that
         it makes; :attr:`failed` is as it was when each was told."""
-        for _, line in self._lines.feed(without_holes(data)):
+        for line in self._lines.feed(data):
             if _TROUBLE.search(line):
                 self._hear(line)
             # Most lines are of no interest, and looking for a word is cheap.
@@ -272,7 +271,7 @@ class DagmanParser:
             if script is not None and script[1] == ended[1]:
                 job = (int(script[2]), int(script[3]))
                 yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
-        elif _START.match(text):
+        elif DAGMAN_STARTS.match(text):
             self._removed, self.started_at, self.understood = False, at, True
             self._lists, self.failed, self.last_messages, self._refused = False, {}, [], {}
             yield DagmanStep(StepKind.STARTED, at, again=status.ended)
@@ -308,20 +307,11 @@ class DagmanParser:
             self.failed[self._listing] = f"{_text(error[1])}{f': {why}' if why else ''}"
             self._listing = ""
 
-    def _status(self, counts: dict[str, int], at: float) -> Status:
+    def _status(self, counts: Mapping[str, int], at: float) -> Status:
+        share, running = percent(counts["done"], self._total), WorkflowState.RUNNING
+        known = {name: counts.get(name, 0) for name in _COLUMNS.values()}
         return Status(
-            unready=counts["unready"],
-            ready=counts["ready"],
-            pre=counts["pre"],
-            in_queue=counts["in_queue"],
-            post=counts["post"],
-            done=counts["done"],
-            fail=counts["fail"],
-            percent_done=percent(counts["done"], self._total),
-            total=self._total,
-            state=WorkflowState.RUNNING,
-            at=at,
-            futile=counts.get("futile", 0),
+            **known, percent_done=share, total=self._total, state=running, at=at, reason=""
         )
 
     def _end_state(self, exit_status: int) -> WorkflowState:
@@ -397,13 +387,6 @@ def _columns(text: bytes) -> list[str]:
 
 def last_moment(path: Path, times: LogTimes = HERE) -> float | None:
     """When DAGMan wrote its last line (Unix seconds); None where it wrote none that can be read."""
-    clock = LocalClock(times)
-    try:
-        descriptor = open_plain_file(path)
-        with os.fdopen(descriptor, "rb") as file:
-            file.seek(max(0, os.fstat(descriptor).st_size - _END_BYTES))
-            lines = file.read().splitlines()
-    except (OSError, ValueError):
-        return None
+    clock, lines = LocalClock(times), end_of(path, _END_BYTES).encode().splitlines()
     messages = (message_of(line, clock) for line in reversed(lines))
     return next((message[0] for message in messages if message is not None), None)

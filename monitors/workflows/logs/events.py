@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
-from monitors.workflows.logs.tail import Lines, Tail, without_holes
+from monitors.workflows.logs.tail import Lines, Tail
 
 _MOST_AD_LINES = 2000  # of one ad
 _HEADER = re.compile(rb"(\d{3}) \((-?\d{1,10})\.(-?\d{1,10})\.-?\d{1,10}\) " + STAMP + rb" ")
@@ -169,8 +169,7 @@ class EventParser:
 
     def feed(self, data: bytes) -> list[JobEvent]:
         """The events that became whole with the next portion of the file."""
-        lines = self._lines.feed(without_holes(data))
-        return [event for _, line in lines for event in self._line(line)]
+        return [event for line in self._lines.feed(data) for event in self._line(line)]
 
     def _line(self, line: bytes) -> Iterator[JobEvent]:
         if line.rstrip() == b"...":
@@ -187,7 +186,7 @@ class EventParser:
             if len(self._details) < _MOST_LINES:
                 self._details.append(line)
         else:
-            _, ad = self._ads.feed(line)
+            ad = self._ads.feed(line)
             if ad is not None and (event := self._of_ad(ad)) is not None:
                 yield self._numbered(event)
 
@@ -277,7 +276,7 @@ class EventTail:
         self, path: Path, kinds: frozenset[Kind] = JOB_KINDS, times: LogTimes | None = None
     ) -> None:
         self.path = path
-        self._tail, self._kinds = Tail(path), kinds
+        self.tail, self._kinds = Tail(path), kinds
         self._times = times or LogTimes(latest=self._last_changed)
         self._parser = EventParser(self._times, kinds)
 
@@ -287,24 +286,9 @@ class EventTail:
         except (OSError, ValueError):
             return time.time()
 
-    @property
-    def begun(self) -> int:
-        """See :attr:`Tail.begun`."""
-        return self._tail.begun
-
-    @property
-    def seen(self) -> tuple[object, ...]:
-        """See :attr:`Tail.seen`."""
-        return self._tail.seen
-
-    @property
-    def changed_at(self) -> float:
-        """See :attr:`Tail.changed_at`."""
-        return self._tail.changed_at
-
     def read(self) -> Iterator[JobEvent]:
         """The events that are new. Raises InputError where the file cannot be read."""
-        for piece in self._tail.read():
+        for piece in self.tail.read():
             if piece.first:
                 self._parser = EventParser(self._times, self._kinds)
             yield from self._parser.feed(piece.data)
@@ -355,25 +339,25 @@ class AdLines:
         self._lines: list[bytes] = []
         self._depth = 0
 
-    def feed(self, line: bytes) -> tuple[bool, dict[str, Any] | None]:
-        """Whether the line is one of an ad, and the ad where it is the last of one."""
+    def feed(self, line: bytes) -> dict[str, Any] | None:
+        """The ad where the line is the last of one."""
         text = line.strip()
         if line.startswith((b"<c>", b"{")):  # what is inside an ad is indented
             self._lines, self._depth = [], 0
         elif not self._lines:
-            return False, None
+            return None
         self._lines.append(text)
         is_xml = self._lines[0].startswith(b"<")
         self._depth += text.count(b"<c>") - text.count(b"</c>")
         if self._depth > 0 or not text.endswith((b"</c>", b"}")):
             if len(self._lines) > _MOST_AD_LINES:
                 self._lines = []
-            return True, None
+            return None
         data = b"\n".join(self._lines)
         ad = _xml(data) if is_xml else _json(data)
         if is_xml or ad is not None:
             self._lines = []
-        return True, ad
+        return ad
 
 
 def _json(data: bytes) -> dict[str, Any] | None:

@@ -105,9 +105,6 @@ _XML_FILE = re.compile(r"<statcall\s([^>]*)>(.*?)</statcall>", re.DOTALL)
 _SIZE = re.compile(r"<statinfo\s[^>]*\bsize=\"(\d+)\"")
 _DATA = re.compile(r"<data[^>]*>(?:<!\[CDATA\[)?(.*?)(?:\]\]>)?</data>", re.DOTALL)
 
-Attributes = dict[str, str]
-Sizes = dict[str, int]
-
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
@@ -234,9 +231,25 @@ def _yaml(text: str) -> JobRecord | None:
 
 
 def _xml(text: str) -> JobRecord | None:
-    head, main, statuses, cpu, sizes, stderr = _xml_parts(text)
-    codes = {part: _exitcode("raw", status) for part, status in statuses.items()}
-    return _record(head, main, codes, cpu, sizes, stderr)
+    text = text.partition("</invocation>")[0]
+    head = dict(_ATTRIBUTE.findall(text.partition(">")[0]))
+    if not head.get("hostname") and (node := _XML_NODE.search(text)):
+        head["hostname"] = node[1]
+    main, codes, cpu = dict[str, str](), dict[str, int](), None
+    for name, attributes, body in _XML_PART.findall(text):
+        if status := _XML_STATUS.search(body):
+            codes[name] = _exitcode("raw", int(status[1]))
+        if name == "mainjob":
+            main, cpu = dict(_ATTRIBUTE.findall(attributes)), _XML_CPU.search(body)
+    sizes: dict[str, dict[str, int]] = {"initial": {}, "final": {}}
+    stderr = ""
+    for attributes, body in _XML_FILE.findall(text):
+        about, size = dict(_ATTRIBUTE.findall(attributes)), _SIZE.search(body)
+        if about.get("id") == "stderr" and (data := _DATA.search(body)):
+            stderr = html.unescape(data[1])
+        elif about.get("id") in sizes and about.get("lfn") and size:
+            sizes[about["id"]][html.unescape(about["lfn"])] = int(size[1])
+    return _record(head, main, codes, cpu, (sizes["initial"], sizes["final"]), stderr)
 
 
 def _record(
@@ -247,8 +260,10 @@ def _record(
     sizes: tuple[dict[str, int], dict[str, int]],
     stderr: str,
 ) -> JobRecord | None:
-    """None for a document that was torn, or does not say how it ended. ``main`` has the program's
-    own times, nothing where it was not started."""
+    """None for a document that was torn, or does not say how it ended. ``head`` has its attributes,
+    ``main`` the program's own times, nothing where it was not started; ``codes`` the exit code of
+    each part that ran, ``cpu`` the seconds of processors as user and system, ``sizes`` those of
+    inputs and outputs."""
     try:
         start = _at(head["start"])
         # Where it could not be started, its own start is the beginning of time.
@@ -318,29 +333,3 @@ def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 _READERS = {"yaml": _yaml, "xml": _xml}
-
-
-def _xml_parts(
-    text: str,
-) -> tuple[Attributes, Attributes, dict[str, int], re.Match[str] | None, tuple[Sizes, Sizes], str]:
-    """Of a document: its attributes and those of the main job, the raw status of each part that
-    ran, seconds of processors as user and system, sizes of inputs and outputs, standard error."""
-    text = text.partition("</invocation>")[0]
-    head = dict(_ATTRIBUTE.findall(text.partition(">")[0]))
-    if not head.get("hostname") and (node := _XML_NODE.search(text)):
-        head["hostname"] = node[1]
-    main, statuses, cpu = {}, {}, None
-    for name, attributes, body in _XML_PART.findall(text):
-        if status := _XML_STATUS.search(body):
-            statuses[name] = int(status[1])
-        if name == "mainjob":
-            main, cpu = dict(_ATTRIBUTE.findall(attributes)), _XML_CPU.search(body)
-    sizes: dict[str, Sizes] = {"initial": {}, "final": {}}
-    stderr = ""
-    for attributes, body in _XML_FILE.findall(text):
-        about, size = dict(_ATTRIBUTE.findall(attributes)), _SIZE.search(body)
-        if about.get("id") == "stderr" and (data := _DATA.search(body)):
-            stderr = html.unescape(data[1])
-        elif about.get("id") in sizes and about.get("lfn") and size:
-            sizes[about["id"]][html.unescape(about["lfn"])] = int(size[1])
-    return head, main, statuses, cpu, (sizes["initial"], sizes["final"]), stderr

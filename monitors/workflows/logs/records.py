@@ -16,7 +16,6 @@ by when they were last written; in a copy without times by their numbers.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +25,10 @@ from typing import Any
 from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, TransferAttempt, summaries
-from monitors.workflows.planned.foreign_files import open_plain_file
+from monitors.workflows.planned.foreign_files import end_of, exists
 from monitors.workflows.planned.job_files import PlannedTask
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
-_TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _MOST_RENAMED = 1000  # three digits
 OUR_RECORD = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
@@ -42,19 +40,6 @@ _FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole s
 _MULTIPART = ".multipart"
 _FATAL = "[FATAL ERROR]"
 _PLANNER_LINE = re.compile(r"\S+ \S+ \w+: \[(?:DEBUG|INFO|CONFIG)\]")
-
-
-def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
-    """The record of the run between two event times (Unix seconds), None where there is none.
-
-    pegasus-exitcode renames the output of a finished job to ``<job>.out.000`` and so on, so those
-    are looked at too. Records of other runs of the job are told apart by their times.
-    """
-    for path in versions(output):
-        for record in reversed(records_in(end_of(path))):
-            if is_of(record, started, ended):
-                return record
-    return None
 
 
 def is_of(record: JobRecord, started: float, ended: float) -> bool:
@@ -71,27 +56,10 @@ def versions(path: Path) -> Iterator[Path]:
     renamed = []
     for number in range(_MOST_RENAMED):
         version = path.with_name(f"{path.name}.{number:03d}")
-        if not _is_there(version):
+        if not exists(version):
             break
         renamed.append(version)
     yield from reversed(renamed)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
-
-
-def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
-    """The end of a file, "" where it is not there or not to be read: then it tells nothing."""
-    try:
-        with os.fdopen(open_plain_file(path), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-            return file.read(most_bytes).decode(errors="replace").replace("\r\n", "\n")
-    except (OSError, ValueError):  # ValueError: a name with a zero byte in it
-        return ""
 
 
 def records_in(text: str, tasks: Sequence[PlannedTask] = ()) -> list[JobRecord]:
@@ -124,7 +92,7 @@ def _from_line(line: str) -> JobRecord | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None  # torn or foreign: it is a program's output, anything may stand there
-    return record if record.end >= record.start else None
+    return record if record.start <= record.end < float("inf") else None
 
 
 def _sizes(data: Any) -> dict[str, int]:
@@ -148,13 +116,17 @@ class JobOutput:
     output: Path | None = None
 
     @property
-    def work_s(self) -> float | None:
-        """From the start of the first program to the end of the last; None where nothing tells."""
+    def span(self) -> tuple[float, float] | None:
+        """From the start of the first program to the end of the last (Unix seconds); None where
+        nothing tells."""
         if not self.records:
             return None
-        return max(record.end for record in self.records) - min(
-            record.start for record in self.records
-        )
+        return min(r.start for r in self.records), max(r.end for r in self.records)
+
+    @property
+    def work_s(self) -> float | None:
+        """How long that is; None where nothing tells."""
+        return None if self.span is None else self.span[1] - self.span[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +147,7 @@ class _Run:
         if self.number is None or written <= self.ended + _FILE_CLOCK_S:
             return self.started - _FILE_CLOCK_S <= written <= self.ended + _FILE_CLOCK_S
         renamed = first.with_name(f"{first.name}.{self.number:03d}")
-        return path == (renamed if _is_there(renamed) else first)
+        return path == (renamed if exists(renamed) else first)
 
 
 def read_output(
@@ -245,8 +217,7 @@ def _moved(output: Path, text: str, started: float, ended: float) -> list[Transf
 def _complaint(job: PlannedJob, text: str, ending: str, run: _Run) -> str:
     """Of a job whose program did not fail, or whose records are lost: what stands in the error
     file, such as PegasusLite's own words, else in the last document of kickstart."""
-    error = job.error or (job.output.with_suffix(".err") if job.output else None)
-    if error is not None:
+    if (error := job.error) is not None:
         for path in versions(error):
             same = path.name[len(error.name) :] == ending and bool(text)
             if (same or run.has_written(path, error)) and (

@@ -17,43 +17,37 @@ _HEAD_BYTES = 256  # the first bytes, to tell a file from another in its place
 _MARK_BYTES = 256  # the last bytes that were read, to notice that they are no longer there
 MAX_LINE_BYTES = 1 << 16  # no line that is of interest is longer
 
-# What programs append to a log's name when they put it aside: DAGMan, HTCondor, logrotate.
 _HOLE = re.compile(rb"\0+")
+# What programs append to a log's name when they put it aside: DAGMan, HTCondor, logrotate.
 _ASIDE = re.compile(r"\.(old|\d{1,3}|\d{8}T\d{6}|\d{8})")
 
-
-def without_holes(data: bytes) -> bytes:
-    """Part of a log, lines begun anew behind the zero bytes that a file system put in the place of
-    what it lost."""
-    return _HOLE.sub(b"\n", data) if b"\0" in data else data
+FileState = tuple[tuple[int, int] | None, int, int]
+"""Which file it is, its size in bytes and its time of change (ns); nothing and -1 for none."""
 
 
 class Lines:
-    """Cuts portions of a file into whole lines, each with its offset in the file.
+    """Cuts portions of a file into whole lines, begun anew behind the zero bytes that a file system
+    put in the place of what it lost.
 
     A line longer than :data:`MAX_LINE_BYTES` is left out, so that a file without line ends cannot
     fill the memory. What comes out does not depend on how the file was cut into portions.
     """
 
     def __init__(self) -> None:
-        self._start = 0  # offset of the line that is not yet whole
         self._rest = b""
-        self._skipped = 0  # bytes of that line already thrown away as it is too long
+        self._is_too_long = False  # what there was of the line before the rest was thrown away
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+    def feed(self, data: bytes) -> Iterator[bytes]:
         """The lines that became whole, without their line ends."""
-        *whole, rest = data.split(b"\n")
+        *whole, rest = (_HOLE.sub(b"\n", data) if b"\0" in data else data).split(b"\n")
         for part in whole:
             line = self._rest + part
-            length = self._skipped + len(line)
-            if length <= MAX_LINE_BYTES:
-                yield self._start, line
-            self._start += length + 1
-            self._rest, self._skipped = b"", 0
+            if not self._is_too_long and len(line) <= MAX_LINE_BYTES:
+                yield line
+            self._rest, self._is_too_long = b"", False
         self._rest += rest
-        if self._skipped or len(self._rest) > MAX_LINE_BYTES:
-            self._skipped += len(self._rest)
-            self._rest = b""
+        if self._is_too_long or len(self._rest) > MAX_LINE_BYTES:
+            self._rest, self._is_too_long = b"", True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +80,8 @@ class Tail:
         self._offset, self._head, self._mark = 0, b"", b""
 
     @property
-    def seen(self) -> tuple[object, ...]:
-        """How the file was when it was last read: changes with it, as :func:`state_of`."""
+    def seen(self) -> FileState:
+        """How the file was when it was last read."""
         return (self._identity, *self._seen)
 
     @property
@@ -108,11 +102,8 @@ class Tail:
                 status.st_mtime_ns,
             ):
                 return
-            descriptor = open_plain_file(self.path)
-            try:
+            with _opened(self.path) as descriptor:
                 yield from self._read_open(descriptor)
-            finally:
-                os.close(descriptor)
         except FileNotFoundError:
             yield from self._read_aside(grows=True)
         except OSError as error:
@@ -188,11 +179,11 @@ class Tail:
         return [path for _, path in sorted(dated, key=lambda d: (d[0], len(d[1].name), d[1].name))]
 
 
-def state_of(path: Path) -> tuple[object, ...]:
-    """How a file is now, in the words of :attr:`Tail.seen`."""
+def state_of(path: Path) -> FileState:
+    """How a file is now."""
     try:
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a zero byte in it
         return (None, -1, -1)
     return ((status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
 

@@ -169,7 +169,6 @@ class StatWatch:
         self._lock = threading.Lock()  # one thread may add while another waits
         self._names: dict[Path, set[str]] = {}
         self._known: dict[Path, list[tuple[int, int, int]]] = {}
-        self._never = threading.Event()
         for folder, names in files.items():
             self.add(folder, names)
 
@@ -210,7 +209,7 @@ class StatWatch:
             left = deadline - time.monotonic()
             if changed or left <= 0:
                 return changed
-            self._never.wait(min(left, _STAT_INTERVAL_S))
+            time.sleep(min(left, _STAT_INTERVAL_S))
 
     def close(self) -> None:
         """See :class:`FileWatch`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.moves import moves_of
-from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.errors import InputError
 
@@ -95,7 +95,7 @@ def read_dag(submit_dir: Path | SubmitDir, *, moves: bool = True) -> PlannedDag:
             known.priority,
             known.retries,
             tuple(dict.fromkeys(known.parents)),
-            _moves(plan, name) if moves else (),
+            _moves(plan, job) if moves else (),
             job.tasks,
         )
     return PlannedDag(plan.workflow, plan.path, in_order(nodes, str(plan.dag)))
@@ -115,13 +115,12 @@ def in_order(nodes: Mapping[str, Node], where: str = "the DAG") -> dict[str, Nod
         raise InputError(f"{where}: found jobs that wait for each other: {circle}") from None
 
 
-def _moves(plan: SubmitDir, job: str) -> tuple[Moving, ...]:
-    submit_file = plan.submit_file(job)
-    if submit_file is None or plan.nodes[job].is_subdag:  # that one's own jobs move what moves
+def _moves(plan: SubmitDir, job: PlannedJob) -> tuple[Moving, ...]:
+    node = plan.nodes[job.name]
+    if node.is_subdag:  # that one's own jobs move what moves
         return ()
-    listing = submit_file.with_name(f"{job}.in")
-    text = job_files.submit_text(listing.with_suffix(".sub"))
-    moves = moves_of(listing, job, text, plan.dag.with_suffix(".cache"))
+    listing, cache = node.file.with_name(f"{job.name}.in"), plan.dag.with_suffix(".cache")
+    moves = moves_of(listing, job.name, job.transformation, job.site, cache)
     return tuple(map(_moving, moves.now if moves else ()))
 
 

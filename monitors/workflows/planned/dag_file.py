@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.workflows.planned.foreign_files import read_text
+from monitors.workflows.planned.foreign_files import read_text, resolved
 from network_provisioner.base.errors import InputError
 
 _DEEPEST = 20  # files in each other
@@ -79,7 +79,7 @@ class _Scope:
 
     nodes: dict[str, DagNode] = field(default_factory=dict)
     splices: dict[str, _Scope] = field(default_factory=dict)
-    said: list[tuple[str, list[str], str]] = field(default_factory=list)  # of nodes
+    about_nodes: list[tuple[str, list[str], str]] = field(default_factory=list)
     edges: list[tuple[list[str], list[str]]] = field(default_factory=list)
     descriptions: dict[str, str] = field(default_factory=dict)
     pins: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -124,8 +124,8 @@ def _scope(dag: Path, folder: Path, around: tuple[Path, ...]) -> _Scope:
     """``around`` are the files that it is a part of."""
     scope = _Scope()
     _read(scope, dag, folder, around)
-    for keyword, words, rest in scope.said:  # where a node is described does not matter
-        _say(scope, keyword, words, rest)
+    for keyword, words, rest in scope.about_nodes:  # where a node is described does not matter
+        _apply(scope, keyword, words, rest)
     for node in scope.nodes.values():
         if node.description is None:  # it may be one that the DAG has for several
             node.description = scope.descriptions.get(node.name)
@@ -150,7 +150,7 @@ def _scope(dag: Path, folder: Path, around: tuple[Path, ...]) -> _Scope:
 
 
 def _read(scope: _Scope, dag: Path, folder: Path, around: tuple[Path, ...]) -> None:
-    text, inside = text_of(dag), (*around, _real(dag))
+    text, inside = text_of(dag), (*around, resolved(dag))
     if inside[-1] in around or len(around) > _DEEPEST:
         return
     rest_of_file = _significant(text)
@@ -185,17 +185,10 @@ def _read(scope: _Scope, dag: Path, folder: Path, around: tuple[Path, ...]) -> N
                     part = _node(_unquoted(words[1]), folder, words[2:])
                     scope.splices[words[0]] = _scope(part.file, part.folder, inside)
         elif len(words) >= 2 or (words and keyword == "DONE"):
-            scope.said.append((keyword, words, rest))
+            scope.about_nodes.append((keyword, words, rest))
 
 
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):  # links in a circle
-        return path
-
-
-def _say(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
+def _apply(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
     """What the DAG says of a node, of all, or of two splices."""
     if keyword == "SCRIPT":
         kinds = [word.upper() for word in words]
@@ -208,10 +201,10 @@ def _say(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
         _connect(scope, *words[:2])
     else:
         for node in scope.named(words[0]):
-            _say_of(node, keyword, words, rest)
+            _apply_to(node, keyword, words, rest)
 
 
-def _say_of(node: DagNode, keyword: str, words: list[str], rest: str) -> None:
+def _apply_to(node: DagNode, keyword: str, words: list[str], rest: str) -> None:
     if keyword == "VARS":
         which = "overriding" if _LATER.match(rest) else "variables"
         setattr(node, which, {**getattr(node, which), **variables(rest)})

@@ -111,13 +111,12 @@ def forecast(
     boot_s: float,
     now: float,
     until: float,
-    lag_s: float = LAG_S,
 ) -> list[ComingJob]:
     """The jobs that ask for a worker by the Unix second ``until``, in order of ``ready_at``.
 
     ``free_at``: when each core of the pool is free, those of booting machines when they are up.
     """
-    play = _Play(dags, sorted(max(now, at) for at in free_at), now + boot_s, lag_s)
+    play = _Play(dags, sorted(max(now, at) for at in free_at), now + boot_s)
     for number, state in enumerate(dags):
         play.add(number, state, now)
     return play.run(until)
@@ -126,10 +125,8 @@ def forecast(
 class _Play:
     """``cores`` has when each is free; more come at ``grown``."""
 
-    def __init__(
-        self, dags: Sequence[DagState], cores: list[float], grown: float, lag_s: float
-    ) -> None:
-        self.dags, self.cores, self.grown, self.lag_s = dags, cores, grown, lag_s
+    def __init__(self, dags: Sequence[DagState], cores: list[float], grown: float) -> None:
+        self.dags, self.cores, self.grown = dags, cores, grown
         self.events: list[tuple[float, float, bool, int, str, float]] = []
         self.ends: dict[tuple[int, str], list[float]] = {}  # of each job's parents
         self.left: list[dict[str, int]] = []
@@ -163,7 +160,7 @@ class _Play:
             for parent in parents:
                 children.setdefault(parent, []).append(name)
             if not parents:
-                at = now + self.lag_s
+                at = now + LAG_S
                 self.events.append((at, at, False, number, name, 0.0))
 
     def run(self, until: float) -> list[ComingJob]:
@@ -207,6 +204,6 @@ class _Play:
                 rivals = sum(end >= at - spread_s for end in ends)
                 later = _NORMAL.inv_cdf(rivals / (rivals + 1))
                 runs = name in self.dags[number].running  # the ends of these are spread already
-                ready = at + self.lag_s + (0.0 if runs else later * spread_s)
+                ready = at + LAG_S + (0.0 if runs else later * spread_s)
                 doubt_s = spread_s / (1 + later)
                 heappush(self.events, (ready, ready, False, number, child, doubt_s))

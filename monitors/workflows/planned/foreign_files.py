@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 MOST_BYTES = 1 << 28  # of a file that is read whole: the DAG of a million jobs
+END_BYTES = 1 << 20  # of one of which the end is read, whatever was printed before
 _owner: ContextVar[int | None] = ContextVar("owner", default=None)
 
 
@@ -30,6 +31,25 @@ def as_owner(owner: int) -> Iterator[None]:
         yield
     finally:
         _owner.reset(before)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything, as far as one may look. Raises nothing, as Path's method does
+    where one may not, or for a name that is too long."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path) -> bool:
+    """The same of a file."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def resolved(path: Path) -> Path:
+    """Where a path leads by all its links; itself for links in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path
 
 
 def open_plain_file(path: Path) -> int:
@@ -62,3 +82,14 @@ def read_text(path: Path, errors: str = "strict", most: int = MOST_BYTES) -> str
     (UnicodeDecodeError)."""
     text = read_bytes(path, most).decode("utf-8-sig", errors)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def end_of(path: Path, most: int = END_BYTES) -> str:
+    """The end of a file as text, "" where it is not there or not to be read: then it tells
+    nothing."""
+    try:
+        with os.fdopen(open_plain_file(path), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+            return file.read(most).decode(errors="replace").replace("\r\n", "\n")
+    except (OSError, ValueError):  # ValueError: a name with a zero byte in it
+        return ""

@@ -168,7 +168,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in ``path``; empty where there is none or it is no object."""
     try:
         data = json.loads(read_text(path))
-    except (OSError, ValueError):  # missing, or written by someone else
+    except (OSError, ValueError, RecursionError):  # missing, or written by someone else
         return {}
     return data if isinstance(data, dict) else {}
 
@@ -196,7 +196,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             record = json.loads(line)
-        except ValueError:  # the disk was full, or the machine went down while writing
+        except (ValueError, RecursionError):  # the disk was full, or the machine went down
             continue
         if isinstance(record, dict):
             out.append(record)
@@ -269,20 +269,14 @@ def _last(text: str, name: str) -> str:
 def input_sizes(path: Path) -> dict[str, int]:
     """The sizes in ``<job>.in.meta``, by lfn; empty where there is none that can be read."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        data = json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError):
         return {}
     sizes = {}
     for item in data if isinstance(data, list) else []:
-        lfn, size = _named(item)
-        if lfn is not None and size is not None:
-            sizes[lfn] = size
+        attributes = item.get("_attributes") if isinstance(item, dict) else None
+        if isinstance(attributes, dict) and isinstance(lfn := item.get("_id"), str):
+            size = whole_bytes(str(attributes.get("size", "")))
+            if size is not None:
+                sizes[lfn] = size
     return sizes
-
-
-def _named(item: Any) -> tuple[str | None, int | None]:
-    attributes = item.get("_attributes") if isinstance(item, dict) else None
-    if not isinstance(attributes, dict):
-        return None, None
-    lfn, size = item.get("_id"), whole_bytes(str(attributes.get("size", "")))
-    return lfn if isinstance(lfn, str) else None, size

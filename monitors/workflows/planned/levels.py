@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -138,11 +138,6 @@ class DagShape:
         if numbers[2] < 1 or any(not 0 <= n < len(boxes) for edge in edges for n in edge):
             return None
         return cls(numbers[0], numbers[1], numbers[2], boxes, edges)
-
-    def kind(self, job: str, kinds: Collection[str]) -> str:
-        """The kind of a job among ``kinds``, those of the boxes."""
-        kind = kind_of(job)
-        return kind if kind in kinds else OTHER
 
     def finder(self) -> Mapping[tuple[int, str], int]:
         """The number of each box by band and kind, or by 0 and the name of its job."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from monitors.workflows.planned import job_files, transferlist
@@ -29,6 +30,7 @@ from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
 
 _LITE_LIST = re.compile(r"^[^\n]*pegasus-transfer\b[^\n]*<< *'?(\w+)'?\n(.*?)\n\1$", re.M | re.S)
+_CACHED = re.compile(r'^\S+ (\S+) .*?site="([^"]*)"', re.MULTILINE)
 _OUTPUT = "output"
 
 SiteOf = Callable[[str, str], str]
@@ -43,7 +45,6 @@ class Moves:
     ``later``  pairs of a PegasusLite job whose files move when its program has ended
     ``site``   where the job runs
     ``lite``   whether a PegasusLite script moves them, and no transfer job
-    ``submit_text``  the text of its submit file
     """
 
     now: list[SitePair]
@@ -51,7 +52,6 @@ class Moves:
     site: str = RELAY
     lite: bool = False
     site_of: SiteOf = lambda label, _url: label
-    submit_text: str = ""
 
     @property
     def pairs(self) -> list[SitePair]:
@@ -59,20 +59,22 @@ class Moves:
         return [*self.now, *self.later]
 
 
-def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | None:
+def moves_of(
+    listing: Path, job: str, transformation: str, site: str, cache_file: Path
+) -> Moves | None:
     """What ``job`` moves; None where it is no job that moves anything.
 
-    ``listing`` is ``<dir>/<job>.in``, there or not; ``cache`` the workflow's ``.cache``. Raises
+    ``listing`` is ``<dir>/<job>.in``, there or not; ``transformation`` and ``site`` stand in its
+    submit file, "" where they do not; ``cache_file`` is the workflow's ``.cache``. Raises
     InputError for a list that cannot be read.
     """
-    transformation = job_files.attribute(submit_text, "pegasus_wf_xformation")
-    site = job_files.attribute(submit_text, "pegasus_site") or RELAY
+    site = site or RELAY
     # Without a submit file to ask: by Pegasus's names, stage_in_*, stage_inter_*, stage_out_*.
     if transformation == job_files.TRANSFER or (not transformation and "stage_" in job):
         if not listing.exists():
             return None
         pairs = transferlist.site_pairs(transferlist.read(listing), site)
-        return Moves(pairs, [], site, submit_text=submit_text)
+        return Moves(pairs, [], site)
     script = listing.with_suffix(".sh")
     try:
         text = read_text(script, "replace")
@@ -85,10 +87,10 @@ def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | 
     ]
     if not entries:
         return None
-    site_of = _cached_sites(cache, site)
+    site_of = _cached_sites(cache_file, site)
     placed = [_placed(entry, site_of) for entry in entries]
-    outputs = [e for e in placed if isinstance(e, Transfer) and e.linkage == _OUTPUT]
-    inputs = [e for e in placed if e not in outputs]
+    outputs = [entry for entry in placed if _is_output(entry)]
+    inputs = [entry for entry in placed if not _is_output(entry)]
     now = transferlist.site_pairs(inputs, site)
     later = []
     at_once = {(pair.src, pair.dst): pair for pair in now}
@@ -97,7 +99,11 @@ def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | 
             at_once[pair.src, pair.dst].transfers.extend(pair.transfers)
         else:
             later.append(pair)
-    return Moves(now, later, site, True, site_of, submit_text)
+    return Moves(now, later, site, True, site_of)
+
+
+def _is_output(entry: Entry) -> bool:
+    return isinstance(entry, Transfer) and entry.linkage == _OUTPUT
 
 
 def _placed(entry: Entry, site_of: SiteOf) -> Entry:
@@ -110,20 +116,20 @@ def _placed(entry: Entry, site_of: SiteOf) -> Entry:
     return replace(entry, sources=place(entry.sources), destinations=place(entry.destinations))
 
 
-def _cached_sites(cache: Path, here: str) -> SiteOf:
+def _cached_sites(file: Path, here: str) -> SiteOf:
     """By the workflow's cache where the label is that of the job's own site, but the URL is none of
     a file on its machine."""
-    text: list[str] = []
+
+    @cache
+    def sites() -> dict[str, str]:
+        try:
+            text = read_text(file, "replace")
+        except OSError:
+            return {}
+        return dict(reversed(_CACHED.findall(text)))  # of a URL that comes twice, the first
 
     def site_of(label: str, url: str) -> str:
-        if label != here or transferlist.is_local(url):
-            return label
-        if not text:
-            try:
-                text.append(read_text(cache, "replace"))
-            except OSError:
-                text.append("")
-        match = re.search(rf'^\S+ {re.escape(url)} .*?site="([^"]*)"', text[0], re.M)
-        return match[1] if match else label
+        is_cached = label == here and not transferlist.is_local(url)
+        return sites().get(url, label) if is_cached else label
 
     return site_of

@@ -20,6 +20,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from monitors.workflows.planned.foreign_files import resolved
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, dag_of, is_planned
 from network_provisioner.base.errors import InputError
 
@@ -35,9 +36,6 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
     """
     if parent.job(job).kind is not JobKind.SUBWORKFLOW:
         return []
-    file = parent.submit_file(job)
-    if file is None:
-        return []
     values = parent.values(job)
     if values:
         folder = _newest(parent.named_file(job, values.get("initialdir", "")), parent)
@@ -46,7 +44,7 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
         if dag is not None and not dag.is_file() and is_planned(folder):
             dag = SubmitDir(folder).dag  # it may have been renamed
     else:
-        folder, dag = parent.nodes[job].folder, file
+        folder, dag = parent.nodes[job].folder, parent.nodes[job].file
     if dag is None or not dag.is_file():
         return []
     own = _planned(dag)
@@ -64,10 +62,10 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
 def _newest(folder: Path, parent: SubmitDir) -> Path:
     """Where Pegasus's link to the newest plan leads; of a directory that was moved, it may lead to
     where that was."""
-    real = _real(folder)
-    if not real.is_dir() or not real.is_relative_to(_real(parent.path)):
+    real = resolved(folder)
+    if not real.is_dir() or not real.is_relative_to(resolved(parent.path)):
         plans = sorted(folder.parent.glob(f"{folder.name}.[0-9][0-9][0-9]"))
-        return _real(plans[-1]) if plans else real
+        return resolved(plans[-1]) if plans else real
     return real
 
 
@@ -103,7 +101,7 @@ def root_of(path: Path) -> Path:
         root = dump.get("root_wf_uuid", "")
         if root in ("", dump.get("wf_uuid")):
             return path
-        for above in _real(path).parents:
+        for above in resolved(path).parents:
             if is_planned(above) and SubmitDir(above).workflow == root:
                 return above
     except InputError:
@@ -113,16 +111,8 @@ def root_of(path: Path) -> Path:
 
 def _planned(dag: Path) -> SubmitDir | None:
     """The submit directory that was planned for a DAG, where it has one of its own."""
-    folder = _real(dag.parent)
+    folder = resolved(dag.parent)
     if not is_planned(folder):
         return None
     submit_dir = SubmitDir(folder)
     return submit_dir if submit_dir.dag.name == dag.name else None
-
-
-def _real(path: Path) -> Path:
-    """Pegasus's own path is a symbolic link to its newest plan."""
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):  # links in a circle
-        return path

@@ -7,21 +7,20 @@ DAG is followed as well; its jobs then have no site.
 
 from __future__ import annotations
 
-import calendar
 import os
 import re
 import socket
 import stat
 import sys
-import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 from monitors.workflows.planned.dag_file import DagNode, key_of, read_nodes, text_of
-from monitors.workflows.planned.foreign_files import as_owner, open_plain_file
+from monitors.workflows.planned.foreign_files import as_owner, exists, is_file, open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask, braindump, clustered_tasks
 from network_provisioner.base.errors import InputError
 
@@ -44,6 +43,10 @@ _UNKNOWN = re.compile(r"\$\$?\([^()]*\)")
 _CONTINUED = re.compile(r"\\\r?\n[ \t]*")
 _PLANNERS = "pegasus::"  # transformations of the planner's own
 _TRUE = ("true", "t", "yes", "y", "1")  # of HTCondor
+# Where a submit file names what HTCondor is to move.
+_MOVED_FILES = (
+    "transfer_input_files", "transfer_output_remaps", "output_destination", "public_input_files",
+)  # fmt: skip
 _NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
 _DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
 _HEAD_BYTES = 1 << 16
@@ -80,7 +83,9 @@ def only_dag(folder: Path) -> str:
     whole = [dag for dag in dags if dag.name not in inside]
     if len(whole) == 1:
         return whole[0].name
-    instead = f", or one of them: {_some(whole or dags)}" if dags else ""
+    shown = ", ".join(map(str, (whole or dags)[:_SHOWN]))
+    more = ", …" if len(whole or dags) > _SHOWN else ""
+    instead = f", or one of them: {shown}{more}" if dags else ""
     raise InputError(
         f"{folder}: found {len(dags)} {DAG} files and no braindump.yml that names one,"
         f" expected a submit directory{instead}"
@@ -90,14 +95,6 @@ def only_dag(folder: Path) -> str:
 def place(dag: Path) -> str:
     """Where a DAG is, by whatever links it was reached."""
     return str(dag.parent.resolve() / dag.name)
-
-
-def is_file(path: Path) -> bool:
-    """Whether it is a file, as far as one may look. Raises nothing."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # one may not look; a name that is too long, or none
-        return False
 
 
 def _parts(dag: Path) -> set[str]:
@@ -124,14 +121,10 @@ def _arguments(dag: Path) -> tuple[list[str], bool]:
     return named, _USE_DAG_DIR.search(arguments) is not None
 
 
-def _some(dags: Sequence[Path]) -> str:
-    return ", ".join(map(str, dags[:_SHOWN])) + (", …" if len(dags) > _SHOWN else "")
-
-
 def submit_values(path: Path) -> dict[str, str]:
     """The assignments of a submit file by lower-case name, ``+x`` and ``MY.x`` as ``my.x``.
     Raises InputError where it cannot be read."""
-    return values_in(text_of(path)) if _exists(path) else {}
+    return values_in(text_of(path)) if exists(path) else {}
 
 
 def values_in(text: str) -> dict[str, str]:
@@ -150,13 +143,6 @@ def expanded(value: str, values: dict[str, str]) -> str:
             value,
         )
     return value
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
 
 
 class JobKind(StrEnum):
@@ -206,7 +192,8 @@ class PlannedJob:
 
     ``task`` is its id in the abstract workflow, empty for jobs that the planner added and for
     clustered jobs; of those, ``tasks`` are what is inside. ``output_path`` and ``error_path`` are
-    where its standard output and standard error go. ``on_hold``: it is submitted on hold.
+    where its standard output and standard error go. ``on_hold``: it is submitted on hold;
+    ``moves_urls``: transfer plug-ins of HTCondor may move files of it.
     """
 
     name: str
@@ -218,6 +205,7 @@ class PlannedJob:
     error_path: str = ""
     tasks: tuple[PlannedTask, ...] = ()
     on_hold: bool = False
+    moves_urls: bool = False
 
     @property
     def output(self) -> Path | None:
@@ -268,7 +256,6 @@ class SubmitDir:
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
-        self._run_as: tuple[Path, list[tuple[Path, Path]]] | None = None
         planned_path = self.braindump.get("submit_dir", "")
         self._planned_path = Path(os.path.normpath(planned_path)) if planned_path else None
         self.workflow_log = self.here(self.path / log) if log else None
@@ -295,49 +282,48 @@ class SubmitDir:
         self._jobs: dict[str, PlannedJob] = {}
 
     @property
+    def _planned(self) -> datetime | None:
+        """When Pegasus planned it, from its ``20261121T212105+0000``; None where nobody says."""
+        for form in ("%Y%m%dT%H%M%S%z", "%Y%m%dT%H%M%S"):
+            with suppress(ValueError):
+                return datetime.strptime(self.braindump.get("timestamp", ""), form)
+        return None
+
+    @property
     def planned_at(self) -> float:
-        """When Pegasus planned it (Unix seconds), from its ``20261121T212105+0000``; 0 where nobody
-        says."""
-        text = self.braindump.get("timestamp", "")
-        try:
-            at = calendar.timegm(time.strptime(text[:15], "%Y%m%dT%H%M%S"))
-            zone = int(text[15:18]) * 3600 + int(text[15] + text[18:20]) * 60 if text[15:] else 0
-        except (ValueError, OverflowError):
-            return 0.0
-        return float(at - zone)
+        """When Pegasus planned it (Unix seconds); 0 where nobody says."""
+        planned = self._planned
+        return planned.replace(tzinfo=planned.tzinfo or UTC).timestamp() if planned else 0.0
 
     @property
     def offset_s(self) -> int | None:
         """How many seconds east of Greenwich the clock of its submit host was when it was planned,
         where that is another machine; None where it is this one, or nobody says."""
-        host = self.braindump.get("submit_hostname", "")
-        zone = re.search(r"T\d{6}([+-])(\d\d)(\d\d)$", self.braindump.get("timestamp", ""))
-        if zone is None or not host or host.split(".")[0] == socket.gethostname().split(".")[0]:
+        host, planned = self.braindump.get("submit_hostname", ""), self._planned
+        if not host or host.split(".")[0] == socket.gethostname().split(".")[0]:
             return None
-        seconds = int(zone[2]) * 3600 + int(zone[3]) * 60
-        return -seconds if zone[1] == "-" else seconds
+        offset = planned.utcoffset() if planned is not None else None
+        return None if offset is None else int(offset.total_seconds())
 
     @property
     def _folder(self) -> Path:
         """Where its DAGMan runs."""
         return self._dags[0]
 
-    @property
+    @cached_property
     def _dags(self) -> tuple[Path, list[tuple[Path, Path]]]:
         """Where its DAGMan runs; and the DAGs that it runs as one, each with the folder in which
         its jobs are submitted."""
-        if self._run_as is None:
-            named: list[str] = []
-            apart = False
-            if not self.braindump:
-                with self.as_owner():
-                    named, apart = _arguments(self.dag)
-            folder = self.path
-            if named and self.dag.parent == folder:
-                folder = _without(folder, Path(named[0]).parent)
-            dags = [self.dag, *(folder / name for name in named[1:])]
-            self._run_as = folder, [(dag, dag.parent if apart else folder) for dag in dags]
-        return self._run_as
+        named: list[str] = []
+        apart = False
+        if not self.braindump:
+            with self.as_owner():
+                named, apart = _arguments(self.dag)
+        folder = self.path
+        if named and self.dag.parent == folder:
+            folder = _without(folder, Path(named[0]).parent)
+        dags = [self.dag, *(folder / name for name in named[1:])]
+        return folder, [(dag, dag.parent if apart else folder) for dag in dags]
 
     @property
     def dagman_out(self) -> Path:
@@ -403,11 +389,6 @@ class SubmitDir:
                 node.folder = folders[node.folder]
         return self._nodes
 
-    def submit_file(self, name: str) -> Path | None:
-        """A job's submit file, or a sub-DAG's own file; None where it is not in the DAG. Raises
-        InputError where that cannot be read."""
-        return self.nodes[name].file if name in self.nodes else None
-
     def here(self, path: Path) -> Path:
         """A file of the workflow where its directory is now: that may have been moved, or copied
         to another machine, since the files were written."""
@@ -421,7 +402,7 @@ class SubmitDir:
         path that is not there is looked for beside the submit file."""
         node = self.nodes[name]
         file = self.here(node.folder / path)
-        if path.startswith("/") and not _exists(file.parent):
+        if path.startswith("/") and not exists(file.parent):
             return node.file.parent / file.name
         return file
 
@@ -456,10 +437,6 @@ class SubmitDir:
                     logs[str(self.named_file(name, os.path.join(folder, log)))] = None  # noqa: PTH118
         return list(logs)
 
-    def job_names(self) -> list[str]:
-        """All jobs, in the order of the DAG file. Raises InputError where it cannot be read."""
-        return list(self.nodes)
-
     def _read_job(self, name: str) -> PlannedJob:
         node = self.nodes.get(name)
         if node is None or node.is_subdag:
@@ -488,6 +465,7 @@ class SubmitDir:
             output_path=str(files["output"]),
             error_path=str(files["error"]),
             on_hold=known.get("hold", "").lower() in _TRUE,
+            moves_urls=any("://" in known.get(key, "") for key in _MOVED_FILES),
         )
         if not job.is_clustered:
             return job
@@ -568,6 +546,6 @@ def _braindump(folder: Path) -> dict[str, str]:
     known = braindump(folder)
     torn = [key for key in _KEYS if known.get(key, "")[:1] in _OPENING]
     if not known or torn:
-        what = f"no text as {torn[0]}" if torn else "no keys"
-        raise InputError(f"{folder}/braindump.yml: found {what}, expected Pegasus's braindump")
+        problem = f"no text as {torn[0]}" if torn else "no keys"
+        raise InputError(f"{folder}/braindump.yml: found {problem}, expected Pegasus's braindump")
     return {key: value for key, value in known.items() if value not in ("", "~", "null")}

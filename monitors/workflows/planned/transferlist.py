@@ -156,15 +156,9 @@ class SitePair:
 
     def sizes(self, known: Mapping[str, int]) -> list[int] | None:
         """Bytes: declared sizes, else ``known`` (by lfn), None where any size is unknown."""
-        known_sizes = []
-        for transfer in self.transfers:
-            size = transfer.size_bytes
-            if size is None:
-                size = known.get(transfer.lfn)
-            if size is None:
-                return None
-            known_sizes.append(size)
-        return known_sizes
+        sizes = (known.get(t.lfn) if t.size_bytes is None else t.size_bytes for t in self.transfers)
+        known_sizes = [size for size in sizes if size is not None]
+        return known_sizes if len(known_sizes) == len(self.transfers) else None
 
     @property
     def undeclared(self) -> list[Transfer]:
