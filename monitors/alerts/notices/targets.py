@@ -152,7 +152,7 @@ def _url(value: object, what: str) -> str:
 class _Target(Schema):
     on: (
         Annotated[
-            frozenset[Literal["finished", "failed", "stuck", "anomaly", "removed"]],
+            frozenset[Literal["finished", "failed", "stuck", "anomaly", "link", "removed"]],
             Field(min_length=1),
         ]
         | None
