@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from monitors.archive.archive import Archive
 from monitors.measurements.agent_registry import RegisteredAgent
-from monitors.measurements.runs import Run
+from monitors.measurements.runs import Run, RunState
 from monitors.measurements.task_data import HELD_BY
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.flows import Flow
@@ -85,12 +85,13 @@ class HeldPaths:
         self._until: dict[str, int] = {}
         self._known: dict[str, str] = {}
 
-    def due(self, runs: Iterator[Run], now_ms: int) -> list[Run]:
+    def due(self, runs: Iterable[Run], now_ms: int) -> list[Run]:
         """Those that are to be held from now on."""
         return [
             run
             for run in runs
             if " via " in run.subject
+            and run.state is RunState.PLANNED
             and run.id not in self._known
             and run.at_ms - LEAD_MS <= now_ms < run.end_ms
         ]

@@ -118,7 +118,7 @@ class Coordinator:
             now = self._now()
             due = [
                 (run, entry.definition.nodes)
-                for run in self._held.due(self._planner.to_come(now), now)
+                for run in self._held.due(self._planner.run_store.all(), now)
                 if (entry := self._registry.find(run.task)) is not None
             ]
         for run, nodes in due:
