@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -242,14 +244,13 @@ class Readers:
         self._thread.stop()
 
     def _run(self) -> None:
-        due = dict.fromkeys(range(len(self._readers)), 0.0)
+        due = [-math.inf] * len(self._readers)  # steady seconds: the clock may be set back
         while not self._stop.is_set():
-            now = self._clock()
             for number, reader in enumerate(self._readers):
-                if due[number] <= now and not self._stop.is_set():
-                    due[number] = now + reader.remote.every_s
+                if due[number] <= time.monotonic() and not self._stop.is_set():
+                    due[number] = time.monotonic() + reader.remote.every_s
                     self._once(reader)
-            self._stop.wait(max(0.2, min(due.values()) - self._clock()))
+            self._stop.wait(max(0.2, min(due) - time.monotonic()))
 
     def _once(self, reader: Reader) -> None:
         try:
