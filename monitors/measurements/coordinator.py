@@ -88,12 +88,11 @@ class Coordinator:
                     self._shared.write(name, kept)
                 return
             for name in added.keys() - tasks.keys():
-                with self._registry.all_or_nothing():
-                    self._planner.replaced(self._registry.delete(name), now, {name: None})
+                self._delete(name, now)
             for name, kept in tasks.items():
                 if added.get(name) != kept:
                     try:
-                        self._add(name, kept, now)
+                        self._put(self._registry.define(name, kept.body), kept, now)
                     except (InputError, BrokerError) as error:
                         _log.warning("measurement task %s is not made: %s", name, error)
 
@@ -138,25 +137,15 @@ class Coordinator:
             entries = {e.definition.name: e for e in self._registry.entries()}
             mine = {n: e for n, e in entries.items() if e.kept is not None and e.kept.by == BY}
             for name in mine.keys() - wanted.keys():
-                with self._registry.all_or_nothing():
-                    self._planner.replaced(self._registry.delete(name), now, {name: None})
+                self._delete(name, now)
             for name, body in wanted.items():
                 same = name in mine and mine[name].body == body and not mine[name].problem
                 if not same and (name in mine or name not in entries):
                     try:
-                        self._add(name, KeptTask(body, BY, now / 1000), now)
+                        definition = self._registry.define(name, body)
+                        self._put(definition, KeptTask(body, BY, now / 1000), now)
                     except InputError as error:  # no room within schedule and agreement
                         _log.info("a candidate path is not measured: %s", error)
-
-    def _add(self, name: str, kept: KeptTask, now: int) -> None:
-        definition = self._registry.define(name, kept.body)
-        with self._registry.all_or_nothing():
-            change = self._registry.put(definition, kept)
-            self._planner.replaced(change, now, {name: kept})
-
-    def _share(self, name: str, kept: KeptTask | None) -> None:
-        if self._shared is not None:
-            self._shared.write(name, kept)
 
     # -- agents ------------------------------------------------------------------------------
 
@@ -196,9 +185,10 @@ class Coordinator:
             silent = {f"agent {name!r}": (at, why) for name, at in away.items()}
             for (name, what), at in agents.missing_reports(now).items():
                 silent[f"agent {name!r}: {what}"] = at, f"it reports no {what} any more"
-            for entry in self._registry.entries():
-                task, name = entry.task, entry.definition.name
-                since = self._succeeded.setdefault(name, now)
+            entries = {entry.definition.name: entry for entry in self._registry.entries()}
+            self._succeeded = {name: self._succeeded.get(name, now) for name in entries}
+            for name, entry in entries.items():
+                task, since = entry.task, self._succeeded[name]
                 late = now > since + (2 * task.period_ms + _LATE_MS) / 1000
                 if late and not entry.problem and away.keys().isdisjoint(entry.definition.agents):
                     silent[f"task {name!r}"] = since, "its last two measurements gave no result"
@@ -308,10 +298,7 @@ class Coordinator:
             for task in (definition, *([before.definition] if before is not None else ())):
                 self.need_start(who, task)
             kept = KeptTask(body, who.name, self._clock())
-            with self._registry.all_or_nothing():
-                change = self._registry.put(definition, kept)
-                self._share(name, kept)
-                self._planner.replaced(change, self._now(), {name: kept})
+            self._put(definition, kept, self._now(), self._shared)
             return self.task(name), before is None
 
     def delete_task(self, name: str, who: Principal) -> dict[str, Any]:
@@ -320,10 +307,7 @@ class Coordinator:
         with self._lock:
             self.need_start(who, self._registry.get(name).definition)
             before = self.task(name)
-            with self._registry.all_or_nothing():
-                change = self._registry.delete(name)
-                self._share(name, None)
-                self._planner.replaced(change, self._now(), {name: None})
+            self._delete(name, self._now(), self._shared)
             return before
 
     def need_start(self, who: Principal, definition: Definition) -> None:
@@ -390,6 +374,22 @@ class Coordinator:
         return dict(counted)
 
     # -- within ------------------------------------------------------------------------------
+
+    def _put(
+        self, definition: Definition, kept: KeptTask, now: int, shared: SharedTasks | None = None
+    ) -> None:
+        with self._registry.all_or_nothing():
+            change = self._registry.put(definition, kept)
+            if shared is not None:
+                shared.write(definition.name, kept)
+            self._planner.replaced(change, now, {definition.name: kept})
+
+    def _delete(self, name: str, now: int, shared: SharedTasks | None = None) -> None:
+        with self._registry.all_or_nothing():
+            change = self._registry.delete(name)
+            if shared is not None:
+                shared.write(name, None)
+            self._planner.replaced(change, now, {name: None})
 
     def _given(self, agent: str, run_id: str) -> Run:
         run = self._planner.run_store.get(run_id)
