@@ -105,11 +105,9 @@ def _query(args: argparse.Namespace) -> int:
       adon archive query throughput --subject 'mu>tacc' --since '7 d'
       adon archive query job --workflow 5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11 --json
     """
-    from monitors.archive.export import as_dict
-
     with open_archive(args.archive) as archive:
         page = archive.page(_selection(args), newest=True, limit=args.limit)
-        rows = [as_dict(measurement) for _, measurement in page]
+        rows = [measurement.as_dict() for _, measurement in page]
     if args.json and not args.columns:
         for measurement in rows:
             print_json(measurement, indent=None)
@@ -146,8 +144,6 @@ def _estimate(args: argparse.Namespace) -> int:
 
     Exit codes: 0 there is an estimate; 1 there is none; 2 bad input.
     """
-    from monitors.api.archive_shapes import shown_estimate
-
     moment = _moment(args.at, "--at")
     now = time.time() if moment is None else moment  # 0 is a moment, too
     with open_archive(args.archive) as archive:
@@ -160,7 +156,7 @@ def _estimate(args: argparse.Namespace) -> int:
         f"{metric} of {subject}, the newest {duration(estimate.age_s(now))} old, "
         f"by {estimate.source}"
     )
-    return print_fields(args, shown_estimate(metric, subject, estimate, now), lambda: text)
+    return print_fields(args, estimate.as_dict(metric, subject, now), lambda: text)
 
 
 def _known(

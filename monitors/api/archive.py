@@ -1,36 +1,92 @@
-"""``/v1/measurements`` and ``/v1/estimates``: what was measured, and what it says about now."""
+"""``/v1/measurements``: what was measured. Times are Unix seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
-from monitors.api.archive_shapes import (
-    LatestAnswer,
-    MeasurementsBody,
-    PageAnswer,
-    RecordedAnswer,
-    SeriesListAnswer,
-    shown,
-)
 from monitors.archive.archive import Archive, Cursor, Measurement, Selection
-from monitors.base.measurement import check_believable, check_sendable
+from monitors.base.measurement import LONGEST, MOST_DETAILS, check_believable, check_sendable
 from monitors.recording import own
 from monitors.rules import Rules
 from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.shapes import MOST
+from network_provisioner.api.shapes import MOST, Answer, Body
 from network_provisioner.base.errors import BrokerError, InputError
 
 MOST_LISTED = 10_000
+MOST_SENT = 5000
 _LOOKS = 8  # pages that are looked at to fill one with what the caller may see
 
 Names = Annotated[list[str], Query(max_length=1000, description="may be given several times")]
 Name = Annotated[str | None, Query(max_length=1000)]
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
+Number = Annotated[float, Field(ge=-1e300, le=1e300)]
+Moment = Annotated[float, Field(ge=0, le=MOST)]
+
+
+class MeasurementBody(Body):
+    """One thing that was measured. ``id`` is the sender's, and taken once."""
+
+    id: str = Field(min_length=1, max_length=LONGEST["id"], examples=["rtt:campus-1"])
+    metric: str = Field(min_length=1, max_length=LONGEST["metric"], examples=["rtt"])
+    subject: str = Field(max_length=LONGEST["subject"], examples=["mu>tacc"])
+    value: Number = Field(examples=[0.053])
+    unit: str = Field(max_length=LONGEST["unit"], examples=["s"])
+    at: Moment = Field(description="when it was true", examples=[1000000.0])
+    source: str = Field(max_length=LONGEST["source"], examples=["ping"])
+    workflow: str = Field(default="", max_length=LONGEST["workflow"])
+    details: dict[str, Any] = Field(
+        default_factory=dict, description=f"at most {MOST_DETAILS} characters of JSON"
+    )
+
+    def measurement(self) -> Measurement:
+        """As the archive takes it."""
+        return Measurement(**dict(self))
+
+
+class MeasurementsBody(Body):
+    """Several, recorded all or, where one cannot be, none."""
+
+    measurements: Annotated[list[MeasurementBody], Field(max_length=MOST_SENT)]
+
+
+class RecordedAnswer(Answer):
+    """How many were recorded; ``known`` counts those whose id was there already, and those older
+    than what the archive keeps."""
+
+    recorded: int
+    known: int
+
+
+class PageAnswer(Answer):
+    """Measurements, and what to pass as ``cursor`` for those that follow; null where none do."""
+
+    measurements: list[Measurement]
+    next: str | None
+
+
+class LatestAnswer(Answer):
+    """The newest measurement of each subject."""
+
+    measurements: list[Measurement]
+
+
+class SeriesAnswer(Answer):
+    """A metric and what it was measured of."""
+
+    metric: str
+    subjects: list[str]
+
+
+class SeriesListAnswer(Answer):
+    """All metrics."""
+
+    series: list[SeriesAnswer]
 
 
 def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRouter:
@@ -79,7 +135,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         )
         return answers.answer(
             {
-                "measurements": [shown(measurement) for measurement in measurements],
+                "measurements": [measurement.as_dict() for measurement in measurements],
                 "next": following,
             }
         )
@@ -94,11 +150,11 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         caller.need(May.SEE)
         latest = archive.latest(metric, subject or None)
         visible = [
-            measurement
+            measurement.as_dict()
             for _, measurement in sorted(latest.items())
             if rules.may_see(caller, measurement)
         ]
-        return answers.answer({"measurements": [shown(measurement) for measurement in visible]})
+        return answers.answer({"measurements": visible})
 
     @routes.get("/v1/measurements/series", response_model=SeriesListAnswer)
     def list_series(caller: Caller, metric: Names = []) -> Response:  # noqa: B006
@@ -119,7 +175,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         # Whether there is one is for those alone who may see it.
         if measurement is None or not rules.may_see(caller, measurement):
             raise BrokerError(f"unknown measurement {measurement_id!r:.200}", "unknown_measurement")
-        return answers.answer(shown(measurement))
+        return answers.answer(measurement.as_dict())
 
     return routes
 

@@ -13,7 +13,6 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from monitors.api.archive import Names
-from monitors.api.archive_shapes import shown
 from monitors.archive.archive import Measurement
 from monitors.archive.feed import Feed, Numbered
 from monitors.archive.stores.base import check_texts
@@ -135,7 +134,7 @@ async def _events(
         known = count
         parts += [
             f"id: {number}\nevent: measurement\n"
-            f"data: {json.dumps({'seq': number, **shown(measurement)}, separators=(',', ':'))}\n\n"
+            f"data: {json.dumps({'seq': number, **measurement.as_dict()}, separators=(',', ':'))}\n\n"
             for number, measurement in batch
         ]
         # An id without data moves the client on beside what is not for it.

@@ -11,7 +11,8 @@ reader to judge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 # Half of the weight lies on the newest ten or so: about one stage of a small workflow.
 HALF_LIFE = 8.0
@@ -41,6 +42,14 @@ class Estimate:
     def age_s(self, now: float) -> float:
         """Seconds since the newest measurement that was used."""
         return max(0.0, now - self.at)
+
+    def as_dict(self, metric: str, subject: str, now: float) -> dict[str, Any]:
+        """JSON-ready, as the estimate of a metric of a subject at ``now`` (Unix seconds)."""
+        known = {name: getattr(self, name) for name in _FIELDS}
+        return known | {"metric": metric, "subject": subject, "age_s": self.age_s(now)}
+
+
+_FIELDS = tuple(field.name for field in fields(Estimate))
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:

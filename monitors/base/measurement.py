@@ -17,6 +17,7 @@ from network_provisioner.base.units import MAX_DURATION_S, MAX_RATE_BPS, MAX_SIZ
 SMALL_BYTES = 64_000
 
 COLUMNS = "id, metric, subject, value, unit, at, source, workflow, details"
+_FIELDS = tuple(COLUMNS.split(", "))
 
 # The unit of every metric that decisions read. Other metrics may have any unit.
 UNITS = {
@@ -129,6 +130,10 @@ class Measurement:
     source: str
     workflow: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {name: getattr(self, name) for name in _FIELDS} | {"details": dict(self.details)}
 
 
 def to_row(measurement: Measurement) -> tuple[Any, ...]:
