@@ -56,7 +56,6 @@ class Archive:
     """
 
     def __init__(self, location: str | Path, *, read_only: bool = False) -> None:
-        self.read_only = read_only
         self._failed: tuple[float, str] | None = None
         self.location = location if is_database_url(location) else Path(location)
         self._engine: Engine
@@ -262,21 +261,15 @@ class Archive:
         rows = self._engine.rows("SELECT max(seq) FROM measurement")
         return int(rows[0][0] or 0) if rows else 0
 
-    def after(
-        self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
-    ) -> list[tuple[int, Measurement]]:
-        """What was recorded after number ``seq``, in the order in which it was, at most ``limit``.
-
-        Numbers rise with commits, of all writers: what is read here, nothing comes before later.
-        ``metrics`` empty: of all.
-        """
-        return self.read_on(seq, metrics, limit)[0]
-
     def read_on(
         self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
     ) -> tuple[list[tuple[int, Measurement]], int]:
-        """As :meth:`after`, and the number to go on from: also where nothing was of ``metrics``, so
-        that the same others are not looked at again."""
+        """What was recorded after number ``seq``, in the order in which it was, at most ``limit``,
+        and the number to go on from: also where nothing was of ``metrics`` (empty: all), so that
+        the same others are not looked at again.
+
+        Numbers rise with commits, of all writers: what is read here, nothing comes before later.
+        """
         top = self.latest_seq()
         if top <= seq:
             return [], seq

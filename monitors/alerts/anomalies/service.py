@@ -52,6 +52,7 @@ MOST_SERIES = 5_000  # of 50 kB each
 _LARGEST = 1e100  # what is beyond was never measured, and no arithmetic goes well with it
 
 Series = tuple[str, str, str]
+"""Metric, subject, source: two tools measure the same path differently."""
 
 
 class AnomalyService:
@@ -179,9 +180,6 @@ class AnomalyService:
         if any("*" in name for name in names):
             names |= set(self._archive.metrics())
         return sorted(name for name in names if "*" not in name and self._watch.of(name))
-
-
-"""Metric, subject, source: two tools measure the same path differently."""
 
 
 class SeriesDetectors:

@@ -37,6 +37,7 @@ _LOOK_S = 0.1
 
 WINDOW_S = 3600.0
 OF_WORKFLOW, OF_USER = 5, 20
+"""Within :data:`WINDOW_S`, to each target; as many of a link as of a user."""
 
 
 @dataclass(order=True)
@@ -272,9 +273,6 @@ def _started(process: int) -> str:
         return ""
     words = text.rpartition(")")[2].split()
     return words[19] if len(words) > 19 else ""
-
-
-"""Within :data:`WINDOW_S`, to each target; as many of a link as of a user."""
 
 
 class NoticeLimits:
