@@ -30,27 +30,6 @@ _RATES = frozenset({"throughput", "path_throughput", "tcp_throughput", "udp_thro
 
 
 @dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """What counts as an anomaly of a metric.
-
-    ``min_change``  smallest change that matters, as a share of the value before (0.15: 15 %); for
-                    shares such as loss the difference itself
-    ``noise``       a change must be so many times the noise of a mean of as many samples
-    ``samples``     fewest samples in a row that say so; what is shorter is noise
-    ``outage_after``  so many measurements in a row that are missing, or fail, are an outage
-    ``dip_within_s``  what has come back within so many seconds was a dip
-    ``learn_s``     nothing is said before so many seconds of measurements, but outages
-    """
-
-    min_change: float = 0.15
-    noise: float = 5.5
-    samples: int = 5
-    outage_after: int = 5
-    dip_within_s: float = 12 * 3600.0
-    learn_s: float = 3 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
 class Anomaly:
     """Something happened to a series at ``since`` (Unix seconds); it was noticed at ``noticed``.
 
