@@ -66,7 +66,7 @@ ReportSockets = Callable[[str, list[SocketPeriod]], None]
 
 
 class ResultsBody(Body):
-    """What came of assignments; :mod:`monitors.measurements.result_validation` checks each."""
+    """What came of assignments; :func:`monitors.measurements.runs.valid_result` checks each."""
 
     results: Annotated[list[dict[str, Any]], Field(max_length=_MOST_RESULTS)]
 

@@ -101,16 +101,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     """The routes. ``clock`` gives Unix seconds. Every one raises BrokerError for what it refuses,
     ArchiveError where the archive cannot be read just now."""
     routes = APIRouter(tags=["measurements"])
-    room = AnswerLimit(MOST_EXPORTS, "exports")
-
-    def need(caller: Caller, metric: str, subject: str) -> None:
-        caller.need(May.SEE)
-        if not rules.may_see_series(caller, metric, subject):
-            raise BrokerError(
-                f"{caller.name!r} may not see {metric} of {subject}: monitoring.access does not "
-                "allow it",
-                "forbidden",
-            )
+    need = partial(_need_see, rules)
 
     def answered(metric: str, subject: str, estimate: Estimate | None, now: float) -> Response:
         if estimate is None:
@@ -180,6 +171,25 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
             }
         )
 
+    _add_history(routes, archive, rules, clock)
+    return routes
+
+
+def _need_see(rules: Rules, caller: Principal, metric: str, subject: str) -> None:
+    caller.need(May.SEE)
+    if not rules.may_see_series(caller, metric, subject):
+        raise BrokerError(
+            f"{caller.name!r} may not see {metric} of {subject}: monitoring.access does not allow"
+            " it",
+            "forbidden",
+        )
+
+
+def _add_history(
+    routes: APIRouter, archive: Archive, rules: Rules, clock: Callable[[], float]
+) -> None:
+    room = AnswerLimit(MOST_EXPORTS, "exports")
+
     @routes.get("/v1/measurements/rollups", response_model=RollUpsAnswer)
     def list_rollups(
         caller: Caller,
@@ -191,7 +201,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     ) -> Response:
         """What each hour or day had, oldest first (default: the last 7 days, or 90); those without
         measurements are left out."""
-        need(caller, metric, subject)
+        _need_see(rules, caller, metric, subject)
         last = clock() if until is None else until
         first = max(0.0, last - _USUAL_S[by]) if since is None else since
         if last - first > MOST_BUCKETS * _WIDTHS[by]:
@@ -240,8 +250,6 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
             parts, kind = _parquet(measurements), "application/vnd.apache.parquet"
         headers = {"Content-Disposition": f'attachment; filename="measurements.{format}"'}
         return Stream(room, parts, media_type=kind, headers=headers)
-
-    return routes
 
 
 def _source_for(archive: Archive, caller: Principal) -> knowledge.Source:

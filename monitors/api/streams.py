@@ -132,11 +132,9 @@ async def _events(
     async for reached, batch in batches:
         parts = [] if known == (count := changes()) else ["event: change\ndata: {}\n\n"]
         known = count
-        parts += [
-            f"id: {number}\nevent: measurement\n"
-            f"data: {json.dumps({'seq': number, **measurement.as_dict()}, separators=(',', ':'))}\n\n"
-            for number, measurement in batch
-        ]
+        for number, measurement in batch:
+            data = json.dumps({"seq": number, **measurement.as_dict()}, separators=(",", ":"))
+            parts.append(f"id: {number}\nevent: measurement\ndata: {data}\n\n")
         # An id without data moves the client on beside what is not for it.
         yield ("".join(parts) + f": reached {reached}\nid: {reached}\n\n").encode()
 

@@ -25,10 +25,9 @@ from monitors.measurements.candidate_paths import (
 )
 from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
-from monitors.measurements.result_validation import ValidResult, valid_result
 from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore, SharedTasks
-from monitors.measurements.runs import Run, RunState, after
+from monitors.measurements.runs import Run, RunState, ValidResult, after, valid_result
 from monitors.measurements.task_data import Definition, known_end
 from monitors.measurements.tasks import Slot
 from monitors.rules import Rules

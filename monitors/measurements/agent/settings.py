@@ -85,7 +85,7 @@ class AgentSettings:
     better than the kernel. ``workflows``: whose it follows and reports
     (:class:`~monitors.workflows.service.FollowService`). ``servers``: the ports of this host's
     transfer servers, whose connections it reports, ``disks`` and ``sockets``: whether it reports
-    what these do (:mod:`~.host_reports`, :mod:`~.sockets`)."""
+    what these do (:mod:`~.host_reports`)."""
 
     name: str
     broker: str
