@@ -6,10 +6,12 @@ seconds, rates bit/s."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from prometheus_client.core import GaugeMetricFamily, Metric
 from pydantic import Field
 
 from monitors.measurements.coordinator import Coordinator
@@ -19,8 +21,10 @@ from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import Answer, Body, Text
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.units import parse_duration
+
+_log = logging.getLogger(__name__)
 
 _BIG = 1e12
 _MOST_RUNS = 10_000
@@ -228,3 +232,40 @@ def router(
                                "keys": rules.table(known, ends, metric)})  # fmt: skip
 
     return routes
+
+
+class RunMetrics:
+    """Agents and runs for Prometheus, which asks when it scrapes; names begin with ``adon_``."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def describe(self) -> list[Metric]:
+        """Nothing is asked before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the library. Where the coordinator's store does not answer, runs are absent."""
+        present = GaugeMetricFamily(
+            "adon_agent_present", "1 where the agent asks regularly.", labels=("agent",)
+        )
+        offset = GaugeMetricFamily(
+            "adon_agent_clock_offset_seconds",
+            "The broker's clock less the agent's, as the agent knows it.",
+            labels=("agent",),
+        )
+        for agent in self._coordinator.agents():
+            present.add_metric((agent["name"],), float(agent["present"]))
+            if agent["offset_s"] is not None:
+                offset.add_metric((agent["name"],), agent["offset_s"])
+        yield from (present, offset)
+        runs = GaugeMetricFamily(
+            "adon_measurement_runs", "Runs of the last week by state.", labels=("state",)
+        )
+        try:
+            for state, number in sorted(self._coordinator.counts().items()):
+                runs.add_metric((state,), number)
+        except AdonError as error:
+            _log.warning("the runs of measurements cannot be counted: %s", error)
+            return
+        yield runs

@@ -23,10 +23,10 @@ from pyarrow import parquet
 from test_api_documented import EXAMPLE, part_of
 
 from adon.service.monitoring import archive_routers
+from monitors.api.archive import ArchiveMetrics
 from monitors.api.streams import AnswerLimit
 from monitors.api.streams import Stream as Streamed
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.archive.prometheus import ArchiveMetrics
 from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
 from monitors.base.measurement import LONGEST, MOST_DETAILS
