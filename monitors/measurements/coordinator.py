@@ -26,10 +26,9 @@ from monitors.measurements.candidate_paths import (
 from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
 from monitors.measurements.run_planner import RunPlanner
-from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore, SharedTasks
+from monitors.measurements.run_store import KeptTask, MeasuringStore, SharedTasks
 from monitors.measurements.runs import Run, RunState, ValidResult, after, valid_result
 from monitors.measurements.task_data import Definition, known_end
-from monitors.measurements.tasks import Slot
 from monitors.rules import Rules
 from network_provisioner.access import Principal
 from network_provisioner.base.errors import BrokerError, InputError
@@ -251,16 +250,25 @@ class Coordinator:
     def agents(self) -> list[dict[str, Any]]:
         """How each agent is, and what it does next."""
         with self._lock:
-            return [
-                agent_view(self._agent_registry, self._planner.run_store, name, self._now())
-                for name in self._agent_registry.members
-            ]
+            return [self._agent_view(name) for name in self._agent_registry.members]
 
     def agent(self, name: str) -> dict[str, Any]:
         """One of them. Raises BrokerError ``unknown_agent``."""
         with self._lock:
             self._agent_registry.known(name)
-            return agent_view(self._agent_registry, self._planner.run_store, name, self._now())
+            return self._agent_view(name)
+
+    def _agent_view(self, name: str) -> dict[str, Any]:
+        now_ms = self._now()
+        to_do = self._planner.run_store.to_do(name, now_ms)
+        return {
+            **self._agent_registry.view(name, now_ms / 1000),
+            "to_do": len(to_do),
+            "next": [
+                {"run": run.id, "at": run.at_ms / 1000, "tool": run.tool, "subject": run.subject}
+                for run in to_do[:_NEXT]
+            ],
+        }
 
     # -- tasks -------------------------------------------------------------------------------
 
@@ -278,8 +286,7 @@ class Coordinator:
         """One, with its latest runs. Raises BrokerError ``unknown_task``."""
         with self._lock:
             entry, now = self._registry.get(name), self._now()
-            counts = {name: self._store.counts(name)}
-            view = task_view(entry, self._planner.following(now)(name), counts)
+            view = task_view(entry, self._planner.following(now)(name), self._store.counts(name))
             runs = self._store.runs(0, now + 1, name, _RECENT)
             return {**view, "runs": [run.as_dict() for run in runs]}
 
@@ -358,19 +365,36 @@ class Coordinator:
         return self._store.runs(since_ms, until_ms, task, limit)
 
     def schedule(self) -> dict[str, Any]:
-        """The schedule that repeats, and how it uses what there is."""
+        """The schedule that repeats: its length, how many runs it has, the share of time that each
+        host and link is used by them, and which runs to come are not where their slots are."""
         with self._lock:
-            until_ms = self._planner.until_ms
-            return schedule_view(
-                self._registry, until_ms, self._planner.misplaced_runs(self._now())
-            )
+            schedule, tasks = self._registry.schedule, self._registry.tasks()
+            until_ms, moved = self._planner.until_ms, self._planner.misplaced_runs(self._now())
+        use = {key: round(share, 6) for key, share in shares(tasks).items()}
+        links = sorted(key for key in use if not isinstance(key, str))
+        return {
+            "hyperperiod_s": schedule.hyperperiod_ms / 1000,
+            "slots": len(schedule.slots),
+            "tasks": len(tasks),
+            "until": until_ms / 1000,
+            "hosts": {name: use[name] for name in sorted(k for k in use if isinstance(k, str))},
+            "links": [{"link": list(link), "use": use[link]} for link in links],
+            "moved": [
+                {
+                    "run": run.id,
+                    "task": run.task,
+                    "at": run.at_ms / 1000,
+                    "instead_of": slot.start_ms / 1000,
+                    "release": slot.release_ms / 1000,
+                    "deadline": slot.deadline_ms / 1000,
+                }
+                for run, slot in moved
+            ],
+        }
 
     def counts(self) -> dict[str, int]:
         """How many runs that are kept are in each state, of all tasks together."""
-        counted: Counter[str] = Counter()
-        for states in self._store.counts().values():
-            counted.update(states)
-        return dict(counted)
+        return dict(sum(map(Counter, self._store.counts().values()), Counter[str]()))
 
     # -- within ------------------------------------------------------------------------------
 
@@ -401,21 +425,6 @@ class Coordinator:
         return int(self._clock() * 1000)
 
 
-def agent_view(
-    agent_registry: AgentRegistry, run_store: RunStore, name: str, now_ms: int
-) -> dict[str, Any]:
-    """How an agent is, and what it does next."""
-    to_do = run_store.to_do(name, now_ms)
-    return {
-        **agent_registry.view(name, now_ms / 1000),
-        "to_do": len(to_do),
-        "next": [
-            {"run": run.id, "at": run.at_ms / 1000, "tool": run.tool, "subject": run.subject}
-            for run in to_do[:_NEXT]
-        ],
-    }
-
-
 def task_view(
     entry: RegisteredTask, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
@@ -441,34 +450,4 @@ def task_view(
         "problem": entry.problem,
         "next": None if next_ms is None else next_ms / 1000,
         "counts": {str(state): known.get(str(state), 0) for state in RunState},
-    }
-
-
-def schedule_view(
-    registry: TaskRegistry, until_ms: int, moved: Sequence[tuple[Run, Slot]]
-) -> dict[str, Any]:
-    """The schedule that repeats: its length, how many runs it has, the share of time that each
-    host and link is used by them, and which runs to come are not where their slots are."""
-    schedule = registry.schedule
-    use = shares(registry.tasks())
-    hosts = sorted(key for key in use if isinstance(key, str))
-    links = sorted(key for key in use if not isinstance(key, str))
-    return {
-        "hyperperiod_s": schedule.hyperperiod_ms / 1000,
-        "slots": len(schedule.slots),
-        "tasks": len(registry.tasks()),
-        "until": until_ms / 1000,
-        "hosts": {name: round(use[name], 6) for name in hosts},
-        "links": [{"link": list(link), "use": round(use[link], 6)} for link in links],
-        "moved": [
-            {
-                "run": run.id,
-                "task": run.task,
-                "at": run.at_ms / 1000,
-                "instead_of": slot.start_ms / 1000,
-                "release": slot.release_ms / 1000,
-                "deadline": slot.deadline_ms / 1000,
-            }
-            for run, slot in moved
-        ],
     }

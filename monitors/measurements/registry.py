@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from monitors.measurements.agent_registry import RegisteredAgent
@@ -21,6 +21,7 @@ from monitors.measurements.schedule import Recurring, arrive, leave, moved_tasks
 from monitors.measurements.task_data import Definition, definition_of
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.schema import adapter
 from network_provisioner.topology.graph import Topology
 
 _MOST_ARRIVALS = 20  # at a start: more are planned anew, all at once
@@ -79,7 +80,11 @@ class TaskRegistry:
         for name, kept_task in kept.items():
             if name not in self._entries:
                 self._entries[name] = self._revived(name, kept_task)
-        before = _saved_tasks(saved) if self._same_agreement(saved) else {}
+        before: dict[str, Task] = {}
+        if saved is not None and saved["agreement"] == _fingerprint(self.agreement):
+            before = {
+                task.name: task for task in adapter(list[Task]).validate_python(saved["tasks"])
+            }
         tasks = {task.name: task for task in self.tasks()}
         unchanged = {name for name in before if tasks.get(name) == before[name]}
         gone = tuple(sorted(before.keys() - unchanged))
@@ -135,7 +140,7 @@ class TaskRegistry:
         """The schedule and what it is of, as JSON, for :meth:`restore`."""
         return {
             "agreement": _fingerprint(self.agreement),
-            "tasks": [_task_dict(task) for task in self.tasks()],
+            "tasks": adapter(list[Task]).dump_python(self.tasks(), mode="json"),
             "hyperperiod_ms": self._schedule.hyperperiod_ms,
             "slots": [
                 [s.start_ms, s.end_ms, s.task, s.number, s.release_ms, s.deadline_ms]
@@ -235,9 +240,6 @@ class TaskRegistry:
         self._schedule = schedule
         self.recurring = Recurring(schedule)
 
-    def _same_agreement(self, saved: Any) -> bool:
-        return saved is not None and saved["agreement"] == _fingerprint(self.agreement)
-
 
 def _fingerprint(agreement: Agreement) -> str:
     text = json.dumps(
@@ -249,25 +251,6 @@ def _fingerprint(agreement: Agreement) -> str:
         ]
     )
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _task_dict(task: Task) -> dict[str, Any]:
-    links = sorted(map(list, task.links))
-    return {**asdict(task), "hosts": sorted(task.hosts), "links": links}
-
-
-def _saved_tasks(saved: Any) -> dict[str, Task]:
-    tasks = [
-        Task(
-            **{
-                **{key: value for key, value in item.items() if key != "offset_ms"},
-                "hosts": frozenset(item["hosts"]),
-                "links": frozenset((a, b) for a, b in item["links"]),
-            }
-        )
-        for item in saved["tasks"]
-    ]
-    return {task.name: task for task in tasks}
 
 
 def _saved_schedule(saved: Any) -> Schedule:

@@ -47,7 +47,6 @@ class RunPlanner:
         :meth:`extend`."""
         self._registry, self._agent_registry, self._store = registry, agent_registry, store
         self.run_store = RunStore(store, now_ms)
-        self.run_store.load(now_ms)
         self.until_ms = int(store.fact("until_ms") or 0)
         """Up to here the schedule was followed: what begins before is a run, or never will be."""
 

@@ -31,18 +31,16 @@ _KIND = "measurement-task"
 class RunStore:
     """Runs by id and by agent, and for each agent a number that changes with what it has to do."""
 
-    def __init__(self, store: MeasuringStore, first_version: int) -> None:
-        """``first_version`` is not to be that of an earlier process: an agent compares."""
+    def __init__(self, store: MeasuringStore, now_ms: int) -> None:
+        """Take up what an earlier process left. Numbers begin with ``now_ms``, not to be those of
+        that process: an agent compares."""
         self._store = store
         self._runs: dict[str, Run] = {}
         self._of: dict[str, set[str]] = {}
         self._versions: dict[str, int] = {}
-        self._first = max(1, first_version)
+        self._first = max(1, now_ms)
         self._tell: Callable[[str], None] = lambda _: None
-
-    def load(self, now_ms: int) -> None:
-        """Take up what an earlier process left."""
-        for run in self._store.open_runs(now_ms - _KEEP_MS):
+        for run in store.open_runs(now_ms - _KEEP_MS):
             self._keep(run)
 
     def on_change(self, tell: Callable[[str], None]) -> None:
@@ -302,13 +300,14 @@ class MeasuringStore:
         )
         return stored[::-1]
 
-    def counts(self, task: str | None = None) -> Any:
-        """How many runs that are kept are in each state: of a task, or of all by task."""
+    def counts(self, task: str | None = None) -> dict[str, dict[str, int]]:
+        """How many runs that are kept are in each state, by task; of one alone where it is
+        named."""
         sql = "SELECT task, state, count(*) FROM run WHERE ? IS NULL OR task = ? GROUP BY 1, 2"
         by_task: dict[str, dict[str, int]] = {}
         for name, state, count in self._rows(sql, task, task):
             by_task.setdefault(name, {})[state] = count
-        return by_task if task is None else by_task.get(task, {})
+        return by_task
 
     def close(self) -> None:
         """Close the file. Harmless if done twice."""

@@ -139,7 +139,8 @@ def client(order: ProbeRequest) -> list[Reading]:
                 break
             continue
         return udp_findings(report) if order.tool == "udp" else tcp_findings(report)
-    raise ProbeError("the agent was stopped" if order.halt.is_set() else refusal)
+    order.halt.check()
+    raise ProbeError(refusal)
 
 
 def server(order: ProbeRequest) -> list[Reading]:
@@ -165,7 +166,8 @@ def server(order: ProbeRequest) -> list[Reading]:
         if who == order.peer:
             return []
         refusal = f"somebody else came to port {order.port}: {who}"
-    raise ProbeError("the agent was stopped" if order.halt.is_set() else refusal)
+    order.halt.check()
+    raise ProbeError(refusal)
 
 
 def _program() -> str:

@@ -102,8 +102,7 @@ def _by_socket(
         until = begin + turn * options["interval"] if not last else time.monotonic() + _LINGER_S
         while len(trips) < count and time.monotonic() < min(until, order.end):
             if not order.halt.ready({sock.fileno(): select.POLLIN}, min(until, order.end)):
-                if order.halt.is_set():
-                    raise ProbeError("the agent was stopped")
+                order.halt.check()
                 continue
             try:
                 arrived = receive(sock)

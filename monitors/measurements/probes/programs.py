@@ -105,8 +105,7 @@ def _listen(
     open_files = dict.fromkeys(output, select.POLLIN)
     while open_files:
         ready = halt.ready(open_files, until)
-        if halt.is_set():
-            raise ProbeError("the agent was stopped")
+        halt.check()
         if not ready and time.monotonic() >= until:
             return ProgramResult(-1, bytes(out), bytes(err), in_time=False)
         for number, _ in ready:

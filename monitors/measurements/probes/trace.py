@@ -81,8 +81,7 @@ def measure(order: ProbeRequest) -> list[Reading]:
             _ask(order, [hop for hop in window if hop not in heard], heard)
             if all(hop in heard for hop in window) or _ended_before(heard, window):
                 break
-    if order.halt.is_set():
-        raise ProbeError("the agent was stopped")
+    order.halt.check()
     if not heard:
         raise ProbeError(f"nobody on the way to {order.peer} answers")
     route, end = route_of(heard, probed)
