@@ -147,39 +147,34 @@ def _estimate(args: argparse.Namespace) -> int:
     moment = _moment(args.at, "--at")
     now = time.time() if moment is None else moment  # 0 is a moment, too
     with open_archive(args.archive) as archive:
-        metric, subject, estimate = _known(archive, args.what, args.subject, now)
+        estimate = _known(archive, args.what, args.subject, now)
     if estimate is None:
         print(printable(f"no estimate of {args.what} for {args.subject}"))
         return 1
     text = (
         f"{estimate.value:.6g} {estimate.unit} ± {estimate.spread:.3g}, from {estimate.count} of "
-        f"{metric} of {subject}, the newest {duration(estimate.age_s(now))} old, "
+        f"{estimate.metric} of {estimate.subject}, the newest {duration(estimate.age_s(now))} old, "
         f"by {estimate.source}"
     )
-    return print_fields(args, estimate.as_dict(metric, subject, now), lambda: text)
+    return print_fields(args, estimate.as_dict(now), lambda: text)
 
 
-def _known(
-    archive: Archive, what: str, subject: str, now: float
-) -> tuple[str, str, Estimate | None]:
+def _known(archive: Archive, what: str, subject: str, now: float) -> Estimate | None:
     from monitors.archive import knowledge
 
-    known: knowledge.Known | None
     if what == "gamma_a":
         src, pair, dst = subject.partition(">")
         if not pair:
             raise InputError(f"SUBJECT: found {subject!r}, expected two sites as 'mu>tacc'")
-        known = knowledge.gamma_a(archive, src, dst, now)
-    elif what == "gamma_c":
+        return knowledge.gamma_a(archive, src, dst, now)
+    if what == "gamma_c":
         transformation, at, site = subject.rpartition("@")
         if not at:
             raise InputError(f"SUBJECT: found {subject!r}, expected 'ns::name:version@site'")
-        known = knowledge.gamma_c(archive, transformation, site, now)
-    elif what == "t_q":
-        known = knowledge.queue_wait(archive, subject, now)
-    else:
-        return what, subject, archive.estimate(what, subject, now)
-    return (what, subject, None) if known is None else (known.metric, known.subject, known)
+        return knowledge.gamma_c(archive, transformation, site, now)
+    if what == "t_q":
+        return knowledge.queue_wait(archive, subject, now)
+    return archive.estimate(what, subject, now)
 
 
 @NOUN.verb(

@@ -18,7 +18,6 @@ from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
 from monitors.archive.estimate_sources import UserArchive
 from monitors.archive.export import check_format, csv_parts, write_parquet
-from monitors.archive.knowledge import Known
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
 from monitors.archive.retention.rollups import as_dict, roll_ups
 from monitors.rules import Rules
@@ -106,9 +105,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     def answered(metric: str, subject: str, estimate: Estimate | None, now: float) -> Response:
         if estimate is None:
             raise BrokerError(f"nothing is known of {metric} of {subject}", "unknown_measurement")
-        if isinstance(estimate, Known):
-            metric, subject = estimate.metric, estimate.subject
-        return answers.answer(estimate.as_dict(metric, subject, now))
+        return answers.answer(estimate.as_dict(now))
 
     @routes.get("/v1/estimates", response_model=EstimateAnswer)
     def estimate(
@@ -165,8 +162,13 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         return answers.answer(
             {
                 "estimates": [
-                    {**estimate.as_dict(*key, now), "note": getattr(estimate, "note", "")}
-                    for key, estimate in known.items()
+                    {
+                        **estimate.as_dict(now),
+                        "metric": metric,
+                        "subject": subject,
+                        "note": estimate.note,
+                    }
+                    for (metric, subject), estimate in known.items()
                 ]
             }
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.archive.archive import Archive
-from monitors.archive.knowledge import Known, known_estimates
+from monitors.archive.knowledge import known_estimates
 from monitors.archive.stores.selection import Selection
 from monitors.base.estimates import Estimate
 from monitors.base.measurement import Measurement
@@ -81,7 +81,7 @@ def _of_broker(
 
 def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
     return {
-        (str(row["metric"]), str(row["subject"])): Known(
+        (str(row["metric"]), str(row["subject"])): Estimate(
             float(row["value"]), float(row["spread"]), int(row["count"]), float(row["at"]),
             str(row["source"]), str(row["unit"]), note=str(row["note"]),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from statistics import median
 from typing import Protocol
@@ -64,23 +64,13 @@ class Source(Protocol):
         """As :meth:`monitors.archive.archive.Archive.query`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known(Estimate):
-    """An estimate of what is asked for. ``metric`` and ``subject`` are those that were measured;
-    ``note`` says in a few words where they are others than what one would expect."""
-
-    metric: str = ""
-    subject: str = ""
-    note: str = ""
-
-
-def gamma_a(source: Source, src: str, dst: str, now: float) -> Known | None:
+def gamma_a(source: Source, src: str, dst: str, now: float) -> Estimate | None:
     """Γ_a: what a transfer between two sites gets, bit/s; None where nobody knows."""
-    moved = _known(source, "throughput", f"{src}>{dst}", now)
+    moved = source.estimate("throughput", f"{src}>{dst}", now)
     return _or_probed(source, moved, src, dst, now)
 
 
-def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, Known]:
+def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, Estimate]:
     """``transfer_rate`` (bit/s), ``transfer_start`` (s of each transfer, with its first file) and
     ``file_start`` (s of each further file): what transfers of different sizes tell apart of T_n, by
     the tool and protocol of the newest; none where they do not, or where the newest of them is a
@@ -119,9 +109,9 @@ def _known_terms(
     newest: Measurement,
     subject: str,
     note: str,
-) -> dict[str, Known]:
+) -> dict[str, Estimate]:
     return {
-        metric: Known(
+        metric: Estimate(
             value, spread * value, len(moved), newest.at, newest.source, unit, metric, subject, note
         )
         for metric, value, unit in terms
@@ -145,10 +135,10 @@ def _tool(row: Measurement) -> tuple[object, object]:
     return row.details.get("tool"), row.details.get("protocol")
 
 
-def path_throughput(source: Source, src: str, dst: str, way: str, now: float) -> Known | None:
+def path_throughput(source: Source, src: str, dst: str, way: str, now: float) -> Estimate | None:
     """What transfers over a path that leads this way got, bit/s. What goes best effort goes the way
     of the probes."""
-    moved = _known(source, "path_throughput", f"{src}>{dst}/{way}", now)
+    moved = source.estimate("path_throughput", f"{src}>{dst}/{way}", now)
     return _or_probed(source, moved, src, dst, now) if way == BEST_EFFORT else moved
 
 
@@ -159,7 +149,7 @@ def path_subject(nodes: Sequence[str]) -> str:
 
 def path_metrics(
     source: Source, nodes: Sequence[str], is_default: bool, now: float
-) -> dict[str, Known]:
+) -> dict[str, Estimate]:
     """What was measured of one path lately, as path selection names it: ``throughput`` (bit/s),
     ``delay`` (there and back, s), ``jitter`` (s), ``loss`` (0..1).
 
@@ -184,7 +174,7 @@ def path_metrics(
     return {name: known for name, known in metrics.items() if known is not None}
 
 
-def _newest(candidates: Sequence[Known | None]) -> Known | None:
+def _newest(candidates: Sequence[Estimate | None]) -> Estimate | None:
     return max(
         (known for known in candidates if known is not None),
         key=lambda known: known.at,
@@ -192,23 +182,23 @@ def _newest(candidates: Sequence[Known | None]) -> Known | None:
     )
 
 
-def _lately(source: Source, metric: str, subject: str, now: float) -> Known | None:
+def _lately(source: Source, metric: str, subject: str, now: float) -> Estimate | None:
     """Of the last minutes alone: what a path was like before would outvote what it is like."""
-    return _known(source, metric, subject, now, max_age_s=LIVE_S)
+    return source.estimate(metric, subject, now, LIVE_S)
 
 
-def path_state(source: Source, metric: str, src: str, dst: str, now: float) -> Known | None:
+def path_state(source: Source, metric: str, src: str, dst: str, now: float) -> Estimate | None:
     """``rtt`` (s) or ``loss`` (0..1) between two sites, of their hosts the pair with the least."""
-    own = _known(source, metric, f"{src}>{dst}", now)
+    own = source.estimate(metric, f"{src}>{dst}", now)
     return own or _of_hosts(source, metric, src, dst, now, min)
 
 
-def gamma_c(source: Source, transformation: str, site: str, now: float) -> Known | None:
+def gamma_c(source: Source, transformation: str, site: str, now: float) -> Estimate | None:
     """Γ_c: how fast a transformation runs at a site, byte/s; seconds for each of its jobs where
     sizes of inputs were not known (``metric`` is ``runtime`` then). None where it never ran there.
     """
     subject = f"{transformation}@{site}"
-    return _known(source, "compute_rate", subject, now) or _known(source, "runtime", subject, now)
+    return source.estimate("compute_rate", subject, now) or source.estimate("runtime", subject, now)
 
 
 def disk_rate(
@@ -230,13 +220,13 @@ def queue_wait(
     site: str,
     now: float,
     waits_at: Callable[[str, float], Sequence[Measurement]] | None = None,
-) -> Known | None:
+) -> Estimate | None:
     """T_q: how long a job waits at a site, s; as jobs waited at this time of the day, where enough
     of them did. ``width:8@mu``: how long one of so many jobs of a workflow does; None where none
     was measured. ``waits_at``: the newest of a site at a Unix second, where somebody has them."""
     width, _, place = site.rpartition("@")
     by_width = width.startswith(WIDTH)
-    known = None if by_width else _known(source, _WAIT, site, now)
+    known = None if by_width else source.estimate(_WAIT, site, now)
     if known is None and not by_width:
         return None
     rows = (waits_at or partial(_waits_at, source))(place, now)
@@ -246,7 +236,7 @@ def queue_wait(
     note = f"of {width.removeprefix(WIDTH)} jobs at once" if by_width else "at this hour"
     median_s, spread_s, count = wait_spread(alike)
     newest = alike[0]
-    return Known(
+    return Estimate(
         median_s, spread_s, count, newest.at, newest.source, newest.unit, _WAIT, site, note
     )
 
@@ -261,7 +251,7 @@ def free_space(
     now: float,
     max_age_s: float = FRESH_S,
     last: int = _LAST_SPACES,
-) -> Known | None:
+) -> Estimate | None:
     """How much may still be written at a site, bytes: the least of the ``last`` that each of its
     hosts measured. None where none did within ``max_age_s``."""
     hosts = [s for s in source.subjects(_SPACE) if s.partition("/")[0] == site]
@@ -274,7 +264,7 @@ def free_space(
     if not rows:
         return None
     least = min(rows, key=lambda row: row.value)
-    return Known(
+    return Estimate(
         least.value, 0.0, len(rows), max(row.at for row in rows), least.source, least.unit,
         _SPACE, least.subject,
     )  # fmt: skip
@@ -375,24 +365,9 @@ def known_estimates(
     return estimates
 
 
-def _known(
-    source: Source,
-    metric: str,
-    subject: str,
-    now: float,
-    note: str = "",
-    max_age_s: float | None = None,
-) -> Known | None:
-    estimate = source.estimate(metric, subject, now, max_age_s)
-    if estimate is None:
-        return None
-    return Known(
-        estimate.value, estimate.spread, estimate.count, estimate.at, estimate.source,
-        estimate.unit, metric, subject, note,
-    )  # fmt: skip
-
-
-def _or_probed(source: Source, moved: Known | None, src: str, dst: str, now: float) -> Known | None:
+def _or_probed(
+    source: Source, moved: Estimate | None, src: str, dst: str, now: float
+) -> Estimate | None:
     """What transfers got, unless there are none of late and probes are newer."""
     if moved is not None and moved.age_s(now) <= FRESH_S:
         return moved
@@ -408,18 +383,18 @@ def _of_hosts(
     src: str,
     dst: str,
     now: float,
-    best: Callable[..., Known],
+    best: Callable[..., Estimate],
     max_age_s: float | None = None,
-) -> Known | None:
+) -> Estimate | None:
     """The best of the pairs of hosts at two sites, of those measured a day before the newest or
     later."""
     rates = []
     for subject in source.subjects(metric):
         ends = tuple(end.partition("/")[0] for end in subject.split(">"))
         if ends == (src, dst):
-            known = _known(source, metric, subject, now, f"by {metric} of {subject}", max_age_s)
+            known = source.estimate(metric, subject, now, max_age_s)
             if known is not None:
-                rates.append(known)
+                rates.append(replace(known, note=f"by {metric} of {subject}"))
     if not rates:
         return None
     newest = max(known.at for known in rates)

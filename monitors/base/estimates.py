@@ -11,7 +11,7 @@ reader to judge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 # Half of the weight lies on the newest ten or so: about one stage of a small workflow.
@@ -29,7 +29,9 @@ class Estimate:
     """``value`` and ``spread`` in the metric's ``unit``.
 
     ``spread`` is comparable to a standard deviation; ``count`` is the number of measurements used,
-    ``at`` the time of the newest of them (Unix seconds), ``source`` who made that one.
+    ``at`` the time of the newest of them (Unix seconds), ``source`` who made that one. ``metric``
+    and ``subject`` are those that were measured; ``note`` says in a few words where they are others
+    than what one would expect.
     """
 
     value: float
@@ -38,18 +40,19 @@ class Estimate:
     at: float
     source: str
     unit: str = ""
+    metric: str = ""
+    subject: str = ""
+    note: str = ""
 
     def age_s(self, now: float) -> float:
         """Seconds since the newest measurement that was used."""
         return max(0.0, now - self.at)
 
-    def as_dict(self, metric: str, subject: str, now: float) -> dict[str, Any]:
-        """JSON-ready, as the estimate of a metric of a subject at ``now`` (Unix seconds)."""
-        known = {name: getattr(self, name) for name in _FIELDS}
-        return known | {"metric": metric, "subject": subject, "age_s": self.age_s(now)}
-
-
-_FIELDS = tuple(field.name for field in fields(Estimate))
+    def as_dict(self, now: float) -> dict[str, Any]:
+        """JSON-ready, at ``now`` (Unix seconds), without the note."""
+        known = asdict(self) | {"age_s": self.age_s(now)}
+        del known["note"]
+        return known
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -163,7 +163,7 @@ def rolled_up_estimate(
         newest = from_row(before[0])
         at, source, unit = newest.last_at, newest.source, newest.unit
     value, spread = weighted(values, shares)
-    return Estimate(value, spread, used, at, source, unit)
+    return Estimate(value, spread, used, at, source, unit, metric, subject)
 
 
 def _found(

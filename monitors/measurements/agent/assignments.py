@@ -34,9 +34,6 @@ class PendingAssignments:
         self._known: dict[str, Assignment] = {}
         self._had: dict[str, float] = {}
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def replace(self, assignments: Iterable[Assignment]) -> None:
         """The broker's list takes the place of what was known; what had its turn stays so."""
         self._known = {a.id: a for a in assignments if a.id not in self._had}
@@ -121,11 +118,6 @@ class BrokerClock:
 
     def __init__(self) -> None:
         self._known: _Known | None = None
-
-    @property
-    def known(self) -> bool:
-        """Whether anything was learned yet."""
-        return self._known is not None
 
     def learn(self, requested: float, received: float, sent: float, answered: float) -> None:
         """One question: ``requested`` and ``answered`` steady, the others the broker's clock."""
