@@ -146,10 +146,10 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         caller.need(May.SEE)
         if not metric and workflow is None:  # every page would look through everything there is
             raise InputError("found no metric and no workflow, expected one of them")
-        wanted = Selection(tuple(metric), subject, workflow, source, since, until)
+        selection = Selection(tuple(metric), subject, workflow, source, since, until)
         measurements, following = _page(
             archive,
-            wanted,
+            selection,
             _cursor(cursor),
             order == "newest",
             limit,
@@ -221,7 +221,7 @@ def _cursor(text: str | None) -> Cursor | None:
 
 def _page(
     archive: Archive,
-    wanted: Selection,
+    selection: Selection,
     behind: Cursor | None,
     newest: bool,
     limit: int,
@@ -231,7 +231,7 @@ def _page(
     taken: list[Measurement] = []
     cursor = behind
     for _ in range(_LOOKS):
-        looked = archive.page(wanted, cursor, newest=newest, limit=limit)
+        looked = archive.page(selection, cursor, newest=newest, limit=limit)
         for place, measurement in looked:
             cursor = place
             if visible(measurement):

@@ -240,10 +240,10 @@ def _add_history(
         time, as a file; only so many at once."""
         caller.need(May.SEE)
         check_format(format)
-        wanted = Selection(tuple(metric), subject, workflow, source, since, until)
+        selection = Selection(tuple(metric), subject, workflow, source, since, until)
         measurements = (
             measurement
-            for measurement in archive.each(wanted)
+            for measurement in archive.each(selection)
             if rules.may_see(caller, measurement)
         )
         parts: Iterator[str] | Iterator[bytes] = csv_parts(measurements)

@@ -155,8 +155,8 @@ class Archive:
     ) -> list[Measurement]:
         """Measurements of a metric with ``since <= at <= until``, oldest (or ``newest``) first, at
         most ``limit``."""
-        wanted = Selection((metric,), subject, workflow, since=since, until=until)
-        return [from_row(row[1:]) for row in self._read(wanted, None, newest, limit)]
+        selection = Selection((metric,), subject, workflow, since=since, until=until)
+        return [from_row(row[1:]) for row in self._read(selection, None, newest, limit)]
 
     def page(
         self,
@@ -191,8 +191,8 @@ class Archive:
     def each(self, selection: Selection) -> Iterator[Measurement]:
         """All that is selected, by metric, oldest first; a page in memory at a time."""
         for metric in selection.metrics or self.metrics():
-            wanted = replace(selection, metrics=(metric,))
-            for row in self._read(wanted, None, False, None):
+            of_metric = replace(selection, metrics=(metric,))
+            for row in self._read(of_metric, None, False, None):
                 yield from_row(row[1:])
 
     def get(self, key: str) -> Measurement | None:
@@ -206,8 +206,8 @@ class Archive:
         for i in range(0, len(keys), _ASKED):
             some = list(keys[i : i + _ASKED])
             marks = ", ".join("?" * len(some))
-            wanted = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
-            rows += self._engine.rows(wanted, some)
+            statement = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
+            rows += self._engine.rows(statement, some)
         return {measurement.id: measurement for measurement in map(from_row, rows)}
 
     def latest(self, metric: str, subjects: Iterable[str] | None = None) -> dict[str, Measurement]:

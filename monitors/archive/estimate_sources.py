@@ -75,8 +75,8 @@ def of_archive(
 def _of_broker(
     broker: BrokerClient, sites: Collection[str], transformations: Collection[str]
 ) -> dict[tuple[str, str], Estimate]:
-    wanted = {"sites": [*sites], "transformations": [*transformations]}
-    return broker.read(_estimates, "POST", "/v1/estimates", wanted)
+    body = {"sites": [*sites], "transformations": [*transformations]}
+    return broker.read(_estimates, "POST", "/v1/estimates", body)
 
 
 def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
@@ -108,7 +108,8 @@ class UserArchive:
         self, metric: str, subject: str, *, until: float, newest: bool, limit: int
     ) -> Sequence[Measurement]:
         """As the archive's."""
-        wanted = Selection((metric,), subject, until=until, users=self._users)
+        selection = Selection((metric,), subject, until=until, users=self._users)
         return [
-            measurement for _, measurement in self._archive.page(wanted, newest=newest, limit=limit)
+            measurement
+            for _, measurement in self._archive.page(selection, newest=newest, limit=limit)
         ]

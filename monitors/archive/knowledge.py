@@ -344,13 +344,13 @@ def known_estimates(
             s for made_metric in made_of for s in source.subjects(made_metric)
         ):
             name, _, site = subject.rpartition("@")
-            wanted = subject in transformations or (name in transformations and site in sites)
+            is_run = subject in transformations or (name in transformations and site in sites)
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)
             if all(end in sites for end in ends):  # hosts speak for their sites
                 if metric != _DISKS:  # which says more than its site
                     key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
-            elif not wanted and metric not in _OF_NO_PLACE:
+            elif not is_run and metric not in _OF_NO_PLACE:
                 continue
             if key not in estimates and may_see(*key):
                 # What has only measurements of the future is told too: who reads it says so.

@@ -130,13 +130,13 @@ class Coordinator:
         self._paths_ms = now
         topology = self._registry.topology
         pairs = used_pairs(self._archive, topology.sites, now / 1000)
-        wanted = wanted_tasks(pairs, self._agent_registry.members, topology, self._paths)
+        tasks = wanted_tasks(pairs, self._agent_registry.members, topology, self._paths)
         with self._lock:
             entries = {e.definition.name: e for e in self._registry.entries()}
             mine = {n: e for n, e in entries.items() if e.kept is not None and e.kept.by == BY}
-            for name in mine.keys() - wanted.keys():
+            for name in mine.keys() - tasks.keys():
                 self._delete(name, now)
-            for name, body in wanted.items():
+            for name, body in tasks.items():
                 same = name in mine and mine[name].body == body and not mine[name].problem
                 if not same and (name in mine or name not in entries):
                     try:

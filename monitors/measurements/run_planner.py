@@ -102,8 +102,8 @@ class RunPlanner:
             )
         }
         slots = recurring.between(soon, self.until_ms)
-        wanted = (slot for slot in slots if change.moved_tasks or slot.task in change.added)
-        runs = [*dropped.values(), *self._of_slots(wanted, now_ms, dropped, self.anew)]
+        added = (slot for slot in slots if change.moved_tasks or slot.task in change.added)
+        runs = [*dropped.values(), *self._of_slots(added, now_ms, dropped, self.anew)]
         facts: dict[str, Any] = {"until_ms": self.until_ms, "schedule": self._registry.saved()}
         self.run_store.write(runs, facts=facts, tasks=tasks or {})
 

@@ -384,9 +384,9 @@ def _meets(task: Task, request: Task, agreement: Agreement) -> bool:
 
 def _during(schedule: Schedule, names: Iterable[str], start_ms: int, end_ms: int) -> Iterator[Slot]:
     """The slots of these tasks that overlap with that time."""
-    wanted, whole = frozenset(names), schedule.hyperperiod_ms
+    tasks, whole = frozenset(names), schedule.hyperperiod_ms
     for slot in schedule.slots:
-        if slot.task in wanted:
+        if slot.task in tasks:
             turn = (start_ms - slot.end_ms) // whole + 1  # the first that ends after the start
             while slot.start_ms + turn * whole < end_ms:
                 yield slot.later(turn * whole)

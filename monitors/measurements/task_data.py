@@ -298,11 +298,11 @@ def _check_held(
     if members is None:
         return
     for end in ends:
-        wanted, address = topology.nodes[site_of(end)].address, members[end].address
-        if wanted != address:
+        expected, address = topology.nodes[site_of(end)].address, members[end].address
+        if expected != address:
             raise InputError(
                 f"{what}: via: agent {end!r} has the address {address}, expected "
-                f"{wanted or 'one'}, the site's own in the topology: rules are for that"
+                f"{expected or 'one'}, the site's own in the topology: rules are for that"
             )
 
 
@@ -312,11 +312,11 @@ def link_id(a: str, b: str) -> LinkId:
 
 
 def _load(
-    said_bps: float | None, tool: Tool, options: Mapping[str, Any], capacity_bps: float
+    given_bps: float | None, tool: Tool, options: Mapping[str, Any], capacity_bps: float
 ) -> float:
-    """What it puts on the network, in bit/s: as said, as its options have it, or all there is."""
-    if said_bps is not None:
-        return said_bps
+    """What it puts on the network, in bit/s: as given, as its options have it, or all there is."""
+    if given_bps is not None:
+        return given_bps
     if tool.load:
         rate_bps = options.get("rate")
         return capacity_bps if rate_bps is None else min(float(rate_bps), capacity_bps)

@@ -120,9 +120,9 @@ class AnomalyService:
         watcher.know(together(past))
         newest = 0.0
         for metric in self._metrics():
-            wanted = Selection((metric,), since=now - MEMORY_S)
+            selection = Selection((metric,), since=now - MEMORY_S)
             anomalies: list[Anomaly] = []
-            for measurement in self._archive.each(wanted):
+            for measurement in self._archive.each(selection):
                 if measurement.at <= now + AHEAD_S:
                     newest = max(newest, min(now, measurement.at))
                     anomalies += watcher.add(measurement)

@@ -138,7 +138,7 @@ def rolled_up_estimate(
     """The estimate at ``now`` (Unix seconds), with what was before ``oldest`` left out. With
     ``users``, of what they decide by."""
     if users is None:
-        rows, before = _found(engine, metric, subject, now, oldest)
+        rows, before = _kept(engine, metric, subject, now, oldest)
     else:
         whose, names = trusted_condition(users)
         query_values = [metric, subject, now, oldest, *names, WINDOW]
@@ -166,7 +166,7 @@ def rolled_up_estimate(
     return Estimate(value, spread, used, at, source, unit, metric, subject)
 
 
-def _found(
+def _kept(
     engine: Engine, metric: str, subject: str, now: float, oldest: float
 ) -> tuple[Rows, Rows]:
     """Measurements, newest first, and the roll-ups of those before."""

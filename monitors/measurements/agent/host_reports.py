@@ -127,9 +127,9 @@ def carrying(sockets: Iterable[Any], servers: Collection[int]) -> list[dict[str,
 def has_clients(table: str, servers: Collection[int]) -> bool:
     """Whether anybody is connected to a server, by the text of ``/proc/net/tcp``: quick to tell,
     where looking at all processes is not."""
-    wanted = {f"{port:04X}" for port in servers}
+    ports = {f"{port:04X}" for port in servers}
     rows = (line.split() for line in table.splitlines()[1:])
-    return any(row[3] == _ESTABLISHED and row[1].rpartition(":")[2] in wanted for row in rows)
+    return any(row[3] == _ESTABLISHED and row[1].rpartition(":")[2] in ports for row in rows)
 
 
 def _open(servers: Collection[int]) -> list[dict[str, Any]]:
@@ -146,18 +146,18 @@ class ConnectionReporter:
 
     def __init__(self, servers: Collection[int]) -> None:
         self._servers = servers
-        self._said: list[dict[str, Any]] | None = None
+        self._reported: list[dict[str, Any]] | None = None
         self._looks = 0
 
     def observe(self, post: Post) -> None:
         """See :class:`Reporter`."""
         self._looks += 1
-        before, self._said = self._said, None
+        before, self._reported = self._reported, None
         connections = _open(self._servers)
         if connections != before or self._looks * self.every_s >= _AGAIN_S:
             post({"connections": connections})
             self._looks = 0
-        self._said = connections
+        self._reported = connections
 
 
 class DiskReporter:

@@ -164,10 +164,10 @@ class DiskReader:
     def _busy(self, after: Counters, before: Counters | None) -> Busy:
         """Looks at all that are new or did something lately, and at some of the others."""
         self._looks += 1
-        there = [int(name) for name in os.listdir(self._proc) if name.isdecimal()]  # noqa: PTH208
-        self._processes = {pid: p for pid in there if (p := self._processes.get(pid))}
+        pids = [int(name) for name in os.listdir(self._proc) if name.isdecimal()]  # noqa: PTH208
+        self._processes = {pid: p for pid in pids if (p := self._processes.get(pid))}
         busy: list[tuple[float, ProcessSecond]] = []
-        for pid in there:
+        for pid in pids:
             known = self._processes.get(pid)
             awake = known is None or after.at - known.busy_at < _AWAKE_S
             if awake or (pid + self._looks) % _SLICES == 0:

@@ -83,8 +83,8 @@ class Reader:
         recorded, whole = 0, True
         for tests in self._tests(now):
             beside = {test.event_type: test for test in tests if test.event_type in BESIDE}
-            wanted = [(test, self._since(test, now)) for test in tests if test.event_type in READ]
-            for test, since in wanted:
+            starts = [(test, self._since(test, now)) for test in tests if test.event_type in READ]
+            for test, since in starts:
                 try:
                     recorded += self._series(test, beside, since, now)
                 except RefusedError as error:
@@ -194,13 +194,13 @@ class Reader:
         return back if until is None else min(back, until - OVERLAP_S)
 
     def _newest(
-        self, wanted: Callable[[tuple[Any, Any]], bool], subject: str | None = None
+        self, gave: Callable[[tuple[Any, Any]], bool], subject: str | None = None
     ) -> float | None:
         """When the newest of our measurements that such a series gave was made, None where none
         did."""
         ours = Selection((), subject, source=SOURCE)
         for _, measurement in self.archive.page(ours, newest=True, limit=_NEWEST):
-            if wanted(
+            if gave(
                 (measurement.details.get("archive_key"), measurement.details.get("archive_type"))
             ):
                 return measurement.at

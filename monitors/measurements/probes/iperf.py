@@ -20,13 +20,13 @@ _MARGIN_S, _MARGIN = 1.0, 0.1
 _COMES_LATER = ("connection refused", "unable to start listener", "server is busy")
 
 
-def seconds_of_test(left_s: float, asked_s: int | None, omit_s: int) -> int:
+def seconds_of_test(left_s: float, requested_s: int | None, omit_s: int) -> int:
     """Whole seconds that are measured (iperf3 knows no others) where so many are left for all.
 
     What is kept for setting up and taking down is 1 s or a tenth, whichever is more.
     """
     room = math.floor(left_s - max(_MARGIN_S, _MARGIN * left_s)) - omit_s
-    return max(0, room if asked_s is None else min(room, asked_s))
+    return max(0, room if requested_s is None else min(room, requested_s))
 
 
 def client_argv(program: str, order: ProbeRequest, seconds: int) -> list[str]:

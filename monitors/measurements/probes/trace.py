@@ -108,7 +108,7 @@ def _ask(order: ProbeRequest, hops: Sequence[int], heard: dict[int, HopAnswer]) 
         while silent and time.monotonic() < until and not order.halt.is_set():
             for number, _ in order.halt.ready(silent, until):
                 hop, sock, began = waiting[number]
-                answer = _said(sock, family, (time.monotonic_ns() - began) / _NS, order.peer)
+                answer = _hop_answer(sock, family, (time.monotonic_ns() - began) / _NS, order.peer)
                 if answer is not None:
                     heard[hop] = answer
                     del silent[number]
@@ -136,12 +136,12 @@ def _sent(order: ProbeRequest, family: socket.AddressFamily, hop: int) -> socket
     return sock
 
 
-def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswer | None:
+def _hop_answer(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswer | None:
     level, receive_errors, _, _, _ = _KINDS[socket.AddressFamily(family)]
     try:
         _, ancillary, _, _ = sock.recvmsg(2048, _ANCILLARY_BYTES, socket.MSG_ERRQUEUE)
     except OSError:
-        return _answer(sock, rtt_s, peer)
+        return _end_answer(sock, rtt_s, peer)
     for cmsg_level, kind, value in ancillary:
         if (cmsg_level, kind) != (level, receive_errors) or len(value) < _ERROR.size:
             continue
@@ -153,7 +153,7 @@ def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswe
     return None
 
 
-def _answer(sock: socket.socket, rtt_s: float, peer: str) -> HopAnswer | None:
+def _end_answer(sock: socket.socket, rtt_s: float, peer: str) -> HopAnswer | None:
     """Somebody does listen on that port: the end, too."""
     try:
         sock.recv(2048)
