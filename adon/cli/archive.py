@@ -189,7 +189,7 @@ def _known(archive: Archive, what: str, subject: str, now: float) -> Estimate | 
 )
 def _rollups(args: argparse.Namespace) -> int:
     """Show roll-ups of hours or days: number, minimum, median, mean and maximum."""
-    from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
+    from monitors.archive.retention.horizons import DAY_S, HOUR_S
     from monitors.archive.retention.rollups import as_dict, roll_ups
 
     width = HOUR_S if args.resolution == "hour" else DAY_S
@@ -198,7 +198,7 @@ def _rollups(args: argparse.Namespace) -> int:
     since = _moment(args.since, "--since") or 0.0
     with open_archive(args.archive) as archive:
         rolled = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
-        rows = [as_dict(rollup, QUANTILES) for rollup in rolled]
+        rows = [as_dict(rollup) for rollup in rolled]
     columns = (
         Column("start", "FROM", when),
         Column("count", "COUNT>"),

@@ -18,7 +18,7 @@ from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
 from monitors.archive.estimate_sources import UserArchive
 from monitors.archive.export import check_format, csv_parts, write_parquet
-from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
+from monitors.archive.retention.horizons import DAY_S, HOUR_S
 from monitors.archive.retention.rollups import as_dict, roll_ups
 from monitors.rules import Rules
 from network_provisioner.access import May, Principal
@@ -212,7 +212,7 @@ def _add_history(
                 f"{MOST_BUCKETS} at most"
             )
         rollups = roll_ups(archive.engine, metric, subject, _WIDTHS[by], first, last)
-        return answers.answer({"rollups": [as_dict(rollup, QUANTILES) for rollup in rollups]})
+        return answers.answer({"rollups": [as_dict(rollup) for rollup in rollups]})
 
     @routes.get(
         "/v1/measurements/export",

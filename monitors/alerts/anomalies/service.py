@@ -55,31 +55,22 @@ Series = tuple[str, str, str]
 """Metric, subject, source: two tools measure the same path differently."""
 
 
-class AnomalyService:
+class AnomalyService(Background):
     """Detection in a thread of its own, from ``start`` to ``stop``."""
 
     def __init__(
         self, archive: Archive, watch: WatchedMetrics, tell: Tell, clock: Callable[[], float]
     ) -> None:
         """``clock`` gives Unix seconds."""
+        super().__init__("anomalies", self._run)
         self._archive, self._watch, self._tell, self._clock = archive, watch, tell, clock
         self._watcher = SeriesDetectors(watch)
         self._lock = threading.Lock()
-        self._thread = Background("anomalies", self._run)
-        self._stop = self._thread.stopping
         self._seq = 0
         self._unpublished: list[Anomaly] = []
         self._started: float | None = None
         self.up_to_date = threading.Event()
         """Set when what was in the archive at the start has been read."""
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self._thread.stop()
 
     def limits(self, metric: str, subject: str) -> dict[str, SeriesLimits]:
         """What measurements would be judged by now, by their source."""
@@ -91,7 +82,7 @@ class AnomalyService:
     def _run(self) -> None:
         seen: object = None
         ticked = 0.0
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             try:
                 if self._started is None:
                     self.catch_up()
@@ -105,11 +96,11 @@ class AnomalyService:
             except AdonError as error:  # the archive may be away for a while
                 _log.warning("anomalies: %s", error)
                 seen = None
-                self._stop.wait(_TICK_S)
+                self.stopping.wait(_TICK_S)
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("anomalies")
-                self._stop.wait(_TICK_S)
-            self._stop.wait(_PAUSE_S)
+                self.stopping.wait(_TICK_S)
+            self.stopping.wait(_PAUSE_S)
 
     def catch_up(self) -> None:
         """Read what there is. Raises AdonError."""
@@ -126,7 +117,7 @@ class AnomalyService:
                 if measurement.at <= now + AHEAD_S:
                     newest = max(newest, min(now, measurement.at))
                     anomalies += watcher.add(measurement)
-                if self._stop.is_set():
+                if self.stopping.is_set():
                     return
             self._publish(anomalies, now)
         # Until the newest of all measurements somebody was there to take those that are missing.

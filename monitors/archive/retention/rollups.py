@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from monitors.archive.retention.horizons import (
+    QUANTILES,
     Point,
     RollUp,
     Sketch,
@@ -110,7 +111,7 @@ def roll_ups(
             return wider_rollups([*map(from_row, rows), *roll_up(whole, width_s)], width_s)
 
 
-def as_dict(rollup: RollUp, shares: Sequence[float]) -> dict[str, Any]:
+def as_dict(rollup: RollUp) -> dict[str, Any]:
     """As JSON has it; quantiles by their share."""
     return {
         "metric": rollup.metric,
@@ -123,7 +124,7 @@ def as_dict(rollup: RollUp, shares: Sequence[float]) -> dict[str, Any]:
         "mean": rollup.mean,
         "median": rollup.quantile(0.5),
         "max": rollup.high,
-        "quantiles": {f"{share:g}": rollup.quantile(share) for share in shares},
+        "quantiles": {f"{share:g}": rollup.quantile(share) for share in QUANTILES},
     }
 
 

@@ -224,33 +224,27 @@ class Reader:
             _log.warning("perfSONAR archive %s: %s: %s", self.remote.url, series.id, error)
 
 
-class Readers:
+class Readers(Background):
     """All archives, in one thread."""
 
     def __init__(self, readers: Sequence[Reader], clock: Callable[[], float]) -> None:
         """``clock`` gives Unix seconds."""
-        self._readers = list(readers)
-        self._clock = clock
-        self._thread = Background("perfsonar", self._run)
-        self._stop = self._thread.stopping
+        super().__init__("perfsonar", self._run)
+        self._readers, self._clock = list(readers), clock
 
     def start(self) -> None:
         """Begin, where there is anything to read."""
         if self._readers:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self._thread.stop()
+            super().start()
 
     def _run(self) -> None:
         due = [-math.inf] * len(self._readers)  # steady seconds: the clock may be set back
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             for number, reader in enumerate(self._readers):
-                if due[number] <= time.monotonic() and not self._stop.is_set():
+                if due[number] <= time.monotonic() and not self.stopping.is_set():
                     due[number] = time.monotonic() + reader.remote.every_s
                     self._once(reader)
-            self._stop.wait(max(0.2, min(due) - time.monotonic()))
+            self.stopping.wait(max(0.2, min(due) - time.monotonic()))
 
     def _once(self, reader: Reader) -> None:
         try:
