@@ -17,8 +17,15 @@ from statistics import median
 from typing import Protocol
 
 from monitors.archive.transfers import BEST_EFFORT, TransferSample, disk_subject, transfer_times
-from monitors.archive.waits import READ, WIDTH, at_this_hour, of_width, wait_spread
-from monitors.base.estimates import WINDOW, Estimate
+from monitors.base.estimates import (
+    WAITS_READ,
+    WIDTH,
+    WINDOW,
+    Estimate,
+    at_this_hour,
+    of_width,
+    wait_spread,
+)
 from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
 
@@ -242,7 +249,7 @@ def queue_wait(
 
 
 def _waits_at(source: Source, site: str, now: float) -> Sequence[Measurement]:
-    return source.query(_WAIT, site, until=now, newest=True, limit=READ)
+    return source.query(_WAIT, site, until=now, newest=True, limit=WAITS_READ)
 
 
 def free_space(

@@ -6,13 +6,20 @@ be believed after a few transfers. So the estimate is a weighted median, the wei
 deviation. Weights go by rank and not by age: workflows may run hourly or once a month, and what is
 known from last month is still the best there is. How old it is stands beside it (``at``), for the
 reader to judge.
+
+Queues have their days: what jobs waited at night says little of the morning. And a pool that gives
+one job a slot at once makes a hundred of them wait for those of others. So waits are told apart by
+the hour of the day, and by how many jobs of one workflow had asked for slots at once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from monitors.base.measurement import Measurement, number_in
 
 # Half of the weight lies on the newest ten or so: about one stage of a small workflow.
 HALF_LIFE = 8.0
@@ -22,6 +29,13 @@ WINDOW = 128
 
 # For a normal distribution the standard deviation is this many median absolute deviations.
 MAD_TO_SIGMA = 1.4826
+
+WAITS_READ = 1000  # of the newest waits of a site
+_DAY_S, _NEAR_S = 86400.0, 1.5 * 3600.0  # from one time of the day to another
+_LEAST_WAITS, _LEAST_DAYS = 10, 3
+WIDTH = "width:"
+"""Before a number of jobs in a name that stands where those of transformations do."""
+_WIDTH = re.compile(f"{WIDTH}[0-9]{{1,9}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +103,34 @@ def estimate(values: Sequence[float]) -> tuple[float, float]:
     """Value and spread of a series that is given newest first. ``values`` must not be empty."""
     newest = values[:WINDOW]
     return weighted(newest, weights(0, len(newest)))
+
+
+def width_name(jobs: int) -> str:
+    """The name of so many jobs at once: 1, 2, 4, 8, … stand for those up to them."""
+    return f"{WIDTH}{1 << max(0, jobs - 1).bit_length()}"
+
+
+def at_this_hour(newest_first: Sequence[Measurement], now: float) -> list[Measurement]:
+    """The waits of jobs that ended at about this time of the day, if there are enough of them, of
+    several days; else none."""
+    near = [row for row in newest_first if _apart_s(row.at, now) <= _NEAR_S]
+    days = {int((now - row.at + _DAY_S / 2) // _DAY_S) for row in near}
+    return near if len(near) >= _LEAST_WAITS and len(days) >= _LEAST_DAYS else []
+
+
+def of_width(newest_first: Sequence[Measurement], name: str) -> list[Measurement]:
+    """The waits of jobs of which there were about as many at once as :func:`width_name` says."""
+    most = int(name.removeprefix(WIDTH)) if _WIDTH.fullmatch(name) else 0
+    widths = [(row, number_in(row.details.get("width"))) for row in newest_first]
+    return [row for row, width in widths if width and most / 2 < width <= most]
+
+
+def wait_spread(newest_first: Sequence[Measurement]) -> tuple[float, float, int]:
+    """Median, spread and number of some waits, of which there is one at least."""
+    values = [row.value for row in newest_first[:WINDOW]]
+    return *estimate(values), len(values)
+
+
+def _apart_s(at: float, now: float) -> float:
+    apart_s = (now - at) % _DAY_S
+    return min(apart_s, _DAY_S - apart_s)
