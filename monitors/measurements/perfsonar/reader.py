@@ -232,11 +232,6 @@ class Readers(Background):
         super().__init__("perfsonar", self._run)
         self._readers, self._clock = list(readers), clock
 
-    def start(self) -> None:
-        """Begin, where there is anything to read."""
-        if self._readers:
-            super().start()
-
     def _run(self) -> None:
         due = [-math.inf] * len(self._readers)  # steady seconds: the clock may be set back
         while not self.stopping.is_set():
