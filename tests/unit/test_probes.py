@@ -116,6 +116,9 @@ def test_command_lines() -> None:
         "-w", "1000000", "-b", "1000000000", "-u", "-l", "1400",
     ]  # fmt: skip
     assert iperf.server_argv("iperf3", tcp)[-2:] == ["--server-bitrate-limit", "1250000000"]
+    nothing = order("udp", options={}, most_bps=0.0)  # to iperf3, 0 is no limit
+    assert iperf.client_argv("iperf3", nothing, 7)[10:12] == ["-b", "1"]
+    assert iperf.server_argv("iperf3", nothing)[-2:] == ["--server-bitrate-limit", "1"]
 
 
 def tcp_report(**received: Any) -> dict[str, Any]:

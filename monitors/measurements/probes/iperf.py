@@ -37,8 +37,8 @@ def client_argv(program: str, order: ProbeRequest, seconds: int) -> list[str]:
     argv += ["--connect-timeout", str(int(_CONNECT_S * 1e3))]
     argv += ["-B", order.bind] if order.bind else []
     argv += ["-w", str(options["window"])] if options["window"] else []
-    # iperf3 takes the rate of each stream.
-    argv += ["-b", f"{int(rate / options.get('streams', 1))}"] if math.isfinite(rate) else []
+    if math.isfinite(rate):  # iperf3 takes the rate of each stream, and 0 for any
+        argv += ["-b", str(max(1, int(rate / options.get("streams", 1))))]
     if order.tool == "udp":
         return [*argv, "-u", "-l", str(options["length"])]
     argv += ["-O", str(options["omit"])] if options["omit"] else []
@@ -50,7 +50,7 @@ def server_argv(program: str, order: ProbeRequest) -> list[str]:
     argv = [program, "-s", "-1", "-J", "-p", str(order.port)]
     argv += ["-B", order.bind] if order.bind else []
     if math.isfinite(order.most_bps):
-        argv += ["--server-bitrate-limit", f"{int(order.most_bps * _OVER_LIMIT)}"]
+        argv += ["--server-bitrate-limit", str(max(1, int(order.most_bps * _OVER_LIMIT)))]
     return argv
 
 
