@@ -93,7 +93,9 @@ class Outbox(Background):
         super().stop(longest_s)
         self.retry()
         if self._waiting:
-            _log.error("%d measurements are lost: the archive took none", len(self._waiting))
+            _log.error(
+                "%d measurements are lost: the archive did not take them", len(self._waiting)
+            )
 
     def __enter__(self) -> Outbox:
         self.start()

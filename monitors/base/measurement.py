@@ -198,8 +198,8 @@ def check_believable(measurement: Measurement, now: float) -> None:
         )
     if not measurement.at <= now + AHEAD_S:
         raise InputError(
-            f"measurement {measurement.id!r:.200}: found it at {measurement.at!r}, which is to"
-            f" come, expected at most {now + AHEAD_S:.0f}"
+            f"measurement {measurement.id!r:.200}: found the time {measurement.at!r}, which is"
+            f" in the future, expected at most {now + AHEAD_S:.0f}"
         )
 
 

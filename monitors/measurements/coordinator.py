@@ -92,7 +92,7 @@ class Coordinator:
                     try:
                         self._put(self._registry.define(name, kept.body), kept, now)
                     except (InputError, BrokerError) as error:
-                        _log.warning("measurement task %s is not made: %s", name, error)
+                        _log.warning("measurement task %s is not scheduled: %s", name, error)
 
     def sweep(self) -> None:
         """What time brings: runs come into sight, and those of which nothing was heard are missed.

@@ -67,7 +67,7 @@ class RunPlanner:
         if until <= end - STEP_MS:
             if 0 < until < now_ms:
                 _log.warning(
-                    "no measurement was begun for %d s before this: nobody followed the schedule",
+                    "no measurement began in the last %d s: no broker followed the schedule",
                     (now_ms - until) // 1000,
                 )
             slots = self._registry.recurring.between(max(until, now_ms + LEAD_MS), end)
@@ -231,7 +231,7 @@ class RunPlanner:
                     at_ms = self._squeezed(definition.task, since_ms, until_ms, strangers)
                 run = self._new(definition, at_ms, slot.release_ms, "", of_server[server])
             except InputError as error:
-                _log.warning("measurement %s is left out once: %s", slot.task, error)
+                _log.warning("one run of measurement %s is left out: %s", slot.task, error)
                 continue
             runs.append(run)
             known.append(run)
@@ -292,7 +292,7 @@ class RunPlanner:
                 return f"agent {part.agent!r} was told, and has not answered" + (
                     f"; {away}" if away else ""
                 )
-        return "nobody answered"
+        return "no agent answered"
 
 
 def taken_back(run: Run, why: str) -> Run:

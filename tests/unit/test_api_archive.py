@@ -348,8 +348,8 @@ FUTURE = {"b": 1e9, "c": 1e15}  # that an earlier version took
         ({"value": -1e300}, "expected at most 1e+10"),
         ({"value": 2e15, "metric": "tcp_throughput", "unit": "bit/s"}, "expected at most 1e+15"),
         ({"value": 1e200, "metric": "custom:x", "unit": "apples"}, "expected at most 1e+18"),
-        ({"at": NOW + 2 * 3600}, "which is to come"),
-        ({"at": 1e18}, "which is to come"),
+        ({"at": NOW + 2 * 3600}, "which is in the future"),
+        ({"at": 1e18}, "which is in the future"),
     ],
 )
 def test_what_nobody_believes_is_refused(here: Here, change: dict[str, Any], words: str) -> None:

@@ -119,4 +119,4 @@ def _ended_by_us(process: subprocess.Popen[bytes], target: Target) -> Delivery:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # a session of its own: all that it started
     process.communicate()
-    return Delivery(False, f"{target.command[0]}: not done after {_COMMAND_S:g} s")
+    return Delivery(False, f"{target.command[0]}: still running after {_COMMAND_S:g} s")

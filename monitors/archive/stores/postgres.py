@@ -221,7 +221,7 @@ class PostgresEngine:
         try:
             yield
         except BusyError as error:
-            raise ArchiveError(f"archive: {error}; others write for long") from error
+            raise ArchiveError(f"archive: {error}: other writers hold it") from error
         except StoreError as error:
             raise ArchiveError(f"archive: {error}") from error
 

@@ -42,8 +42,8 @@ class BrokerLink:
             trusting(settings.tls)  # the client would read them with its first request
         elif not _is_loopback(urlsplit(settings.broker).hostname or ""):
             raise InputError(
-                f"broker: found {settings.broker!r}, expected https: the token would be read on its"
-                " way"
+                f"broker: found {settings.broker!r}, expected https: others could read the"
+                " token on its way"
             )
         self._name = settings.name
         self.close = self._client.close

@@ -142,7 +142,7 @@ class DiskReader:
         self._last = after
         if before is None or before.source != after.source:
             off = "" if after.source == DELAY else _OFF
-            _log.info("I/O wait is told by %s%s", after.source, off)
+            _log.info("I/O wait is read from %s%s", after.source, off)
             return None
         return host_second(before, after, busy) if after.at > before.at else None
 

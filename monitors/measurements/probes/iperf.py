@@ -73,7 +73,7 @@ def tcp_findings(report: Mapping[str, Any]) -> list[Reading]:
     sent, received = _part(end, "sum_sent"), _part(end, "sum_received")
     value = _number(received, "bits_per_second")
     if value <= 0:
-        raise ProbeError("iperf3 moved nothing")
+        raise ProbeError("iperf3 transferred nothing")
     details = {
         "seconds": _number(received, "seconds"),
         "bytes": int(_number(received, "bytes")),
@@ -128,7 +128,7 @@ def client(order: ProbeRequest) -> list[Reading]:
         argv = client_argv(program, order, seconds)
         ended = programs.run(argv, order.end, order.halt)
         if not ended.in_time:
-            raise ProbeError(f"iperf3 was not done in time: {refusal}")
+            raise ProbeError(f"iperf3 did not end in time: {refusal}")
         try:
             report = read(ended.out)
         except ProbeError as error:

@@ -50,7 +50,7 @@ class ProgramResult:
     def how(self, program: str) -> str:
         """Why there is no result, in words."""
         if not self.in_time:
-            return f"{program} was not done in time"
+            return f"{program} did not end in time"
         if self.code > 128:
             return f"{program} was ended by signal {self.code - 128}"
         return f"{program} ended with exit code {self.code}: {self.last_output}"

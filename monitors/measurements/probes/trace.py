@@ -66,7 +66,7 @@ def route_of(heard: Mapping[int, HopAnswer], probed: int) -> tuple[list[dict[str
         for hop in range(1, last + 1)
     ]
     end = heard[last].end if last else ""
-    return route, end or f"nobody answers beyond hop {last} of {probed}"
+    return route, end or f"no answer beyond hop {last} of {probed}"
 
 
 def measure(order: ProbeRequest) -> list[Reading]:
@@ -83,7 +83,7 @@ def measure(order: ProbeRequest) -> list[Reading]:
                 break
     order.halt.check()
     if not heard:
-        raise ProbeError(f"nobody on the way to {order.peer} answers")
+        raise ProbeError(f"no hop on the way to {order.peer} answers")
     route, end = route_of(heard, probed)
     reached = end == "reached"
     return [reading("hops", len(route), route=route, reached=reached, end=end)]
@@ -132,7 +132,7 @@ def _sent(order: ProbeRequest, family: socket.AddressFamily, hop: int) -> socket
         sock.send(_PAYLOAD)
     except OSError as error:
         sock.close()
-        raise ProbeError(f"no way to {order.peer}: {error.strerror or error}") from None
+        raise ProbeError(f"cannot reach {order.peer}: {error.strerror or error}") from None
     return sock
 
 
