@@ -70,6 +70,7 @@ class TaskBody(_MeasurementBody):
 
     every: Quantity = Field(examples=["10 min"])
     within: Quantity | None = Field(default=None, description="default: until the next release")
+    via: list[Text] | None = Field(default=None, description="nodes of the path to measure")
 
 
 class OnceBody(_MeasurementBody, OnDemandBody):
