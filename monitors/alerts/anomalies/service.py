@@ -197,14 +197,14 @@ class SeriesDetectors:
         detector = self._detector(measurement)
         if detector is None:
             return []
-        return self._new(detector.add(measurement.at, measurement.value))
+        return list(self._renamed(detector.add(measurement.at, measurement.value)))
 
     def tick(self, now: float, awake: float = -math.inf) -> list[Anomaly]:
         """Time passed. ``awake``: since when measurements could be taken."""
         return [
             anomaly
             for detector in self._detectors.values()
-            for anomaly in self._new(detector.tick(now, awake))
+            for anomaly in self._renamed(detector.tick(now, awake))
         ]
 
     def limits(self, metric: str, subject: str, now: float) -> dict[str, SeriesLimits]:
@@ -231,9 +231,6 @@ class SeriesDetectors:
                 self._detectors.popitem(last=False)
         self._detectors.move_to_end(key)
         return detector
-
-    def _new(self, anomalies: Iterable[Anomaly]) -> list[Anomaly]:
-        return list(self._renamed(anomalies))
 
     def _renamed(self, anomalies: Iterable[Anomaly]) -> Iterator[Anomaly]:
         for anomaly in anomalies:

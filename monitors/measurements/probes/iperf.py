@@ -129,16 +129,11 @@ def client(order: ProbeRequest) -> list[Reading]:
         ended = programs.run(argv, order.end, order.halt)
         if not ended.in_time:
             raise ProbeError(f"iperf3 did not end in time: {refusal}")
-        try:
-            report = read(ended.out)
-        except ProbeError as error:
-            refusal = str(error) if ended.out else ended.how(PROGRAM)
-            if not any(words in refusal.lower() for words in _COMES_LATER):
-                raise ProbeError(refusal) from None
-            if not order.pause(_AGAIN_S):
-                break
-            continue
-        return udp_findings(report) if order.tool == "udp" else tcp_findings(report)
+        report, refusal = _report(ended)
+        if report is not None:
+            return udp_findings(report) if order.tool == "udp" else tcp_findings(report)
+        if not order.pause(_AGAIN_S):
+            break
     order.halt.check()
     raise ProbeError(refusal)
 
@@ -154,12 +149,8 @@ def server(order: ProbeRequest) -> list[Reading]:
         ended = programs.run(server_argv(program, order), order.end, order.halt)
         if not ended.in_time:
             break
-        try:
-            report = read(ended.out)
-        except ProbeError as error:
-            refusal = str(error) if ended.out else ended.how(PROGRAM)
-            if not any(words in refusal.lower() for words in _COMES_LATER):
-                raise ProbeError(refusal) from None
+        report, refusal = _report(ended)
+        if report is None:
             order.pause(_AGAIN_S)
             continue
         who = _visitor(report)
@@ -168,6 +159,18 @@ def server(order: ProbeRequest) -> list[Reading]:
         refusal = f"somebody else came to port {order.port}: {who}"
     order.halt.check()
     raise ProbeError(refusal)
+
+
+def _report(ended: programs.ProgramResult) -> tuple[dict[str, Any] | None, str]:
+    """What iperf3 reports; None, and why, where another attempt may go better. Raises ProbeError
+    where none can."""
+    try:
+        return read(ended.out), ""
+    except ProbeError as error:
+        refusal = str(error) if ended.out else ended.how(PROGRAM)
+        if not any(words in refusal.lower() for words in _COMES_LATER):
+            raise ProbeError(refusal) from None
+        return None, refusal
 
 
 def _program() -> str:
