@@ -27,14 +27,14 @@ LEFT_OUT = "measurements are left out, and the catalogs believed"
 
 @dataclass(frozen=True, slots=True)
 class EstimateSnapshot:
-    """What was known when it was asked, by metric and subject. ``note``, one line, says why
-    measurements are left out where they are."""
+    """Estimates at one moment, by metric and subject. ``note``, one line, says why measurements are
+    left out, if they are."""
 
     known: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
     note: str = ""
 
     def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
-        """Of what was asked for; None where nothing is known."""
+        """One of them, or None."""
         return self.known.get((metric, subject))
 
 
@@ -45,8 +45,8 @@ def ask(
     transformations: Collection[str],
     now: float,
 ) -> EstimateSnapshot:
-    """Of these sites, the paths between them, and transformations, at ``now`` (Unix seconds). Never
-    raises: who does not answer stands in the note."""
+    """The estimates of these sites, the paths between them, and transformations at ``now`` (Unix
+    seconds). Never raises: the note names a source that does not answer."""
     why = []
     if broker is not None:
         try:
@@ -65,7 +65,7 @@ def ask(
 def of_archive(
     archive: str | Path, sites: Collection[str], transformations: Collection[str], now: float
 ) -> dict[tuple[str, str], Estimate]:
-    """The same of an archive. Raises InputError, ArchiveError."""
+    """The same from an archive. Raises InputError, ArchiveError."""
     from monitors.archive.archive import Archive  # noqa: PLC0415  # only where no broker answers
 
     with Archive(archive, read_only=True) as opened:
@@ -90,8 +90,8 @@ def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
 
 
 class UserArchive:
-    """An archive as ``users`` decide by it (:class:`monitors.archive.knowledge.Source`); what was
-    rolled up, whose nobody knows, is left out."""
+    """An archive without the measurements that decisions of ``users`` must not use
+    (:class:`monitors.archive.knowledge.Source`); roll-ups, which have no user, are left out."""
 
     def __init__(self, archive: Archive, users: Collection[str]) -> None:
         self._archive = archive

@@ -71,7 +71,7 @@ def write_parquet(measurements: Iterable[Measurement], out: IO[bytes]) -> None:
 
 
 def format_of(name: str) -> str:
-    """The format that a file's name says. Raises InputError."""
+    """The format of a file by its name. Raises InputError."""
     kind = name.rpartition(".")[2].lower()
     if kind not in FORMATS:
         raise InputError(f"{name}: found the ending {kind!r}, expected .csv or .parquet")
@@ -79,7 +79,7 @@ def format_of(name: str) -> str:
 
 
 def to_file(measurements: Iterable[Measurement], path: Path, kind: str) -> int:
-    """Write a file, which is there when it is whole and not before; how many there were. Raises
+    """Write a file, which appears when it is complete; returns how many measurements it has. Raises
     InputError where it cannot be written, MissingError."""
     check_format(kind)
     count = 0
@@ -103,7 +103,7 @@ def to_file(measurements: Iterable[Measurement], path: Path, kind: str) -> int:
 
 
 def check_format(name: str) -> None:
-    """Raises MissingError where nothing can write it here."""
+    """Raises MissingError if this format cannot be written here."""
     if name == "parquet":
         _pyarrow()
 
@@ -157,7 +157,7 @@ class Content:
     whole_since: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; null where there is no moment."""
+        """JSON-ready; null for a time that does not exist."""
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in asdict(self).items()

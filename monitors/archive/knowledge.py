@@ -72,7 +72,7 @@ class Source(Protocol):
 
 
 def gamma_a(source: Source, src: str, dst: str, now: float) -> Estimate | None:
-    """Γ_a: what a transfer between two sites gets, bit/s; None where nobody knows."""
+    """Γ_a: the rate of a transfer between two sites, bit/s; None if it is unknown."""
     moved = source.estimate("throughput", f"{src}>{dst}", now)
     return _or_probed(source, moved, src, dst, now)
 
@@ -126,7 +126,7 @@ def _known_terms(
 
 
 def _moved(newest_first: Sequence[Measurement]) -> list[TransferSample]:
-    """Of one tool and protocol; not what the tool's log tells of short ones, with waiting in it."""
+    """Transfers of the newest one's tool and protocol, without those whose time includes waits."""
     transfers = []
     for row in newest_first:
         known = row.details
@@ -143,14 +143,14 @@ def _tool(row: Measurement) -> tuple[object, object]:
 
 
 def path_throughput(source: Source, src: str, dst: str, way: str, now: float) -> Estimate | None:
-    """What transfers over a path that leads this way got, bit/s. What goes best effort goes the way
-    of the probes."""
+    """The rate of transfers over a path through ``way``, bit/s. Best effort takes the same path as
+    probes."""
     moved = source.estimate("path_throughput", f"{src}>{dst}/{way}", now)
     return _or_probed(source, moved, src, dst, now) if way == BEST_EFFORT else moved
 
 
 def path_subject(nodes: Sequence[str]) -> str:
-    """What probes that are held to a path are recorded under."""
+    """The subject of probes that are held to a path."""
     return f"{nodes[0]}>{nodes[-1]} via {way_of(nodes)}"
 
 
@@ -190,7 +190,7 @@ def _newest(candidates: Sequence[Estimate | None]) -> Estimate | None:
 
 
 def _lately(source: Source, metric: str, subject: str, now: float) -> Estimate | None:
-    """Of the last minutes alone: what a path was like before would outvote what it is like."""
+    """From the last minutes only: older measurements would outvote the present state."""
     return source.estimate(metric, subject, now, LIVE_S)
 
 
@@ -278,8 +278,8 @@ def free_space(
 
 
 class Knowledge:
-    """A source of estimates in which probes stand in for transfers where there are none; all else
-    is the archive's. What site selection reads (``MeasurementSource`` of its beliefs)."""
+    """The source of estimates for site selection (its ``MeasurementSource``): probes stand in for
+    missing transfers; everything else is the archive's."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -317,8 +317,8 @@ class Knowledge:
 
 
 class Listed:
-    """A source that is asked for subjects once, and for nothing that nobody measured. Good for some
-    seconds."""
+    """A source that lists its subjects once, and only looks up what was measured. For use during
+    some seconds."""
 
     def __init__(self, source: Source) -> None:
         self._source, self.query = source, source.query
@@ -375,7 +375,7 @@ def known_estimates(
 def _or_probed(
     source: Source, moved: Estimate | None, src: str, dst: str, now: float
 ) -> Estimate | None:
-    """What transfers got, unless there are none of late and probes are newer."""
+    """The rate of transfers, or of probes if these are newer and no transfer is of the last day."""
     if moved is not None and moved.age_s(now) <= FRESH_S:
         return moved
     probed = _of_hosts(source, _PROBES, src, dst, now, max)

@@ -48,8 +48,8 @@ class Outbox(Background):
         self._lost = 0
 
     def record_many(self, measurements: Iterable[Measurement]) -> int:
-        """Take them; how many are in the archive now that were not there before. Raises InputError
-        as :meth:`~.Archive.record`, and nothing where the archive fails."""
+        """Take measurements; returns how many new ones are in the archive now. Raises InputError as
+        :meth:`~.Archive.record`, and nothing if the archive fails."""
         taken = list(measurements)
         for measurement in taken:
             to_row(measurement)
@@ -64,7 +64,7 @@ class Outbox(Background):
         return self.retry() if self._due == -math.inf else 0
 
     def retry(self) -> int:
-        """Record what waits, as far as the archive takes it; how many were not there before."""
+        """Record what waits, as far as the archive takes it; returns how many were new."""
         added = 0
         # Whoever is at it takes what comes meanwhile, too: nobody waits for a locked archive twice.
         if not self._writing.acquire(blocking=False):

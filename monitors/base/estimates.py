@@ -88,7 +88,7 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def weights(first: int, count: int) -> list[float]:
-    """Of ``count`` measurements of which the newest is the ``first``-newest of all (from 0)."""
+    """The weights of ``count`` measurements, the newest of which has rank ``first`` (from 0)."""
     return [0.5 ** (rank / HALF_LIFE) for rank in range(first, first + count)]
 
 
@@ -106,27 +106,27 @@ def estimate(values: Sequence[float]) -> tuple[float, float]:
 
 
 def width_name(jobs: int) -> str:
-    """The name of so many jobs at once: 1, 2, 4, 8, … stand for those up to them."""
+    """The name for ``jobs`` at once, rounded up to a power of two: ``width:8``."""
     return f"{WIDTH}{1 << max(0, jobs - 1).bit_length()}"
 
 
 def at_this_hour(newest_first: Sequence[Measurement], now: float) -> list[Measurement]:
-    """The waits of jobs that ended at about this time of the day, if there are enough of them, of
-    several days; else none."""
+    """The waits that ended within 1.5 hours of this time of the day; none if they are fewer than
+    ten, or of fewer than three days."""
     near = [row for row in newest_first if _apart_s(row.at, now) <= _NEAR_S]
     days = {int((now - row.at + _DAY_S / 2) // _DAY_S) for row in near}
     return near if len(near) >= _LEAST_WAITS and len(days) >= _LEAST_DAYS else []
 
 
 def of_width(newest_first: Sequence[Measurement], name: str) -> list[Measurement]:
-    """The waits of jobs of which there were about as many at once as :func:`width_name` says."""
+    """The waits of jobs that were as many at once as ``name`` says (:func:`width_name`)."""
     most = int(name.removeprefix(WIDTH)) if _WIDTH.fullmatch(name) else 0
     widths = [(row, number_in(row.details.get("width"))) for row in newest_first]
     return [row for row, width in widths if width and most / 2 < width <= most]
 
 
 def wait_spread(newest_first: Sequence[Measurement]) -> tuple[float, float, int]:
-    """Median, spread and number of some waits, of which there is one at least."""
+    """Median, spread and number of waits, which must not be empty."""
     values = [row.value for row in newest_first[:WINDOW]]
     return *estimate(values), len(values)
 

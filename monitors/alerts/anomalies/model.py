@@ -116,7 +116,7 @@ def from_measurement(record: Measurement) -> Anomaly | None:
 
 
 def together(measurements: Iterable[Measurement]) -> list[Anomaly]:
-    """Each anomaly once, as it is known last, by when it began."""
+    """Each anomaly once, in its latest state, by its begin."""
     by_id: dict[str, Anomaly] = {}
     for anomaly in filter(None, map(from_measurement, measurements)):
         known = by_id.get(anomaly.id)
@@ -129,10 +129,9 @@ def together(measurements: Iterable[Measurement]) -> list[Anomaly]:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to numbers whose difference is a change, and back: the logarithm where a change
-    is a ``ratio`` (rates, delays, counts), else values as they are (parts of a whole). From
-    ``dead`` on a value says that nothing gets through. Noise is never taken for less than
-    ``floor``."""
+    """Converts values to numbers whose difference is a change, and back: by the logarithm if a
+    change is a ``ratio`` (rates, delays, counts), else unchanged (parts of a whole). From ``dead``
+    on, a value says that nothing gets through. Noise is at least ``floor``."""
 
     ratio: bool
     floor: float
@@ -154,7 +153,7 @@ class Scale:
         return math.expm1(min(shift, 700.0)) if self.ratio else shift
 
     def shift(self, change: float) -> float:
-        """The shift down that is a change of this size; the same up is a larger change."""
+        """The downward shift that is a change of this size; upwards it is a larger change."""
         return math.log1p(change) if self.ratio else change
 
 
@@ -180,7 +179,7 @@ def is_worse(metric: str, shift: float) -> bool:
 
 
 def worsening(metric: str, recorded: Iterable[Measurement]) -> Anomaly | None:
-    """The newest of the anomalies of a metric, where it is for the worse and lasts."""
+    """The newest anomaly of a metric, if it is for the worse and lasts."""
     newest = max(
         (anomaly for anomaly in together(recorded) if anomaly.metric == metric),
         key=lambda anomaly: anomaly.noticed,

@@ -128,7 +128,7 @@ class AnomalyService(Background):
         self.up_to_date.set()
 
     def read_new(self) -> bool:
-        """Take what was recorded since. False where more may be there. Raises AdonError."""
+        """Process what was recorded since. False if there may be more. Raises AdonError."""
         rows, reached = self._archive.read_on(self._seq, self._metrics(), _PAGE)
         now = self._clock()
         anomalies: list[Anomaly] = []
@@ -185,8 +185,8 @@ class SeriesDetectors:
         self._same: dict[str, Anomaly] = {}
 
     def know(self, anomalies: Iterable[Anomaly]) -> None:
-        """What was found earlier, by a process before this one: where it is found again, and
-        because less of the past is known begins a little earlier or later, it is the same."""
+        """Anomalies that an earlier process found. Found again from a shorter past, one may begin a
+        little earlier or later: it is still the same."""
         for anomaly in anomalies:
             self._known.setdefault((anomaly.metric, anomaly.subject), []).append(anomaly)
 

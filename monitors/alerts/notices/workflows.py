@@ -97,7 +97,7 @@ class WorkflowNotices(Background):
         return workflow_notice(workflow, kind, failures)
 
     def _first_start(self) -> float:
-        """When anybody began to tell of workflows in this archive."""
+        """When notices of workflows in this archive began (Unix seconds)."""
         now = self._clock()
         self._archive.record(
             Measurement(_MARK, "notice", "", 0.0, "1", now, "notices", "", {"outcome": "begins"})
@@ -195,7 +195,7 @@ def workflow_notice(workflow: Overview, kind: str, failures: Sequence[FailedJob]
 
 
 def _plain(text: str) -> str:
-    """Without what is for terminals: names and what jobs said are foreign text."""
+    """Without control characters: names and output of jobs are foreign text."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 
