@@ -39,7 +39,7 @@ class PathHolder(Protocol):
         ...
 
     def unpin(self, name: str) -> None:
-        """No longer; harmless where it does not. Raises AdonError."""
+        """Stop it; harmless if it was not pinned. Raises AdonError."""
         ...
 
 
@@ -86,7 +86,7 @@ class HeldPaths:
         self._known: dict[str, str] = {}
 
     def due(self, runs: Iterable[Run], now_ms: int) -> list[Run]:
-        """Those that are to be held from now on."""
+        """The runs to hold from now on."""
         return [
             run
             for run in runs
@@ -116,14 +116,14 @@ class HeldPaths:
             del self._known[next(iter(self._known))]
 
     def release(self, now_ms: int) -> None:
-        """Let go of those that are over. Raises AdonError."""
+        """Release those that are over. Raises AdonError."""
         for run_id in [run_id for run_id, end_ms in self._until.items() if end_ms < now_ms]:
             if self._holder is not None:
                 self._holder.unpin(_name(run_id))
             del self._until[run_id]
 
     def why_not(self, run: Run) -> str:
-        """Why a run's measurements are not of what it was to measure, "" where they are."""
+        """Why a run was not held to its path, "" if it was or needs none."""
         return self._known.get(run.id, "nobody knows") if " via " in run.subject else ""
 
 

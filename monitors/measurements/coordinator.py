@@ -73,8 +73,8 @@ class Coordinator:
         self.sweep()
 
     def take_over(self) -> None:
-        """Have the tasks that the brokers share, instead of those that were added to this one: it
-        leads from now on."""
+        """This broker leads from now on: replace the tasks that were added here by those that the
+        brokers share."""
         if self._shared is None:
             return
         with self._lock:
@@ -95,8 +95,8 @@ class Coordinator:
                         _log.warning("measurement task %s is not scheduled: %s", name, error)
 
     def sweep(self) -> None:
-        """What time brings: runs come into sight, and those of which nothing was heard are missed.
-        To be called about once a second."""
+        """Plan runs up to the horizon, and mark those without a report as missed. To be called
+        about once a second."""
         with self._lock:
             now = self._now()
             self._planner.extend(now)
@@ -162,7 +162,7 @@ class Coordinator:
             self._agent_registry.heard(agent, self._clock(), report, wait_s)
 
     def left(self, agent: str) -> None:
-        """The agent has hung up before it was answered."""
+        """The agent closed the connection before the answer."""
         with self._lock:
             self._agent_registry.left(agent, self._clock())
 
@@ -273,7 +273,7 @@ class Coordinator:
     # -- tasks -------------------------------------------------------------------------------
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Every task, when it is made next, and how its runs ended."""
+        """Every task, its next run, and how its runs ended."""
         with self._lock:
             counts, now = self._store.counts(), self._now()
             next_of = self._planner.following(now)
@@ -308,8 +308,8 @@ class Coordinator:
             return self.task(name), before is None
 
     def delete_task(self, name: str, who: Principal) -> dict[str, Any]:
-        """Take a task away, and give it as it was; its runs that have begun go on. Raises
-        BrokerError ``unknown_task``, ``forbidden``, ``conflict`` for one of the configuration."""
+        """Delete a task and return it; its runs that have begun go on. Raises BrokerError
+        ``unknown_task``, ``forbidden``, ``conflict`` for one of the configuration."""
         with self._lock:
             self.need_start(who, self._registry.get(name).definition)
             before = self.task(name)
@@ -343,7 +343,7 @@ class Coordinator:
             return self._planner.demand(entry.definition, by, self._now(), within_ms)
 
     def run_once(self, body: Mapping[str, Any], who: Principal, within_ms: int) -> Run:
-        """Make a measurement that no task has. Raises as :meth:`run_task`, and InputError."""
+        """Measure once without a task. Raises as :meth:`run_task`, and InputError."""
         with self._lock:
             ends = (str(body.get(key) or "") for key in ("tool", "from", "to"))
             name = "-".join(["once", *(end.replace("/", ".") for end in ends if end)])[:100]
@@ -393,7 +393,7 @@ class Coordinator:
         }
 
     def counts(self) -> dict[str, int]:
-        """How many runs that are kept are in each state, of all tasks together."""
+        """The number of kept runs in each state, of all tasks."""
         return dict(sum(map(Counter, self._store.counts().values()), Counter[str]()))
 
     # -- within ------------------------------------------------------------------------------
@@ -428,7 +428,7 @@ class Coordinator:
 def task_view(
     entry: RegisteredTask, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
-    """A task, when it is made next, and how many of its runs ended how."""
+    """A task, its next run, and how many of its runs ended how."""
     definition, task = entry.definition, entry.task
     known = counts.get(definition.name, {})
     return {

@@ -111,11 +111,11 @@ class TaskRegistry:
 
     @property
     def schedule(self) -> Schedule:
-        """Of all tasks without a problem."""
+        """The schedule of all tasks without a problem."""
         return self._schedule
 
     def tasks(self) -> list[Task]:
-        """Those that the schedule has."""
+        """The tasks in the schedule."""
         return [entry.task for entry in self.entries() if not entry.problem]
 
     def entries(self) -> list[RegisteredTask]:
@@ -137,7 +137,7 @@ class TaskRegistry:
         return definition_of(name, body, self.topology, self._members, once)
 
     def saved(self) -> dict[str, Any]:
-        """The schedule and what it is of, as JSON, for :meth:`restore`."""
+        """The schedule and its tasks as JSON, for :meth:`restore`."""
         return {
             "agreement": _fingerprint(self.agreement),
             "tasks": adapter(list[Task]).dump_python(self.tasks(), mode="json"),
@@ -152,7 +152,7 @@ class TaskRegistry:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Where what is done within fails, the registry is as it was before."""
+        """Restores the registry if the block fails."""
         before = dict(self._entries), self._schedule
         try:
             yield
@@ -230,8 +230,8 @@ class TaskRegistry:
                 self._entries[entry.task.name] = replace(entry, problem=str(error))
 
     def _arrives(self, others: Sequence[Task], task: Task) -> bool:
-        """Put a task between the others; whether nothing else moved. Raises InputError, also
-        Infeasible; then the schedule stays."""
+        """Insert a task; whether no other moved. Raises InputError, also Infeasible, and then
+        changes nothing."""
         before = self._schedule
         self._set(arrive(before, others, self.agreement, task))
         return not moved_tasks(before, self._schedule)

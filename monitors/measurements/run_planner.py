@@ -54,7 +54,7 @@ class RunPlanner:
         self._seen_ms = 0
 
     def extend(self, now_ms: int) -> None:
-        """Make runs of what the schedule has up to the horizon."""
+        """Plan the schedule's runs up to the horizon."""
         until, anew = self.until_ms, self.anew
         dropped: dict[str, Run] = {}
         back = now_ms < self._seen_ms - _SET_BACK_MS
@@ -130,8 +130,7 @@ class RunPlanner:
         return run
 
     def to_tell(self, agent: str, now_ms: int) -> list[Run]:
-        """What the agent has to do, as far ahead as it may know: what it knows stays where it
-        is."""
+        """The agent's runs, as far ahead as it may know them: runs that it knows do not move."""
         return [
             run
             for run in self.run_store.to_do(agent, now_ms)
@@ -139,7 +138,7 @@ class RunPlanner:
         ]
 
     def close_overdue(self, now_ms: int) -> None:
-        """Runs of which nothing was heard in time are missed."""
+        """Mark runs without a report in time as missed."""
         self.run_store.write(
             [
                 replace(run, state=RunState.MISSED, error=self._why_missed(run, now_ms))
@@ -150,14 +149,14 @@ class RunPlanner:
         self.run_store.forget(now_ms)
 
     def misplaced_runs(self, now_ms: int) -> list[tuple[Run, Slot]]:
-        """The schedule's runs to come that are not where their slots are, and those slots."""
+        """Future runs that are not at the time of their slot, with that slot."""
         recurring = self._registry.recurring
         to_come = sorted(self.to_come(now_ms), key=lambda run: (run.at_ms, run.id))
         slots = ((run, recurring.of_release(run.task, run.release_ms)) for run in to_come)
         return [(run, slot) for run, slot in slots if slot and slot.start_ms != run.at_ms]
 
     def following(self, now_ms: int) -> Callable[[str], int | None]:
-        """When a task is made next: a run to come, or the first slot that is none yet."""
+        """Gives the next start of a task: that of a run, or of the first unplanned slot."""
         first: dict[str, int] = {}
         for run in self.to_come(now_ms):
             if run.at_ms >= now_ms:
@@ -172,7 +171,7 @@ class RunPlanner:
     # -- within ------------------------------------------------------------------------------
 
     def to_come(self, now_ms: int) -> Iterator[Run]:
-        """The schedule's runs that are not over."""
+        """Planned runs of the schedule that are not over."""
         return (
             run
             for run in self.run_store.all()
@@ -193,7 +192,7 @@ class RunPlanner:
                 yield run  # not what ended before the clock was set back
 
     def _can_be_told(self, run: Run, now_ms: int) -> bool:
-        """Whether everybody who knows of the run hears in time that it was taken back."""
+        """Whether all agents that know of the run hear in time that it was dropped."""
         return all(
             self._agent_registry.present(p.agent, now_ms / 1000) for p in run.parts if p.told
         )
@@ -300,7 +299,7 @@ def taken_back(run: Run, why: str) -> Run:
 
 
 def as_taken(run: Run) -> tuple[Task, Slot]:
-    """A run as something that stands in a schedule once."""
+    """A run as a task and slot of a schedule."""
     span = max(1, run.end_ms - run.at_ms)
     return (
         Task(run.id, span, span, span, run.hosts, run.links, run.load_bps),

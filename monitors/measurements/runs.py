@@ -88,7 +88,7 @@ class Run:
         return next((part for part in self.parts if part.agent == agent), None)
 
     def as_dict(self) -> dict[str, Any]:
-        """For people and programs that ask over HTTP: without what only the ends need to know."""
+        """For the REST API: without what only the agents need."""
         return {
             "id": self.id,
             "task": self.task,
@@ -114,7 +114,7 @@ class Run:
 
 
 def after(run: Run, part: AgentPart, measurements: Sequence[Measurement]) -> Run:
-    """The run after one of its agents reported: ``part`` as it is then, and what was measured."""
+    """The run after one of its agents reported ``part`` and ``measurements``."""
     parts = tuple(part if p.agent == part.agent else p for p in run.parts)
     if not part.measures:
         failure = run.state is RunState.FAILED and part.error
@@ -202,7 +202,7 @@ def _port(member: RegisteredAgent, at_ms: int, end_ms: int, beside: Iterable[Run
 
 
 class _Measured(Schema):
-    """What the run itself says may be left out, and must not say otherwise."""
+    """Fields that follow from the run are optional, and must agree with it."""
 
     metric: Annotated[str, Field(max_length=200)]
     value: Number
@@ -226,7 +226,7 @@ class _Result(Schema):
 
 @dataclass(frozen=True, slots=True)
 class ValidResult:
-    """What is believed: the measurements to record, or why there are none."""
+    """The measurements to record, or why there are none."""
 
     measurements: tuple[Measurement, ...]
     error: str
