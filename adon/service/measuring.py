@@ -115,7 +115,7 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.api import measuring as measuring_api
     from monitors.measurements.agent_registry import AgentRegistry
     from monitors.measurements.coordinator import Coordinator
-    from monitors.measurements.disks.periods import DiskPeriods
+    from monitors.measurements.probes.disks import DiskPeriods
     from monitors.measurements.run_store import MeasuringStore, SharedTasks
     from monitors.measurements.tasks import Infeasible
 

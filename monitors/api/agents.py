@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from monitors.measurements.agent_registry import AgentReport
 from monitors.measurements.coordinator import Coordinator
-from monitors.measurements.disks.periods import (
+from monitors.measurements.probes.disks import (
     MOST_PROCESSES,
     MOST_SECONDS,
     DiskReport,

@@ -101,7 +101,12 @@ def test_what_may_be_written(tmp_path: Path) -> None:
     (tmp_path / "h").write_text("# token\nAuthorization: Bearer x y\n\nX-A:b\n")
     hook, mail = targets_from_list(
         [
-            {"on": ["failed", "link"], "users": ["ada"], "webhook": "https://h/x", "headers_file": "h"},
+            {
+                "on": ["failed", "link"],
+                "users": ["ada"],
+                "webhook": "https://h/x",
+                "headers_file": "h",
+            },
             {"command": ["mail", "-s", "ADON", "ada@example.edu"]},
         ],
         tmp_path,

@@ -29,8 +29,7 @@ import psutil
 
 from monitors.measurements.agent.broker_link import BrokerLink
 from monitors.measurements.agent.settings import AgentSettings
-from monitors.measurements.disks.periods import MOST_SECONDS, PERIOD_S, DiskReport
-from monitors.measurements.disks.reader import DiskReader
+from monitors.measurements.probes.disks import MOST_SECONDS, PERIOD_S, DiskReader, DiskReport
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError, printable
 from network_provisioner.base.fields import plain_address
