@@ -17,8 +17,7 @@ from monitors.alerts.anomalies.model import (
     together,
 )
 from monitors.api.archive import read_cursor
-from monitors.archive.archive import Archive, Selection
-from monitors.archive.stores.selection import Cursor
+from monitors.archive.archive import Archive, Cursor, Selection
 from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.access import May

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.archive import Archive
+from monitors.archive.archive import Archive, Selection
 from monitors.archive.knowledge import known_estimates
-from monitors.archive.stores.selection import Selection
 from monitors.base.estimates import Estimate
 from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError
@@ -66,8 +65,6 @@ def of_archive(
     archive: str | Path, sites: Collection[str], transformations: Collection[str], now: float
 ) -> dict[tuple[str, str], Estimate]:
     """The same from an archive. Raises InputError, ArchiveError."""
-    from monitors.archive.archive import Archive  # noqa: PLC0415  # only where no broker answers
-
     with Archive(archive, read_only=True) as opened:
         return known_estimates(opened, sites, transformations, now)
 
