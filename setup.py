@@ -69,7 +69,6 @@ setup(
         "monitors.jobs",
         "monitors.measurements",
         "monitors.measurements.agent",
-        "monitors.measurements.disks",
         "monitors.measurements.perfsonar",
         "monitors.measurements.probes",
         "monitors.watcher",

@@ -80,7 +80,7 @@ def replay(place: str, count: int, kills: int, seed: int) -> Replayed:
         seen: dict[str, int] = {}
         torn = 0
         seq = 0
-        while rows := archive.after(seq, (), 20_000):
+        while rows := archive.read_on(seq, (), 20_000)[0]:
             for _, measurement in rows:
                 seen[measurement.id] = seen.get(measurement.id, 0) + 1
                 torn += measurement != expected.get(measurement.id)

@@ -49,9 +49,13 @@ def _run(args: argparse.Namespace) -> int:
 
     from adon.config.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent, following
-    from monitors.measurements.agent.host_reports import ConnectionReporter, DiskReporter, reporting
+    from monitors.measurements.agent.host_reports import (
+        ConnectionReporter,
+        DiskReporter,
+        SocketReporter,
+        reporting,
+    )
     from monitors.measurements.agent.settings import settings_from_dict
-    from monitors.measurements.agent.sockets import SocketReporter
     from monitors.measurements.probes.probe import Halt
 
     version = metadata.version("adon-wms")

@@ -105,11 +105,9 @@ def _query(args: argparse.Namespace) -> int:
       adon archive query throughput --subject 'mu>tacc' --since '7 d'
       adon archive query job --workflow 5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11 --json
     """
-    from monitors.archive.export import as_dict
-
     with open_archive(args.archive) as archive:
         page = archive.page(_selection(args), newest=True, limit=args.limit)
-        rows = [as_dict(measurement) for _, measurement in page]
+        rows = [measurement.as_dict() for _, measurement in page]
     if args.json and not args.columns:
         for measurement in rows:
             print_json(measurement, indent=None)
@@ -146,44 +144,37 @@ def _estimate(args: argparse.Namespace) -> int:
 
     Exit codes: 0 there is an estimate; 1 there is none; 2 bad input.
     """
-    from monitors.api.archive_shapes import shown_estimate
-
     moment = _moment(args.at, "--at")
     now = time.time() if moment is None else moment  # 0 is a moment, too
     with open_archive(args.archive) as archive:
-        metric, subject, estimate = _known(archive, args.what, args.subject, now)
+        estimate = _known(archive, args.what, args.subject, now)
     if estimate is None:
         print(printable(f"no estimate of {args.what} for {args.subject}"))
         return 1
     text = (
         f"{estimate.value:.6g} {estimate.unit} ± {estimate.spread:.3g}, from {estimate.count} of "
-        f"{metric} of {subject}, the newest {duration(estimate.age_s(now))} old, "
+        f"{estimate.metric} of {estimate.subject}, the newest {duration(estimate.age_s(now))} old, "
         f"by {estimate.source}"
     )
-    return print_fields(args, shown_estimate(metric, subject, estimate, now), lambda: text)
+    return print_fields(args, estimate.as_dict(now), lambda: text)
 
 
-def _known(
-    archive: Archive, what: str, subject: str, now: float
-) -> tuple[str, str, Estimate | None]:
+def _known(archive: Archive, what: str, subject: str, now: float) -> Estimate | None:
     from monitors.archive import knowledge
 
-    known: knowledge.Known | None
     if what == "gamma_a":
         src, pair, dst = subject.partition(">")
         if not pair:
             raise InputError(f"SUBJECT: found {subject!r}, expected two sites as 'mu>tacc'")
-        known = knowledge.gamma_a(archive, src, dst, now)
-    elif what == "gamma_c":
+        return knowledge.gamma_a(archive, src, dst, now)
+    if what == "gamma_c":
         transformation, at, site = subject.rpartition("@")
         if not at:
             raise InputError(f"SUBJECT: found {subject!r}, expected 'ns::name:version@site'")
-        known = knowledge.gamma_c(archive, transformation, site, now)
-    elif what == "t_q":
-        known = knowledge.queue_wait(archive, subject, now)
-    else:
-        return what, subject, archive.estimate(what, subject, now)
-    return (what, subject, None) if known is None else (known.metric, known.subject, known)
+        return knowledge.gamma_c(archive, transformation, site, now)
+    if what == "t_q":
+        return knowledge.queue_wait(archive, subject, now)
+    return archive.estimate(what, subject, now)
 
 
 @NOUN.verb(
@@ -198,7 +189,7 @@ def _known(
 )
 def _rollups(args: argparse.Namespace) -> int:
     """Show roll-ups of hours or days: number, minimum, median, mean and maximum."""
-    from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
+    from monitors.archive.retention.horizons import DAY_S, HOUR_S
     from monitors.archive.retention.rollups import as_dict, roll_ups
 
     width = HOUR_S if args.resolution == "hour" else DAY_S
@@ -207,7 +198,7 @@ def _rollups(args: argparse.Namespace) -> int:
     since = _moment(args.since, "--since") or 0.0
     with open_archive(args.archive) as archive:
         rolled = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
-        rows = [as_dict(rollup, QUANTILES) for rollup in rolled]
+        rows = [as_dict(rollup) for rollup in rolled]
     columns = (
         Column("start", "FROM", when),
         Column("count", "COUNT>"),

@@ -455,7 +455,7 @@ def _disks(args: argparse.Namespace) -> int:
     Exit codes: 0 done; 2 archive or broker cannot be read, or there is no such workflow.
     """
     from adon.cli.monitor_source import source_of
-    from monitors.measurements.disks.periods import hosts_disks
+    from monitors.measurements.probes.disks import hosts_disks
 
     since, until = moment_of(args.since, "--since", time.time()), None
     with source_of(args) as source:

@@ -115,8 +115,7 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.api import measuring as measuring_api
     from monitors.measurements.agent_registry import AgentRegistry
     from monitors.measurements.coordinator import Coordinator
-    from monitors.measurements.disks.periods import DiskPeriods
-    from monitors.measurements.metrics import RunMetrics
+    from monitors.measurements.probes.disks import DiskPeriods
     from monitors.measurements.run_store import MeasuringStore, SharedTasks
     from monitors.measurements.tasks import Infeasible
 
@@ -155,7 +154,7 @@ def make(around: PartContext) -> MonitoringPart:
                 coordinator, around.rules, around.keyring.principals, around.clock
             ),
         ],
-        collectors=[RunMetrics(coordinator)] if settings.agents else [],
+        collectors=[measuring_api.RunMetrics(coordinator)] if settings.agents else [],
         services=(
             Sweeper(coordinator.take_over, partial(_follow, coordinator, watch), store.close),
         ),

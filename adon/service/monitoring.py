@@ -99,7 +99,7 @@ def documented_routes() -> list[APIRouter]:
 
 def archive_part(around: PartContext) -> MonitoringPart:
     """Measurements over HTTP, their retention, and metrics for Prometheus. Raises InputError."""
-    from monitors.archive.prometheus import ArchiveMetrics
+    from monitors.api.archive import ArchiveMetrics
     from monitors.archive.retaining import RetentionService
     from monitors.archive.retention.horizons import retention_from_dict
 
@@ -124,13 +124,12 @@ def archive_routers(
     """The routes of the archive. ``changes`` counts those of transits and documents."""
     from monitors.api import archive as measurements
     from monitors.api import knowledge, plans, streams
-    from monitors.archive.feed import Feed
 
     return [
         knowledge.router(archive, rules, clock),
         plans.router(archive, clock),
         measurements.router(archive, rules, clock),
-        streams.router(Feed(archive, changes), rules),
+        streams.router(streams.Feed(archive, changes), rules),
     ]
 
 

@@ -21,8 +21,9 @@ from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive
-    from monitors.archive.knowledge import Known, Listed
+    from monitors.archive.knowledge import Listed
     from monitors.archive.outbox import Outbox
+    from monitors.base.estimates import Estimate
     from network_provisioner.api.registries import Registries
     from network_provisioner.base.model import Transit
     from network_provisioner.broker import Broker
@@ -208,11 +209,11 @@ def measured_paths(
     from network_provisioner.selection.transit import Metric, Worsening
 
     default = lru_cache(_PATHS_KEPT)(partial(default_path, topology))
-    kept: dict[tuple[tuple[str, ...], str], dict[str, tuple[Known, Worsening | None]]] = {}
+    kept: dict[tuple[tuple[str, ...], str], dict[str, tuple[Estimate, Worsening | None]]] = {}
     sources: dict[str, Listed] = {}
     since = -math.inf
 
-    def worsened(source: Listed, known: Known) -> Worsening | None:
+    def worsened(source: Listed, known: Estimate) -> Worsening | None:
         if known.subject not in source.subjects(METRIC):
             return None
         recorded = archive.query(METRIC, known.subject, newest=True, limit=_ANOMALIES_READ)
@@ -304,7 +305,7 @@ def measured_space(
     source = UserArchive(archive, ())
 
     @lru_cache(_SITES_KEPT)
-    def measured(site: str, _: float) -> Known | None:
+    def measured(site: str, _: float) -> Estimate | None:
         return free_space(source, site, clock(), LIVE_S, last=1)
 
     def lookup(site: str) -> tuple[float, float] | None:

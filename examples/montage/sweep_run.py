@@ -33,8 +33,7 @@ from examples.testbed.testbed import Programs, Testbed
 from monitors.archive.archive import Archive
 from monitors.measurements.agent.host_reports import DiskReporter, reporting
 from monitors.measurements.agent.settings import AgentSettings
-from monitors.measurements.disks.periods import io_wait_histogram
-from monitors.measurements.disks.reader import DiskReader
+from monitors.measurements.probes.disks import DiskReader, io_wait_histogram
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import Transit

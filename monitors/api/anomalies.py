@@ -17,8 +17,7 @@ from monitors.alerts.anomalies.model import (
     together,
 )
 from monitors.api.archive import read_cursor
-from monitors.archive.archive import Archive, Selection
-from monitors.archive.stores.selection import Cursor
+from monitors.archive.archive import Archive, Cursor, Selection
 from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.access import May
@@ -81,7 +80,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         fewer than ``limit`` is the last."""
         caller.need(May.SEE)
         began, key = (math.inf, "") if cursor is None else read_cursor(cursor, "an anomaly")
-        wanted = Selection((METRIC,), subject, since=since, until=until)
+        selection = Selection((METRIC,), subject, since=since, until=until)
 
         def matching(anomaly: Anomaly) -> bool:
             return (
@@ -93,7 +92,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         seen: list[Measurement] = []
         behind: Cursor | None = None
         while True:
-            page = archive.page(wanted, behind, newest=True, limit=_PAGE)
+            page = archive.page(selection, behind, newest=True, limit=_PAGE)
             seen += (measurement for _, measurement in page if rules.may_see(caller, measurement))
             chosen = list(filter(matching, reversed(together(seen))))
             if len(page) < _PAGE:

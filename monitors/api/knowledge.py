@@ -6,31 +6,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
 from monitors.api.archive import Instant, Name, Names
-from monitors.api.archive_shapes import (
-    EstimateAnswer,
-    EstimatesAnswer,
-    EstimatesBody,
-    RollUpsAnswer,
-    shown_estimate,
-)
 from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
 from monitors.archive.estimate_sources import UserArchive
 from monitors.archive.export import check_format, csv_parts, write_parquet
-from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
+from monitors.archive.retention.horizons import DAY_S, HOUR_S
 from monitors.archive.retention.rollups import as_dict, roll_ups
 from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.shapes import MOST
+from network_provisioner.api.shapes import MOST, Answer, Body
 from network_provisioner.base.errors import BrokerError, InputError
 
 MOST_BUCKETS = 2000
@@ -43,25 +37,75 @@ Subject = Annotated[str, Query(max_length=1000)]
 Site = Annotated[str, Query(max_length=200)]
 
 
+class EstimateAnswer(Answer):
+    """What is known of a subject: ``spread`` is comparable to a standard deviation, ``count`` how
+    many measurements it rests on, ``at`` when the newest was made and ``age_s`` how long ago that
+    was, ``metric`` what was measured."""
+
+    metric: str
+    subject: str
+    value: float
+    spread: float
+    unit: str
+    count: int
+    at: float
+    age_s: float
+    source: str
+
+
+class EstimatesBody(Body):
+    """What is to be decided on: sites, with all paths between them, and transformations."""
+
+    sites: Annotated[list[str], Field(max_length=1000)] = Field(examples=[["mu", "tacc"]])
+    transformations: Annotated[list[str], Field(max_length=10_000)] = Field(
+        default_factory=list, examples=[["soykb::bwa_mem:1.0"]]
+    )
+
+
+class KnownAnswer(EstimateAnswer):
+    """An estimate of what a decision reads; ``note`` says where something else was measured."""
+
+    note: str
+
+
+class EstimatesAnswer(Answer):
+    """All that is known and may be seen."""
+
+    estimates: list[KnownAnswer]
+
+
+class RollUpAnswer(Answer):
+    """What an hour or a day had, from ``start`` on, ``width_s`` long; ``quantiles`` within 1 %."""
+
+    metric: str
+    subject: str
+    unit: str
+    start: float
+    width_s: int
+    count: int
+    min: float
+    mean: float
+    median: float
+    max: float
+    quantiles: dict[str, float]
+
+
+class RollUpsAnswer(Answer):
+    """Oldest first."""
+
+    rollups: list[RollUpAnswer]
+
+
 def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRouter:
     """The routes. ``clock`` gives Unix seconds. Every one raises BrokerError for what it refuses,
     ArchiveError where the archive cannot be read just now."""
     routes = APIRouter(tags=["measurements"])
-    room = AnswerLimit(MOST_EXPORTS, "exports")
-
-    def need(caller: Caller, metric: str, subject: str) -> None:
-        caller.need(May.SEE)
-        if not rules.may_see_series(caller, metric, subject):
-            raise BrokerError(
-                f"{caller.name!r} may not see {metric} of {subject}: monitoring.access does not "
-                "allow it",
-                "forbidden",
-            )
+    need = partial(_need_see, rules)
 
     def answered(metric: str, subject: str, estimate: Estimate | None, now: float) -> Response:
         if estimate is None:
             raise BrokerError(f"nothing is known of {metric} of {subject}", "unknown_measurement")
-        return answers.answer(shown_estimate(metric, subject, estimate, now))
+        return answers.answer(estimate.as_dict(now))
 
     @routes.get("/v1/estimates", response_model=EstimateAnswer)
     def estimate(
@@ -81,14 +125,11 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     def gamma_a(caller: Caller, src: Site, dst: Site, now: Instant = None) -> Response:
         """Γ_a: what a transfer between two sites gets, of transfers or, where none went for a day,
         of newer probes; ``metric`` says which."""
-        need(caller, "throughput", f"{src}>{dst}")
+        metric, subject = "throughput", f"{src}>{dst}"
+        need(caller, metric, subject)
         at = clock() if now is None else now
-        return known(
-            "throughput",
-            f"{src}>{dst}",
-            knowledge.gamma_a(_source_for(archive, caller), src, dst, at),
-            at,
-        )
+        known = knowledge.gamma_a(_source_for(archive, caller), src, dst, at)
+        return answered(metric, subject, known, at)
 
     @routes.get("/v1/estimates/gamma_c", response_model=EstimateAnswer)
     def gamma_c(
@@ -96,23 +137,60 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     ) -> Response:
         """Γ_c: how fast a transformation runs at a site, byte/s, or, where sizes were not known,
         the seconds a job of it takes; ``metric`` says which."""
-        subject = f"{transformation}@{site}"
-        need(caller, "compute_rate", subject)
+        metric, subject = "compute_rate", f"{transformation}@{site}"
+        need(caller, metric, subject)
         at = clock() if now is None else now
-        known_rate = knowledge.gamma_c(archive, transformation, site, at)
-        return known("compute_rate", subject, known_rate, at)
+        return answered(metric, subject, knowledge.gamma_c(archive, transformation, site, at), at)
 
     @routes.get("/v1/estimates/t_q", response_model=EstimateAnswer)
     def queue_wait(caller: Caller, site: Site, now: Instant = None) -> Response:
         """T_q: how long a job waits at a site."""
         need(caller, "queue_wait", site)
         at = clock() if now is None else now
-        return known("queue_wait", site, knowledge.queue_wait(archive, site, at), at)
+        return answered("queue_wait", site, knowledge.queue_wait(archive, site, at), at)
 
-    def known(metric: str, subject: str, estimate: knowledge.Known | None, now: float) -> Response:
-        if estimate is not None:
-            metric, subject = estimate.metric, estimate.subject
-        return answered(metric, subject, estimate, now)
+    @routes.post("/v1/estimates", response_model=EstimatesAnswer)
+    def estimates(body: EstimatesBody, caller: Caller) -> Response:
+        """All that site selection reads of these sites, the paths between them and these
+        transformations, as far as the caller may see it: what
+        :mod:`monitors.archive.estimate_sources` asks once for a whole workflow."""
+        caller.need(May.SEE)
+        now, may_see = clock(), partial(rules.may_see_series, caller)
+        sites, transformations = frozenset(body.sites), frozenset(body.transformations)
+        source = _source_for(archive, caller)
+        known = knowledge.known_estimates(source, sites, transformations, now, may_see)
+        return answers.answer(
+            {
+                "estimates": [
+                    {
+                        **estimate.as_dict(now),
+                        "metric": metric,
+                        "subject": subject,
+                        "note": estimate.note,
+                    }
+                    for (metric, subject), estimate in known.items()
+                ]
+            }
+        )
+
+    _add_history(routes, archive, rules, clock)
+    return routes
+
+
+def _need_see(rules: Rules, caller: Principal, metric: str, subject: str) -> None:
+    caller.need(May.SEE)
+    if not rules.may_see_series(caller, metric, subject):
+        raise BrokerError(
+            f"{caller.name!r} may not see {metric} of {subject}: monitoring.access does not allow"
+            " it",
+            "forbidden",
+        )
+
+
+def _add_history(
+    routes: APIRouter, archive: Archive, rules: Rules, clock: Callable[[], float]
+) -> None:
+    room = AnswerLimit(MOST_EXPORTS, "exports")
 
     @routes.get("/v1/measurements/rollups", response_model=RollUpsAnswer)
     def list_rollups(
@@ -125,7 +203,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
     ) -> Response:
         """What each hour or day had, oldest first (default: the last 7 days, or 90); those without
         measurements are left out."""
-        need(caller, metric, subject)
+        _need_see(rules, caller, metric, subject)
         last = clock() if until is None else until
         first = max(0.0, last - _USUAL_S[by]) if since is None else since
         if last - first > MOST_BUCKETS * _WIDTHS[by]:
@@ -134,7 +212,7 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
                 f"{MOST_BUCKETS} at most"
             )
         rollups = roll_ups(archive.engine, metric, subject, _WIDTHS[by], first, last)
-        return answers.answer({"rollups": [as_dict(rollup, QUANTILES) for rollup in rollups]})
+        return answers.answer({"rollups": [as_dict(rollup) for rollup in rollups]})
 
     @routes.get(
         "/v1/measurements/export",
@@ -162,65 +240,28 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         time, as a file; only so many at once."""
         caller.need(May.SEE)
         check_format(format)
-        wanted = Selection(tuple(metric), subject, workflow, source, since, until)
+        selection = Selection(tuple(metric), subject, workflow, source, since, until)
         measurements = (
             measurement
-            for measurement in archive.each(wanted)
+            for measurement in archive.each(selection)
             if rules.may_see(caller, measurement)
         )
-        if format == "csv":
-            return _file(
-                room, csv_parts(measurements), "text/csv; charset=utf-8", "measurements.csv"
-            )
-        kind = "application/vnd.apache.parquet"
-        return _file(room, _parquet(measurements), kind, "measurements.parquet")
-
-    _add_estimates(routes, archive, rules, clock)
-    return routes
-
-
-def _add_estimates(
-    routes: APIRouter, archive: Archive, rules: Rules, clock: Callable[[], float]
-) -> None:
-    @routes.post("/v1/estimates", response_model=EstimatesAnswer)
-    def estimates(body: EstimatesBody, caller: Caller) -> Response:
-        """All that site selection reads of these sites, the paths between them and these
-        transformations, as far as the caller may see it: what
-        :mod:`monitors.archive.estimate_sources` asks once for a whole workflow."""
-        caller.need(May.SEE)
-        now, may_see = clock(), partial(rules.may_see_series, caller)
-        sites, transformations = frozenset(body.sites), frozenset(body.transformations)
-        source = _source_for(archive, caller)
-        known = knowledge.known_estimates(source, sites, transformations, now, may_see)
-        return answers.answer(
-            {
-                "estimates": [
-                    {**shown_estimate(*key, estimate, now), "note": getattr(estimate, "note", "")}
-                    for key, estimate in known.items()
-                ]
-            }
-        )
+        parts: Iterator[str] | Iterator[bytes] = csv_parts(measurements)
+        kind = "text/csv; charset=utf-8"
+        if format == "parquet":
+            parts, kind = _parquet(measurements), "application/vnd.apache.parquet"
+        headers = {"Content-Disposition": f'attachment; filename="measurements.{format}"'}
+        return Stream(room, parts, media_type=kind, headers=headers)
 
 
 def _source_for(archive: Archive, caller: Principal) -> knowledge.Source:
     return archive if caller.users is None else UserArchive(archive, caller.users)
 
 
-def _file(
-    room: AnswerLimit, parts: Iterator[str] | Iterator[bytes], kind: str, name: str
-) -> StreamingResponse:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Stream(room, parts, media_type=kind, headers=headers)
-
-
 def _parquet(measurements: Iterator[Measurement]) -> Iterator[bytes]:
     """Its end says where all parts are, so there is nothing to send before it is whole."""
     with tempfile.TemporaryFile() as file:
         write_parquet(measurements, file)
-        yield from _pieces(file)
-
-
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    file.seek(0)
-    while piece := file.read(_PIECE):
-        yield piece
+        file.seek(0)
+        while piece := file.read(_PIECE):
+            yield piece

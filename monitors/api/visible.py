@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from monitors.archive.archive import Archive, Measurement
-from monitors.archive.stores.selection import Selection
+from monitors.archive.archive import Archive, Measurement, Selection
 from monitors.rules import Rules
 from monitors.workflows.facts.condor_transfers import TOOL as CONDOR
 from monitors.workflows.facts.plan import placement_id

@@ -56,7 +56,6 @@ class Archive:
     """
 
     def __init__(self, location: str | Path, *, read_only: bool = False) -> None:
-        self.read_only = read_only
         self._failed: tuple[float, str] | None = None
         self.location = location if is_database_url(location) else Path(location)
         self._engine: Engine
@@ -69,12 +68,12 @@ class Archive:
 
     @property
     def engine(self) -> Engine:
-        """The database, for the modules that this one is the front of."""
+        """The database, for modules of the archive with statements of their own."""
         return self._engine
 
     @property
     def shown(self) -> str:
-        """Where it is, as messages may say it: without a password."""
+        """Its place without a password, for messages."""
         return self._engine.shown
 
     # ---------------------------------------------------------------- writing
@@ -103,7 +102,7 @@ class Archive:
 
     @property
     def problem(self) -> str:
-        """Why measurements could not be written a moment ago, "" where they could."""
+        """Why the last write failed, within the last minute; "" if it did not."""
         at, why = self._failed or (-math.inf, "")
         return why if time.monotonic() - at < _FRESH_S else ""
 
@@ -122,7 +121,7 @@ class Archive:
         return added
 
     def ask(self, kind: str, subject: str, at: float) -> int:
-        """Leave a request for another process that has this archive open; its number.
+        """Leave a request for another process that reads this archive; returns its number.
 
         ``at`` is now (Unix seconds); requests are forgotten after an hour. Raises ArchiveError.
         """
@@ -137,7 +136,7 @@ class Archive:
     # ---------------------------------------------------------------- reading
 
     def requests(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
-        """Requests of a kind with numbers above ``after``: number, subject, and when it was."""
+        """Requests of a kind with numbers above ``after``: number, subject, time (Unix seconds)."""
         return self._engine.rows(
             "SELECT id, subject, at FROM request WHERE kind = ? AND id > ? ORDER BY id",
             [kind, after],
@@ -156,8 +155,8 @@ class Archive:
     ) -> list[Measurement]:
         """Measurements of a metric with ``since <= at <= until``, oldest (or ``newest``) first, at
         most ``limit``."""
-        wanted = Selection((metric,), subject, workflow, since=since, until=until)
-        return [from_row(row[1:]) for row in self._read(wanted, None, newest, limit)]
+        selection = Selection((metric,), subject, workflow, since=since, until=until)
+        return [from_row(row[1:]) for row in self._read(selection, None, newest, limit)]
 
     def page(
         self,
@@ -167,10 +166,10 @@ class Archive:
         newest: bool = False,
         limit: int | None = None,
     ) -> list[tuple[Cursor, Measurement]]:
-        """What is selected, behind ``cursor``, by time; each with the cursor that points behind it.
+        """Selected measurements after ``cursor``, by time, each with the cursor that follows it.
 
-        Pages that follow one another have each measurement once, whatever is recorded meanwhile,
-        unless it belongs before what was read already.
+        Successive pages have each measurement once, even if more are recorded meanwhile, except
+        those that are older than what was read already.
         """
         rows = self._read(selection, cursor, newest, limit)
         return [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
@@ -178,8 +177,7 @@ class Archive:
     def _read(
         self, selection: Selection, cursor: Cursor | None, newest: bool, limit: int | None
     ) -> Iterator[Row]:
-        """The rows, with their numbers in front. No answer of a database is large, however much is
-        wanted."""
+        """The rows, each with its number first, read in pages: no answer of a database is large."""
         while limit is None or limit > 0:
             most = _PAGE if limit is None else min(_PAGE, limit)
             rows = self._engine.rows(*statements.page(selection, cursor, newest, most))
@@ -190,10 +188,10 @@ class Archive:
             cursor = Cursor(rows[-1][1 + _AT], rows[-1][0])
 
     def each(self, selection: Selection) -> Iterator[Measurement]:
-        """All that is selected, by metric, oldest first; a page in memory at a time."""
+        """All selected measurements, by metric, oldest first; keeps one page in memory."""
         for metric in selection.metrics or self.metrics():
-            wanted = replace(selection, metrics=(metric,))
-            for row in self._read(wanted, None, False, None):
+            of_metric = replace(selection, metrics=(metric,))
+            for row in self._read(of_metric, None, False, None):
                 yield from_row(row[1:])
 
     def get(self, key: str) -> Measurement | None:
@@ -207,8 +205,8 @@ class Archive:
         for i in range(0, len(keys), _ASKED):
             some = list(keys[i : i + _ASKED])
             marks = ", ".join("?" * len(some))
-            wanted = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
-            rows += self._engine.rows(wanted, some)
+            statement = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
+            rows += self._engine.rows(statement, some)
         return {measurement.id: measurement for measurement in map(from_row, rows)}
 
     def latest(self, metric: str, subjects: Iterable[str] | None = None) -> dict[str, Measurement]:
@@ -258,25 +256,19 @@ class Archive:
     # ---------------------------------------------------------------- what is new
 
     def latest_seq(self) -> int:
-        """The number of what was recorded last, 0 where nothing was."""
+        """The number of the measurement recorded last, 0 if there is none."""
         rows = self._engine.rows("SELECT max(seq) FROM measurement")
         return int(rows[0][0] or 0) if rows else 0
-
-    def after(
-        self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
-    ) -> list[tuple[int, Measurement]]:
-        """What was recorded after number ``seq``, in the order in which it was, at most ``limit``.
-
-        Numbers rise with commits, of all writers: what is read here, nothing comes before later.
-        ``metrics`` empty: of all.
-        """
-        return self.read_on(seq, metrics, limit)[0]
 
     def read_on(
         self, seq: int, metrics: Sequence[str] = (), limit: int = 1000
     ) -> tuple[list[tuple[int, Measurement]], int]:
-        """As :meth:`after`, and the number to go on from: also where nothing was of ``metrics``, so
-        that the same others are not looked at again."""
+        """What was recorded after number ``seq``, in the order in which it was, at most ``limit``,
+        and the number to go on from: also where nothing was of ``metrics`` (empty: all), so that
+        the same others are not looked at again.
+
+        Numbers rise with commits, of all writers: what is read here, nothing comes before later.
+        """
         top = self.latest_seq()
         if top <= seq:
             return [], seq
@@ -289,14 +281,14 @@ class Archive:
         return [(row[0], from_row(row[1:])) for row in read_rows], seq
 
     def _window(self, seq: int, top: int) -> int:
-        """How far to look at once, so that nobody waits long for who has much to read."""
+        """The number up to which one query reads, so that it does not block others for long."""
         if top - seq <= _WINDOW:
             return top
         rows = self._engine.rows(statements.NTH_AFTER, [seq, _WINDOW])
         return min(top, int(rows[0][0])) if rows else top
 
     def changed(self) -> object:
-        """Something that compares equal to what it was as long as nothing was written; cheap."""
+        """A value that changes when something is written; cheap."""
         return self._engine.changed()
 
     # ---------------------------------------------------------------- life

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.archive import Archive
-from monitors.archive.knowledge import Known, known_estimates
-from monitors.archive.stores.selection import Selection
+from monitors.archive.archive import Archive, Selection
+from monitors.archive.knowledge import known_estimates
 from monitors.base.estimates import Estimate
 from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError
@@ -27,14 +26,14 @@ LEFT_OUT = "measurements are left out, and the catalogs believed"
 
 @dataclass(frozen=True, slots=True)
 class EstimateSnapshot:
-    """What was known when it was asked, by metric and subject. ``note``, one line, says why
-    measurements are left out where they are."""
+    """Estimates at one moment, by metric and subject. ``note``, one line, says why measurements are
+    left out, if they are."""
 
     known: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
     note: str = ""
 
     def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
-        """Of what was asked for; None where nothing is known."""
+        """One of them, or None."""
         return self.known.get((metric, subject))
 
 
@@ -45,8 +44,8 @@ def ask(
     transformations: Collection[str],
     now: float,
 ) -> EstimateSnapshot:
-    """Of these sites, the paths between them, and transformations, at ``now`` (Unix seconds). Never
-    raises: who does not answer stands in the note."""
+    """The estimates of these sites, the paths between them, and transformations at ``now`` (Unix
+    seconds). Never raises: the note names a source that does not answer."""
     why = []
     if broker is not None:
         try:
@@ -65,9 +64,7 @@ def ask(
 def of_archive(
     archive: str | Path, sites: Collection[str], transformations: Collection[str], now: float
 ) -> dict[tuple[str, str], Estimate]:
-    """The same of an archive. Raises InputError, ArchiveError."""
-    from monitors.archive.archive import Archive  # noqa: PLC0415  # only where no broker answers
-
+    """The same from an archive. Raises InputError, ArchiveError."""
     with Archive(archive, read_only=True) as opened:
         return known_estimates(opened, sites, transformations, now)
 
@@ -75,13 +72,13 @@ def of_archive(
 def _of_broker(
     broker: BrokerClient, sites: Collection[str], transformations: Collection[str]
 ) -> dict[tuple[str, str], Estimate]:
-    wanted = {"sites": [*sites], "transformations": [*transformations]}
-    return broker.read(_estimates, "POST", "/v1/estimates", wanted)
+    body = {"sites": [*sites], "transformations": [*transformations]}
+    return broker.read(_estimates, "POST", "/v1/estimates", body)
 
 
 def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
     return {
-        (str(row["metric"]), str(row["subject"])): Known(
+        (str(row["metric"]), str(row["subject"])): Estimate(
             float(row["value"]), float(row["spread"]), int(row["count"]), float(row["at"]),
             str(row["source"]), str(row["unit"]), note=str(row["note"]),
         )
@@ -90,8 +87,8 @@ def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
 
 
 class UserArchive:
-    """An archive as ``users`` decide by it (:class:`monitors.archive.knowledge.Source`); what was
-    rolled up, whose nobody knows, is left out."""
+    """An archive without the measurements that decisions of ``users`` must not use
+    (:class:`monitors.archive.knowledge.Source`); roll-ups, which have no user, are left out."""
 
     def __init__(self, archive: Archive, users: Collection[str]) -> None:
         self._archive = archive
@@ -108,7 +105,8 @@ class UserArchive:
         self, metric: str, subject: str, *, until: float, newest: bool, limit: int
     ) -> Sequence[Measurement]:
         """As the archive's."""
-        wanted = Selection((metric,), subject, until=until, users=self._users)
+        selection = Selection((metric,), subject, until=until, users=self._users)
         return [
-            measurement for _, measurement in self._archive.page(wanted, newest=newest, limit=limit)
+            measurement
+            for _, measurement in self._archive.page(selection, newest=newest, limit=limit)
         ]

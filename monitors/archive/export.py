@@ -48,26 +48,16 @@ def csv_parts(measurements: Iterable[Measurement]) -> Iterator[str]:
         yield text.getvalue()
 
 
-def write_csv(measurements: Iterable[Measurement], out: IO[bytes]) -> int:
-    """Write them; how many there were."""
-    count = 0
-
-    def counted() -> Iterator[Measurement]:
-        nonlocal count
-        for measurement in measurements:
-            count += 1
-            yield measurement
-
-    for part in csv_parts(counted()):
+def write_csv(measurements: Iterable[Measurement], out: IO[bytes]) -> None:
+    """As :func:`csv_parts`."""
+    for part in csv_parts(measurements):
         out.write(part.encode())
-    return count
 
 
-def write_parquet(measurements: Iterable[Measurement], out: IO[bytes]) -> int:
-    """Write them; how many there were. Raises MissingError where pyarrow is not installed."""
+def write_parquet(measurements: Iterable[Measurement], out: IO[bytes]) -> None:
+    """Raises MissingError where pyarrow is not installed."""
     pa, parquet = _pyarrow()
     schema = pa.schema([(name, _type(pa, name)) for name in EXPORTED_COLUMNS])
-    count = 0
     each = iter(measurements)
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
         while part := [
@@ -78,12 +68,10 @@ def write_parquet(measurements: Iterable[Measurement], out: IO[bytes]) -> int:
                 for values, field in zip(zip(*part, strict=True), schema, strict=True)
             ]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-            count += len(part)
-    return count
 
 
 def format_of(name: str) -> str:
-    """The format that a file's name says. Raises InputError."""
+    """The format of a file by its name. Raises InputError."""
     kind = name.rpartition(".")[2].lower()
     if kind not in FORMATS:
         raise InputError(f"{name}: found the ending {kind!r}, expected .csv or .parquet")
@@ -91,13 +79,21 @@ def format_of(name: str) -> str:
 
 
 def to_file(measurements: Iterable[Measurement], path: Path, kind: str) -> int:
-    """Write a file, which is there when it is whole and not before; how many there were. Raises
+    """Write a file, which appears when it is complete; returns how many measurements it has. Raises
     InputError where it cannot be written, MissingError."""
     check_format(kind)
+    count = 0
+
+    def counted() -> Iterator[Measurement]:
+        nonlocal count
+        for measurement in measurements:
+            count += 1
+            yield measurement
+
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as out:
-            count = (write_parquet if kind == "parquet" else write_csv)(measurements, out)
+            (write_parquet if kind == "parquet" else write_csv)(counted(), out)
         part.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
@@ -107,7 +103,7 @@ def to_file(measurements: Iterable[Measurement], path: Path, kind: str) -> int:
 
 
 def check_format(name: str) -> None:
-    """Raises MissingError where nothing can write it here."""
+    """Raises MissingError if this format cannot be written here."""
     if name == "parquet":
         _pyarrow()
 
@@ -127,15 +123,6 @@ def _type(pa: Any, name: str) -> Any:
     if name in _NUMBERS:
         return pa.float64()
     return pa.timestamp("us", tz="UTC") if name == _TIMES else pa.string()
-
-
-def as_dict(measurement: Measurement) -> dict[str, Any]:
-    """For JSON."""
-    return {
-        name: getattr(measurement, name)
-        for name in EXPORTED_COLUMNS
-        if name not in (_TIMES, "details")
-    } | {"details": dict(measurement.details)}
 
 
 def _row(measurement: Measurement, time: Callable[[float], object]) -> Sequence[object]:
@@ -170,7 +157,7 @@ class Content:
     whole_since: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; null where there is no moment."""
+        """JSON-ready; null for a time that does not exist."""
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in asdict(self).items()

@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from statistics import median
 from typing import Protocol
 
 from monitors.archive.transfers import BEST_EFFORT, TransferSample, disk_subject, transfer_times
-from monitors.archive.waits import READ, WIDTH, at_this_hour, of_width, wait_spread
-from monitors.base.estimates import WINDOW, Estimate
+from monitors.base.estimates import (
+    WAITS_READ,
+    WIDTH,
+    WINDOW,
+    Estimate,
+    at_this_hour,
+    of_width,
+    wait_spread,
+)
 from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
 
@@ -64,23 +71,13 @@ class Source(Protocol):
         """As :meth:`monitors.archive.archive.Archive.query`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known(Estimate):
-    """An estimate of what is asked for. ``metric`` and ``subject`` are those that were measured;
-    ``note`` says in a few words where they are others than what one would expect."""
-
-    metric: str = ""
-    subject: str = ""
-    note: str = ""
-
-
-def gamma_a(source: Source, src: str, dst: str, now: float) -> Known | None:
-    """Γ_a: what a transfer between two sites gets, bit/s; None where nobody knows."""
-    moved = _known(source, "throughput", f"{src}>{dst}", now)
+def gamma_a(source: Source, src: str, dst: str, now: float) -> Estimate | None:
+    """Γ_a: the rate of a transfer between two sites, bit/s; None if it is unknown."""
+    moved = source.estimate("throughput", f"{src}>{dst}", now)
     return _or_probed(source, moved, src, dst, now)
 
 
-def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, Known]:
+def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, Estimate]:
     """``transfer_rate`` (bit/s), ``transfer_start`` (s of each transfer, with its first file) and
     ``file_start`` (s of each further file): what transfers of different sizes tell apart of T_n, by
     the tool and protocol of the newest; none where they do not, or where the newest of them is a
@@ -119,9 +116,9 @@ def _known_terms(
     newest: Measurement,
     subject: str,
     note: str,
-) -> dict[str, Known]:
+) -> dict[str, Estimate]:
     return {
-        metric: Known(
+        metric: Estimate(
             value, spread * value, len(moved), newest.at, newest.source, unit, metric, subject, note
         )
         for metric, value, unit in terms
@@ -129,7 +126,7 @@ def _known_terms(
 
 
 def _moved(newest_first: Sequence[Measurement]) -> list[TransferSample]:
-    """Of one tool and protocol; not what the tool's log tells of short ones, with waiting in it."""
+    """Transfers of the newest one's tool and protocol, without those whose time includes waits."""
     transfers = []
     for row in newest_first:
         known = row.details
@@ -145,21 +142,21 @@ def _tool(row: Measurement) -> tuple[object, object]:
     return row.details.get("tool"), row.details.get("protocol")
 
 
-def path_throughput(source: Source, src: str, dst: str, way: str, now: float) -> Known | None:
-    """What transfers over a path that leads this way got, bit/s. What goes best effort goes the way
-    of the probes."""
-    moved = _known(source, "path_throughput", f"{src}>{dst}/{way}", now)
+def path_throughput(source: Source, src: str, dst: str, way: str, now: float) -> Estimate | None:
+    """The rate of transfers over a path through ``way``, bit/s. Best effort takes the same path as
+    probes."""
+    moved = source.estimate("path_throughput", f"{src}>{dst}/{way}", now)
     return _or_probed(source, moved, src, dst, now) if way == BEST_EFFORT else moved
 
 
 def path_subject(nodes: Sequence[str]) -> str:
-    """What probes that are held to a path are recorded under."""
+    """The subject of probes that are held to a path."""
     return f"{nodes[0]}>{nodes[-1]} via {way_of(nodes)}"
 
 
 def path_metrics(
     source: Source, nodes: Sequence[str], is_default: bool, now: float
-) -> dict[str, Known]:
+) -> dict[str, Estimate]:
     """What was measured of one path lately, as path selection names it: ``throughput`` (bit/s),
     ``delay`` (there and back, s), ``jitter`` (s), ``loss`` (0..1).
 
@@ -184,7 +181,7 @@ def path_metrics(
     return {name: known for name, known in metrics.items() if known is not None}
 
 
-def _newest(candidates: Sequence[Known | None]) -> Known | None:
+def _newest(candidates: Sequence[Estimate | None]) -> Estimate | None:
     return max(
         (known for known in candidates if known is not None),
         key=lambda known: known.at,
@@ -192,23 +189,23 @@ def _newest(candidates: Sequence[Known | None]) -> Known | None:
     )
 
 
-def _lately(source: Source, metric: str, subject: str, now: float) -> Known | None:
-    """Of the last minutes alone: what a path was like before would outvote what it is like."""
-    return _known(source, metric, subject, now, max_age_s=LIVE_S)
+def _lately(source: Source, metric: str, subject: str, now: float) -> Estimate | None:
+    """From the last minutes only: older measurements would outvote the present state."""
+    return source.estimate(metric, subject, now, LIVE_S)
 
 
-def path_state(source: Source, metric: str, src: str, dst: str, now: float) -> Known | None:
+def path_state(source: Source, metric: str, src: str, dst: str, now: float) -> Estimate | None:
     """``rtt`` (s) or ``loss`` (0..1) between two sites, of their hosts the pair with the least."""
-    own = _known(source, metric, f"{src}>{dst}", now)
+    own = source.estimate(metric, f"{src}>{dst}", now)
     return own or _of_hosts(source, metric, src, dst, now, min)
 
 
-def gamma_c(source: Source, transformation: str, site: str, now: float) -> Known | None:
+def gamma_c(source: Source, transformation: str, site: str, now: float) -> Estimate | None:
     """Γ_c: how fast a transformation runs at a site, byte/s; seconds for each of its jobs where
     sizes of inputs were not known (``metric`` is ``runtime`` then). None where it never ran there.
     """
     subject = f"{transformation}@{site}"
-    return _known(source, "compute_rate", subject, now) or _known(source, "runtime", subject, now)
+    return source.estimate("compute_rate", subject, now) or source.estimate("runtime", subject, now)
 
 
 def disk_rate(
@@ -230,13 +227,13 @@ def queue_wait(
     site: str,
     now: float,
     waits_at: Callable[[str, float], Sequence[Measurement]] | None = None,
-) -> Known | None:
+) -> Estimate | None:
     """T_q: how long a job waits at a site, s; as jobs waited at this time of the day, where enough
     of them did. ``width:8@mu``: how long one of so many jobs of a workflow does; None where none
     was measured. ``waits_at``: the newest of a site at a Unix second, where somebody has them."""
     width, _, place = site.rpartition("@")
     by_width = width.startswith(WIDTH)
-    known = None if by_width else _known(source, _WAIT, site, now)
+    known = None if by_width else source.estimate(_WAIT, site, now)
     if known is None and not by_width:
         return None
     rows = (waits_at or partial(_waits_at, source))(place, now)
@@ -246,13 +243,13 @@ def queue_wait(
     note = f"of {width.removeprefix(WIDTH)} jobs at once" if by_width else "at this hour"
     median_s, spread_s, count = wait_spread(alike)
     newest = alike[0]
-    return Known(
+    return Estimate(
         median_s, spread_s, count, newest.at, newest.source, newest.unit, _WAIT, site, note
     )
 
 
 def _waits_at(source: Source, site: str, now: float) -> Sequence[Measurement]:
-    return source.query(_WAIT, site, until=now, newest=True, limit=READ)
+    return source.query(_WAIT, site, until=now, newest=True, limit=WAITS_READ)
 
 
 def free_space(
@@ -261,7 +258,7 @@ def free_space(
     now: float,
     max_age_s: float = FRESH_S,
     last: int = _LAST_SPACES,
-) -> Known | None:
+) -> Estimate | None:
     """How much may still be written at a site, bytes: the least of the ``last`` that each of its
     hosts measured. None where none did within ``max_age_s``."""
     hosts = [s for s in source.subjects(_SPACE) if s.partition("/")[0] == site]
@@ -274,15 +271,15 @@ def free_space(
     if not rows:
         return None
     least = min(rows, key=lambda row: row.value)
-    return Known(
+    return Estimate(
         least.value, 0.0, len(rows), max(row.at for row in rows), least.source, least.unit,
         _SPACE, least.subject,
     )  # fmt: skip
 
 
 class Knowledge:
-    """A source of estimates in which probes stand in for transfers where there are none; all else
-    is the archive's. What site selection reads (``MeasurementSource`` of its beliefs)."""
+    """The source of estimates for site selection (its ``MeasurementSource``): probes stand in for
+    missing transfers; everything else is the archive's."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -320,8 +317,8 @@ class Knowledge:
 
 
 class Listed:
-    """A source that is asked for subjects once, and for nothing that nobody measured. Good for some
-    seconds."""
+    """A source that lists its subjects once, and only looks up what was measured. For use during
+    some seconds."""
 
     def __init__(self, source: Source) -> None:
         self._source, self.query = source, source.query
@@ -354,13 +351,13 @@ def known_estimates(
             s for made_metric in made_of for s in source.subjects(made_metric)
         ):
             name, _, site = subject.rpartition("@")
-            wanted = subject in transformations or (name in transformations and site in sites)
+            is_run = subject in transformations or (name in transformations and site in sites)
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)
             if all(end in sites for end in ends):  # hosts speak for their sites
                 if metric != _DISKS:  # which says more than its site
                     key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
-            elif not wanted and metric not in _OF_NO_PLACE:
+            elif not is_run and metric not in _OF_NO_PLACE:
                 continue
             if key not in estimates and may_see(*key):
                 # What has only measurements of the future is told too: who reads it says so.
@@ -375,25 +372,10 @@ def known_estimates(
     return estimates
 
 
-def _known(
-    source: Source,
-    metric: str,
-    subject: str,
-    now: float,
-    note: str = "",
-    max_age_s: float | None = None,
-) -> Known | None:
-    estimate = source.estimate(metric, subject, now, max_age_s)
-    if estimate is None:
-        return None
-    return Known(
-        estimate.value, estimate.spread, estimate.count, estimate.at, estimate.source,
-        estimate.unit, metric, subject, note,
-    )  # fmt: skip
-
-
-def _or_probed(source: Source, moved: Known | None, src: str, dst: str, now: float) -> Known | None:
-    """What transfers got, unless there are none of late and probes are newer."""
+def _or_probed(
+    source: Source, moved: Estimate | None, src: str, dst: str, now: float
+) -> Estimate | None:
+    """The rate of transfers, or of probes if these are newer and no transfer is of the last day."""
     if moved is not None and moved.age_s(now) <= FRESH_S:
         return moved
     probed = _of_hosts(source, _PROBES, src, dst, now, max)
@@ -408,18 +390,18 @@ def _of_hosts(
     src: str,
     dst: str,
     now: float,
-    best: Callable[..., Known],
+    best: Callable[..., Estimate],
     max_age_s: float | None = None,
-) -> Known | None:
+) -> Estimate | None:
     """The best of the pairs of hosts at two sites, of those measured a day before the newest or
     later."""
     rates = []
     for subject in source.subjects(metric):
         ends = tuple(end.partition("/")[0] for end in subject.split(">"))
         if ends == (src, dst):
-            known = _known(source, metric, subject, now, f"by {metric} of {subject}", max_age_s)
+            known = source.estimate(metric, subject, now, max_age_s)
             if known is not None:
-                rates.append(known)
+                rates.append(replace(known, note=f"by {metric} of {subject}"))
     if not rates:
         return None
     newest = max(known.at for known in rates)

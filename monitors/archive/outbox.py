@@ -27,7 +27,7 @@ _LOOK_S = 0.5
 _AGAIN_S, _AGAIN_MOST_S = 1.0, 8.0  # how soon an archive that failed is tried again
 
 
-class Outbox:
+class Outbox(Background):
     """Records into ``archive``, at once where it can; thread-safe.
 
     From :meth:`start` to :meth:`stop` a thread tries again what waits; ``most`` measurements wait
@@ -40,16 +40,16 @@ class Outbox:
         most: int = MOST_WAITING,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("outbox", self._run)
         self.archive, self._most, self._steady = archive, most, steady
         self._waiting: deque[Measurement] = deque()
         self._adding, self._writing = threading.Lock(), threading.Lock()
         self._due, self._again_s = -math.inf, _AGAIN_S
         self._lost = 0
-        self._thread = Background("outbox", self._run)
 
     def record_many(self, measurements: Iterable[Measurement]) -> int:
-        """Take them; how many are in the archive now that were not there before. Raises InputError
-        as :meth:`~.Archive.record`, and nothing where the archive fails."""
+        """Take measurements; returns how many new ones are in the archive now. Raises InputError as
+        :meth:`~.Archive.record`, and nothing if the archive fails."""
         taken = list(measurements)
         for measurement in taken:
             to_row(measurement)
@@ -64,7 +64,7 @@ class Outbox:
         return self.retry() if self._due == -math.inf else 0
 
     def retry(self) -> int:
-        """Record what waits, as far as the archive takes it; how many were not there before."""
+        """Record what waits, as far as the archive takes it; returns how many were new."""
         added = 0
         # Whoever is at it takes what comes meanwhile, too: nobody waits for a locked archive twice.
         if not self._writing.acquire(blocking=False):
@@ -88,16 +88,14 @@ class Outbox:
         with self._adding:
             return list(islice(self._waiting, _BATCH))
 
-    def start(self) -> None:
-        """Begin to try again what waits."""
-        self._thread.start()
-
-    def stop(self) -> None:
+    def stop(self, longest_s: float | None = None) -> None:
         """End, after a last try."""
-        self._thread.stop()
+        super().stop(longest_s)
         self.retry()
         if self._waiting:
-            _log.error("%d measurements are lost: the archive took none", len(self._waiting))
+            _log.error(
+                "%d measurements are lost: the archive did not take them", len(self._waiting)
+            )
 
     def __enter__(self) -> Outbox:
         self.start()
@@ -112,6 +110,6 @@ class Outbox:
         self._due, self._again_s, self._lost = -math.inf, _AGAIN_S, 0
 
     def _run(self) -> None:
-        while not self._thread.stopping.wait(_LOOK_S):
+        while not self.stopping.wait(_LOOK_S):
             if self._waiting and self._steady() >= self._due:
                 self.retry()

@@ -116,41 +116,27 @@ def due(archive: Archive, retention: Retention, now: float) -> dict[str, int]:
     return counts
 
 
-class RetentionService:
+class RetentionService(Background):
     """Carries retention out in a thread of its own, at once and every hour from then on."""
 
-    def __init__(
-        self,
-        archive: Archive,
-        retention: Retention,
-        clock: Callable[[], float],
-        every_s: float = EVERY_S,
-    ) -> None:
-        self._archive = archive
-        self._retention = retention
-        self._clock = clock
-        self._every_s = every_s
-        self._thread = Background("adon-retention", self._run)
-        self._stop = self._thread.stopping
+    def __init__(self, archive: Archive, retention: Retention, clock: Callable[[], float]) -> None:
+        super().__init__("adon-retention", self._run)
+        self._archive, self._retention, self._clock = archive, retention, clock
 
     def start(self) -> None:
         """Begin; nothing where everything is kept for ever."""
         if self._retention != Retention():
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End, after the step that is under way."""
-        self._thread.stop()
+            super().start()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             try:
                 done = retain(
                     self._archive,
                     self._retention,
                     self._clock(),
-                    self._stop.is_set,
-                    self._stop.wait,
+                    self.stopping.is_set,
+                    self.stopping.wait,
                 )
             except ArchiveError as error:
                 _log.warning("measurements were not rolled up: %s", error)
@@ -159,7 +145,7 @@ class RetentionService:
             else:
                 if done != RetentionResult():
                     _log.info("measurements: %d rolled up into %d", done.removed, done.made)
-            self._stop.wait(self._every_s)
+            self.stopping.wait(EVERY_S)
 
 
 def goes(metric: str) -> str:

@@ -6,12 +6,20 @@ be believed after a few transfers. So the estimate is a weighted median, the wei
 deviation. Weights go by rank and not by age: workflows may run hourly or once a month, and what is
 known from last month is still the best there is. How old it is stands beside it (``at``), for the
 reader to judge.
+
+Queues have their days: what jobs waited at night says little of the morning. And a pool that gives
+one job a slot at once makes a hundred of them wait for those of others. So waits are told apart by
+the hour of the day, and by how many jobs of one workflow had asked for slots at once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from monitors.base.measurement import Measurement, number_in
 
 # Half of the weight lies on the newest ten or so: about one stage of a small workflow.
 HALF_LIFE = 8.0
@@ -22,13 +30,22 @@ WINDOW = 128
 # For a normal distribution the standard deviation is this many median absolute deviations.
 MAD_TO_SIGMA = 1.4826
 
+WAITS_READ = 1000  # of the newest waits of a site
+_DAY_S, _NEAR_S = 86400.0, 1.5 * 3600.0  # from one time of the day to another
+_LEAST_WAITS, _LEAST_DAYS = 10, 3
+WIDTH = "width:"
+"""Before a number of jobs in a name that stands where those of transformations do."""
+_WIDTH = re.compile(f"{WIDTH}[0-9]{{1,9}}")
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """``value`` and ``spread`` in the metric's ``unit``.
 
     ``spread`` is comparable to a standard deviation; ``count`` is the number of measurements used,
-    ``at`` the time of the newest of them (Unix seconds), ``source`` who made that one.
+    ``at`` the time of the newest of them (Unix seconds), ``source`` who made that one. ``metric``
+    and ``subject`` are those that were measured; ``note`` says in a few words where they are others
+    than what one would expect.
     """
 
     value: float
@@ -37,10 +54,19 @@ class Estimate:
     at: float
     source: str
     unit: str = ""
+    metric: str = ""
+    subject: str = ""
+    note: str = ""
 
     def age_s(self, now: float) -> float:
         """Seconds since the newest measurement that was used."""
         return max(0.0, now - self.at)
+
+    def as_dict(self, now: float) -> dict[str, Any]:
+        """JSON-ready, at ``now`` (Unix seconds), without the note."""
+        known = asdict(self) | {"age_s": self.age_s(now)}
+        del known["note"]
+        return known
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
@@ -62,7 +88,7 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def weights(first: int, count: int) -> list[float]:
-    """Of ``count`` measurements of which the newest is the ``first``-newest of all (from 0)."""
+    """The weights of ``count`` measurements, the newest of which has rank ``first`` (from 0)."""
     return [0.5 ** (rank / HALF_LIFE) for rank in range(first, first + count)]
 
 
@@ -77,3 +103,34 @@ def estimate(values: Sequence[float]) -> tuple[float, float]:
     """Value and spread of a series that is given newest first. ``values`` must not be empty."""
     newest = values[:WINDOW]
     return weighted(newest, weights(0, len(newest)))
+
+
+def width_name(jobs: int) -> str:
+    """The name for ``jobs`` at once, rounded up to a power of two: ``width:8``."""
+    return f"{WIDTH}{1 << max(0, jobs - 1).bit_length()}"
+
+
+def at_this_hour(newest_first: Sequence[Measurement], now: float) -> list[Measurement]:
+    """The waits that ended within 1.5 hours of this time of the day; none if they are fewer than
+    ten, or of fewer than three days."""
+    near = [row for row in newest_first if _apart_s(row.at, now) <= _NEAR_S]
+    days = {int((now - row.at + _DAY_S / 2) // _DAY_S) for row in near}
+    return near if len(near) >= _LEAST_WAITS and len(days) >= _LEAST_DAYS else []
+
+
+def of_width(newest_first: Sequence[Measurement], name: str) -> list[Measurement]:
+    """The waits of jobs that were as many at once as ``name`` says (:func:`width_name`)."""
+    most = int(name.removeprefix(WIDTH)) if _WIDTH.fullmatch(name) else 0
+    widths = [(row, number_in(row.details.get("width"))) for row in newest_first]
+    return [row for row, width in widths if width and most / 2 < width <= most]
+
+
+def wait_spread(newest_first: Sequence[Measurement]) -> tuple[float, float, int]:
+    """Median, spread and number of waits, which must not be empty."""
+    values = [row.value for row in newest_first[:WINDOW]]
+    return *estimate(values), len(values)
+
+
+def _apart_s(at: float, now: float) -> float:
+    apart_s = (now - at) % _DAY_S
+    return min(apart_s, _DAY_S - apart_s)

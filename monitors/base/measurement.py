@@ -17,6 +17,7 @@ from network_provisioner.base.units import MAX_DURATION_S, MAX_RATE_BPS, MAX_SIZ
 SMALL_BYTES = 64_000
 
 COLUMNS = "id, metric, subject, value, unit, at, source, workflow, details"
+_FIELDS = tuple(COLUMNS.split(", "))
 
 # The unit of every metric that decisions read. Other metrics may have any unit.
 UNITS = {
@@ -95,7 +96,7 @@ _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def claimed_by(user: str) -> str:
-    """The source of what a user says of a transfer, and nobody vouches for."""
+    """The source of what ``user`` reports about a transfer and nobody confirms."""
     return f"{_CLAIM}{user}"
 
 
@@ -105,7 +106,7 @@ def anonymous_source(source: str) -> str:
 
 
 def trusted_condition(users: Collection[str]) -> tuple[str, list[object]]:
-    """The condition, in SQL, for what ``users`` decide by, and its values."""
+    """The SQL condition for the measurements that decisions of ``users`` use, and its values."""
     mine = [claimed_by(user) for user in users]
     marks = ", ".join("?" * len(mine)) or "NULL"
     return f"(substr(source, 1, {len(_CLAIM)}) <> ? OR source IN ({marks}))", [_CLAIM, *mine]
@@ -129,6 +130,10 @@ class Measurement:
     source: str
     workflow: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {name: getattr(self, name) for name in _FIELDS} | {"details": dict(self.details)}
 
 
 def to_row(measurement: Measurement) -> tuple[Any, ...]:
@@ -184,7 +189,7 @@ def check_sendable(measurement: Measurement) -> None:
 
 
 def check_believable(measurement: Measurement, now: float) -> None:
-    """Raises InputError for a value that nothing has, and for one of the future (Unix seconds)."""
+    """Raises InputError for an impossible value, or a time after ``now`` (Unix seconds)."""
     most = _MOST.get(measurement.unit, _MOST_OF_OTHERS)
     if not abs(measurement.value) <= most:
         raise InputError(
@@ -193,13 +198,13 @@ def check_believable(measurement: Measurement, now: float) -> None:
         )
     if not measurement.at <= now + AHEAD_S:
         raise InputError(
-            f"measurement {measurement.id!r:.200}: found it at {measurement.at!r}, which is to"
-            f" come, expected at most {now + AHEAD_S:.0f}"
+            f"measurement {measurement.id!r:.200}: found the time {measurement.at!r}, which is"
+            f" in the future, expected at most {now + AHEAD_S:.0f}"
         )
 
 
 def believable(measurements: Iterable[Measurement], now: float) -> tuple[list[Measurement], str]:
-    """Those that are, and why the last of the others is not; "" for none."""
+    """Those that pass :func:`check_believable`, and why the last of the others does not, or ""."""
     taken, problem = [], ""
     for measurement in measurements:
         try:
@@ -228,15 +233,14 @@ def _quick_decoder() -> Callable[..., Any]:
 
 
 def number_in(value: object, most: float = 2**53) -> float | None:
-    """A number of foreign JSON from 0 to below ``most``; None for anything else."""
+    """``value`` of foreign JSON if it is a number in [0, ``most``), else None."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < most:
         return None
     return float(value)
 
 
 def storable(text: str) -> bool:
-    """Whether both databases take it: neither has half a character (a lone surrogate), nor one of
-    them a zero."""
+    """Whether both databases can store it: neither stores lone surrogates, PostgreSQL no NUL."""
     if "\0" in text:
         return False
     try:

@@ -28,7 +28,7 @@ class RegisteredAgent:
 
     @property
     def site(self) -> str:
-        """Its site: what stands before the ``/`` of its name."""
+        """Its site: its name up to the ``/``."""
         return self.name.partition("/")[0]
 
 
@@ -80,7 +80,7 @@ class AgentRegistry:
         self._reported[name, what] = now
 
     def missing_reports(self, now: float) -> dict[tuple[str, str], float]:
-        """What agents that are not silent reported of their hosts, and do no more; since when."""
+        """Reports that agents, which are not silent themselves, no longer send; since when."""
         silent = self.silent(now)
         return {
             (name, what): at
@@ -89,7 +89,7 @@ class AgentRegistry:
         }
 
     def failed(self, name: str, at: float, error: str) -> None:
-        """The agent could not do its part, or what it sent was refused."""
+        """The agent failed, or its result was refused."""
         self._errors[name] = (at, error)
 
     def left(self, name: str, now: float) -> None:
@@ -107,7 +107,7 @@ class AgentRegistry:
         return seen is not None and now - seen <= AWAY_S
 
     def away(self, name: str, now: float) -> str:
-        """Why it is not present, in words; "" where it is."""
+        """Why it is not present, "" if it is."""
         if self.present(name, now):
             return ""
         seen = self._seen.get(name)
@@ -116,7 +116,7 @@ class AgentRegistry:
         return f"agent {name!r} was last seen {now - seen:.0f} s ago"
 
     def lacks(self, name: str, tool: str) -> bool:
-        """Whether it said what it can use, and this is not among it."""
+        """Whether it reported its tools, and ``tool`` is not among them."""
         report = self._reports.get(name)
         return report is not None and report.tools is not None and tool not in report.tools
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from monitors.archive.archive import Archive
 from monitors.measurements.agent_registry import RegisteredAgent
-from monitors.measurements.runs import Run
+from monitors.measurements.runs import Run, RunState
 from monitors.measurements.task_data import HELD_BY
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.flows import Flow
@@ -39,7 +39,7 @@ class PathHolder(Protocol):
         ...
 
     def unpin(self, name: str) -> None:
-        """No longer; harmless where it does not. Raises AdonError."""
+        """Stop it; harmless if it was not pinned. Raises AdonError."""
         ...
 
 
@@ -85,12 +85,13 @@ class HeldPaths:
         self._until: dict[str, int] = {}
         self._known: dict[str, str] = {}
 
-    def due(self, runs: Iterator[Run], now_ms: int) -> list[Run]:
-        """Those that are to be held from now on."""
+    def due(self, runs: Iterable[Run], now_ms: int) -> list[Run]:
+        """The runs to hold from now on."""
         return [
             run
             for run in runs
             if " via " in run.subject
+            and run.state is RunState.PLANNED
             and run.id not in self._known
             and run.at_ms - LEAD_MS <= now_ms < run.end_ms
         ]
@@ -115,14 +116,14 @@ class HeldPaths:
             del self._known[next(iter(self._known))]
 
     def release(self, now_ms: int) -> None:
-        """Let go of those that are over. Raises AdonError."""
+        """Release those that are over. Raises AdonError."""
         for run_id in [run_id for run_id, end_ms in self._until.items() if end_ms < now_ms]:
             if self._holder is not None:
                 self._holder.unpin(_name(run_id))
             del self._until[run_id]
 
     def why_not(self, run: Run) -> str:
-        """Why a run's measurements are not of what it was to measure, "" where they are."""
+        """Why a run was not held to its path, "" if it was or needs none."""
         return self._known.get(run.id, "nobody knows") if " via " in run.subject else ""
 
 

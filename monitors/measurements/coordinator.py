@@ -25,12 +25,10 @@ from monitors.measurements.candidate_paths import (
 )
 from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
-from monitors.measurements.result_validation import ValidResult, valid_result
 from monitors.measurements.run_planner import RunPlanner
-from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore, SharedTasks
-from monitors.measurements.runs import Run, RunState, after
+from monitors.measurements.run_store import KeptTask, MeasuringStore, SharedTasks
+from monitors.measurements.runs import Run, RunState, ValidResult, after, valid_result
 from monitors.measurements.task_data import Definition, known_end
-from monitors.measurements.tasks import Slot
 from monitors.rules import Rules
 from network_provisioner.access import Principal
 from network_provisioner.base.errors import BrokerError, InputError
@@ -75,8 +73,8 @@ class Coordinator:
         self.sweep()
 
     def take_over(self) -> None:
-        """Have the tasks that the brokers share, instead of those that were added to this one: it
-        leads from now on."""
+        """This broker leads from now on: replace the tasks that were added here by those that the
+        brokers share."""
         if self._shared is None:
             return
         with self._lock:
@@ -88,18 +86,17 @@ class Coordinator:
                     self._shared.write(name, kept)
                 return
             for name in added.keys() - tasks.keys():
-                with self._registry.all_or_nothing():
-                    self._planner.replaced(self._registry.delete(name), now, {name: None})
+                self._delete(name, now)
             for name, kept in tasks.items():
                 if added.get(name) != kept:
                     try:
-                        self._add(name, kept, now)
+                        self._put(self._registry.define(name, kept.body), kept, now)
                     except (InputError, BrokerError) as error:
-                        _log.warning("measurement task %s is not made: %s", name, error)
+                        _log.warning("measurement task %s is not scheduled: %s", name, error)
 
     def sweep(self) -> None:
-        """What time brings: runs come into sight, and those of which nothing was heard are missed.
-        To be called about once a second."""
+        """Plan runs up to the horizon, and mark those without a report as missed. To be called
+        about once a second."""
         with self._lock:
             now = self._now()
             self._planner.extend(now)
@@ -118,7 +115,7 @@ class Coordinator:
             now = self._now()
             due = [
                 (run, entry.definition.nodes)
-                for run in self._held.due(self._planner.to_come(now), now)
+                for run in self._held.due(self._planner.run_store.all(), now)
                 if (entry := self._registry.find(run.task)) is not None
             ]
         for run, nodes in due:
@@ -133,30 +130,20 @@ class Coordinator:
         self._paths_ms = now
         topology = self._registry.topology
         pairs = used_pairs(self._archive, topology.sites, now / 1000)
-        wanted = wanted_tasks(pairs, self._agent_registry.members, topology, self._paths)
+        tasks = wanted_tasks(pairs, self._agent_registry.members, topology, self._paths)
         with self._lock:
             entries = {e.definition.name: e for e in self._registry.entries()}
             mine = {n: e for n, e in entries.items() if e.kept is not None and e.kept.by == BY}
-            for name in mine.keys() - wanted.keys():
-                with self._registry.all_or_nothing():
-                    self._planner.replaced(self._registry.delete(name), now, {name: None})
-            for name, body in wanted.items():
+            for name in mine.keys() - tasks.keys():
+                self._delete(name, now)
+            for name, body in tasks.items():
                 same = name in mine and mine[name].body == body and not mine[name].problem
                 if not same and (name in mine or name not in entries):
                     try:
-                        self._add(name, KeptTask(body, BY, now / 1000), now)
+                        definition = self._registry.define(name, body)
+                        self._put(definition, KeptTask(body, BY, now / 1000), now)
                     except InputError as error:  # no room within schedule and agreement
                         _log.info("a candidate path is not measured: %s", error)
-
-    def _add(self, name: str, kept: KeptTask, now: int) -> None:
-        definition = self._registry.define(name, kept.body)
-        with self._registry.all_or_nothing():
-            change = self._registry.put(definition, kept)
-            self._planner.replaced(change, now, {name: kept})
-
-    def _share(self, name: str, kept: KeptTask | None) -> None:
-        if self._shared is not None:
-            self._shared.write(name, kept)
 
     # -- agents ------------------------------------------------------------------------------
 
@@ -175,7 +162,7 @@ class Coordinator:
             self._agent_registry.heard(agent, self._clock(), report, wait_s)
 
     def left(self, agent: str) -> None:
-        """The agent has hung up before it was answered."""
+        """The agent closed the connection before the answer."""
         with self._lock:
             self._agent_registry.left(agent, self._clock())
 
@@ -196,9 +183,10 @@ class Coordinator:
             silent = {f"agent {name!r}": (at, why) for name, at in away.items()}
             for (name, what), at in agents.missing_reports(now).items():
                 silent[f"agent {name!r}: {what}"] = at, f"it reports no {what} any more"
-            for entry in self._registry.entries():
-                task, name = entry.task, entry.definition.name
-                since = self._succeeded.setdefault(name, now)
+            entries = {entry.definition.name: entry for entry in self._registry.entries()}
+            self._succeeded = {name: self._succeeded.get(name, now) for name in entries}
+            for name, entry in entries.items():
+                task, since = entry.task, self._succeeded[name]
                 late = now > since + (2 * task.period_ms + _LATE_MS) / 1000
                 if late and not entry.problem and away.keys().isdisjoint(entry.definition.agents):
                     silent[f"task {name!r}"] = since, "its last two measurements gave no result"
@@ -262,21 +250,30 @@ class Coordinator:
     def agents(self) -> list[dict[str, Any]]:
         """How each agent is, and what it does next."""
         with self._lock:
-            return [
-                agent_view(self._agent_registry, self._planner.run_store, name, self._now())
-                for name in self._agent_registry.members
-            ]
+            return [self._agent_view(name) for name in self._agent_registry.members]
 
     def agent(self, name: str) -> dict[str, Any]:
         """One of them. Raises BrokerError ``unknown_agent``."""
         with self._lock:
             self._agent_registry.known(name)
-            return agent_view(self._agent_registry, self._planner.run_store, name, self._now())
+            return self._agent_view(name)
+
+    def _agent_view(self, name: str) -> dict[str, Any]:
+        now_ms = self._now()
+        to_do = self._planner.run_store.to_do(name, now_ms)
+        return {
+            **self._agent_registry.view(name, now_ms / 1000),
+            "to_do": len(to_do),
+            "next": [
+                {"run": run.id, "at": run.at_ms / 1000, "tool": run.tool, "subject": run.subject}
+                for run in to_do[:_NEXT]
+            ],
+        }
 
     # -- tasks -------------------------------------------------------------------------------
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Every task, when it is made next, and how its runs ended."""
+        """Every task, its next run, and how its runs ended."""
         with self._lock:
             counts, now = self._store.counts(), self._now()
             next_of = self._planner.following(now)
@@ -289,8 +286,7 @@ class Coordinator:
         """One, with its latest runs. Raises BrokerError ``unknown_task``."""
         with self._lock:
             entry, now = self._registry.get(name), self._now()
-            counts = {name: self._store.counts(name)}
-            view = task_view(entry, self._planner.following(now)(name), counts)
+            view = task_view(entry, self._planner.following(now)(name), self._store.counts(name))
             runs = self._store.runs(0, now + 1, name, _RECENT)
             return {**view, "runs": [run.as_dict() for run in runs]}
 
@@ -308,22 +304,16 @@ class Coordinator:
             for task in (definition, *([before.definition] if before is not None else ())):
                 self.need_start(who, task)
             kept = KeptTask(body, who.name, self._clock())
-            with self._registry.all_or_nothing():
-                change = self._registry.put(definition, kept)
-                self._share(name, kept)
-                self._planner.replaced(change, self._now(), {name: kept})
+            self._put(definition, kept, self._now(), self._shared)
             return self.task(name), before is None
 
     def delete_task(self, name: str, who: Principal) -> dict[str, Any]:
-        """Take a task away, and give it as it was; its runs that have begun go on. Raises
-        BrokerError ``unknown_task``, ``forbidden``, ``conflict`` for one of the configuration."""
+        """Delete a task and return it; its runs that have begun go on. Raises BrokerError
+        ``unknown_task``, ``forbidden``, ``conflict`` for one of the configuration."""
         with self._lock:
             self.need_start(who, self._registry.get(name).definition)
             before = self.task(name)
-            with self._registry.all_or_nothing():
-                change = self._registry.delete(name)
-                self._share(name, None)
-                self._planner.replaced(change, self._now(), {name: None})
+            self._delete(name, self._now(), self._shared)
             return before
 
     def need_start(self, who: Principal, definition: Definition) -> None:
@@ -353,7 +343,7 @@ class Coordinator:
             return self._planner.demand(entry.definition, by, self._now(), within_ms)
 
     def run_once(self, body: Mapping[str, Any], who: Principal, within_ms: int) -> Run:
-        """Make a measurement that no task has. Raises as :meth:`run_task`, and InputError."""
+        """Measure once without a task. Raises as :meth:`run_task`, and InputError."""
         with self._lock:
             ends = (str(body.get(key) or "") for key in ("tool", "from", "to"))
             name = "-".join(["once", *(end.replace("/", ".") for end in ends if end)])[:100]
@@ -375,21 +365,54 @@ class Coordinator:
         return self._store.runs(since_ms, until_ms, task, limit)
 
     def schedule(self) -> dict[str, Any]:
-        """The schedule that repeats, and how it uses what there is."""
+        """The schedule that repeats: its length, how many runs it has, the share of time that each
+        host and link is used by them, and which runs to come are not where their slots are."""
         with self._lock:
-            until_ms = self._planner.until_ms
-            return schedule_view(
-                self._registry, until_ms, self._planner.misplaced_runs(self._now())
-            )
+            schedule, tasks = self._registry.schedule, self._registry.tasks()
+            until_ms, moved = self._planner.until_ms, self._planner.misplaced_runs(self._now())
+        use = {key: round(share, 6) for key, share in shares(tasks).items()}
+        links = sorted(key for key in use if not isinstance(key, str))
+        return {
+            "hyperperiod_s": schedule.hyperperiod_ms / 1000,
+            "slots": len(schedule.slots),
+            "tasks": len(tasks),
+            "until": until_ms / 1000,
+            "hosts": {name: use[name] for name in sorted(k for k in use if isinstance(k, str))},
+            "links": [{"link": list(link), "use": use[link]} for link in links],
+            "moved": [
+                {
+                    "run": run.id,
+                    "task": run.task,
+                    "at": run.at_ms / 1000,
+                    "instead_of": slot.start_ms / 1000,
+                    "release": slot.release_ms / 1000,
+                    "deadline": slot.deadline_ms / 1000,
+                }
+                for run, slot in moved
+            ],
+        }
 
     def counts(self) -> dict[str, int]:
-        """How many runs that are kept are in each state, of all tasks together."""
-        counted: Counter[str] = Counter()
-        for states in self._store.counts().values():
-            counted.update(states)
-        return dict(counted)
+        """The number of kept runs in each state, of all tasks."""
+        return dict(sum(map(Counter, self._store.counts().values()), Counter[str]()))
 
     # -- within ------------------------------------------------------------------------------
+
+    def _put(
+        self, definition: Definition, kept: KeptTask, now: int, shared: SharedTasks | None = None
+    ) -> None:
+        with self._registry.all_or_nothing():
+            change = self._registry.put(definition, kept)
+            if shared is not None:
+                shared.write(definition.name, kept)
+            self._planner.replaced(change, now, {definition.name: kept})
+
+    def _delete(self, name: str, now: int, shared: SharedTasks | None = None) -> None:
+        with self._registry.all_or_nothing():
+            change = self._registry.delete(name)
+            if shared is not None:
+                shared.write(name, None)
+            self._planner.replaced(change, now, {name: None})
 
     def _given(self, agent: str, run_id: str) -> Run:
         run = self._planner.run_store.get(run_id)
@@ -402,25 +425,10 @@ class Coordinator:
         return int(self._clock() * 1000)
 
 
-def agent_view(
-    agent_registry: AgentRegistry, run_store: RunStore, name: str, now_ms: int
-) -> dict[str, Any]:
-    """How an agent is, and what it does next."""
-    to_do = run_store.to_do(name, now_ms)
-    return {
-        **agent_registry.view(name, now_ms / 1000),
-        "to_do": len(to_do),
-        "next": [
-            {"run": run.id, "at": run.at_ms / 1000, "tool": run.tool, "subject": run.subject}
-            for run in to_do[:_NEXT]
-        ],
-    }
-
-
 def task_view(
     entry: RegisteredTask, next_ms: int | None, counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
-    """A task, when it is made next, and how many of its runs ended how."""
+    """A task, its next run, and how many of its runs ended how."""
     definition, task = entry.definition, entry.task
     known = counts.get(definition.name, {})
     return {
@@ -442,34 +450,4 @@ def task_view(
         "problem": entry.problem,
         "next": None if next_ms is None else next_ms / 1000,
         "counts": {str(state): known.get(str(state), 0) for state in RunState},
-    }
-
-
-def schedule_view(
-    registry: TaskRegistry, until_ms: int, moved: Sequence[tuple[Run, Slot]]
-) -> dict[str, Any]:
-    """The schedule that repeats: its length, how many runs it has, the share of time that each
-    host and link is used by them, and which runs to come are not where their slots are."""
-    schedule = registry.schedule
-    use = shares(registry.tasks())
-    hosts = sorted(key for key in use if isinstance(key, str))
-    links = sorted(key for key in use if not isinstance(key, str))
-    return {
-        "hyperperiod_s": schedule.hyperperiod_ms / 1000,
-        "slots": len(schedule.slots),
-        "tasks": len(registry.tasks()),
-        "until": until_ms / 1000,
-        "hosts": {name: round(use[name], 6) for name in hosts},
-        "links": [{"link": list(link), "use": round(use[link], 6)} for link in links],
-        "moved": [
-            {
-                "run": run.id,
-                "task": run.task,
-                "at": run.at_ms / 1000,
-                "instead_of": slot.start_ms / 1000,
-                "release": slot.release_ms / 1000,
-                "deadline": slot.deadline_ms / 1000,
-            }
-            for run, slot in moved
-        ],
     }

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from monitors.measurements.tasks import Agreement, LinkId, Resource, Schedule, Task, seconds
+from monitors.measurements.tasks import Agreement, Resource, Schedule, Task, seconds
 from network_provisioner.base.errors import InputError
 
 MOST_RUNS = 2_000_000
@@ -220,34 +220,29 @@ class ResourceUse:
 def usage(tasks: Iterable[Task], agreement: Agreement, schedule: Schedule) -> list[ResourceUse]:
     """Of every host, link and bounded domain that a task needs; each kind by its share, the largest
     first."""
-    by_name = {task.name: task for task in tasks}
-    hosts: defaultdict[str, set[str]] = defaultdict(set)
-    links: defaultdict[LinkId, set[str]] = defaultdict(set)
-    for task in by_name.values():
-        for host in task.hosts:
-            hosts[host].add(task.name)
-        for link in task.links:
-            links[link].add(task.name)
+    tasks = list(tasks)
     slots: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for slot in schedule.slots:
         slots[slot.task].append((slot.start_ms, slot.end_ms))
 
-    def of(members: set[str]) -> tuple[float, int, int, float]:
+    def of(members: Sequence[Task]) -> tuple[float, int, int, float]:
         changes = sorted(
             change
-            for name in members
-            for begin, end in slots[name]
-            for change in _changes(begin, end, schedule.hyperperiod_ms, by_name[name].load_bps)
+            for task in members
+            for begin, end in slots[task.name]
+            for change in _changes(begin, end, schedule.hyperperiod_ms, task.load_bps)
         )
         return _sums(changes, schedule.hyperperiod_ms, len(members))
 
-    uses = [ResourceUse("host", name, *of(members)) for name, members in hosts.items()]
-    uses += [
-        ResourceUse("link", "-".join(link), *of(members), 1, agreement.links.get(link))
-        for link, members in links.items()
-    ]
+    uses = []
+    for resource, members in on_each(tasks).items():
+        if isinstance(resource, str):
+            uses.append(ResourceUse("host", resource, *of(members)))
+        else:
+            most_bps = agreement.links.get(resource)
+            uses.append(ResourceUse("link", "-".join(resource), *of(members), 1, most_bps))
     for name, inside in agreement.domains.items():
-        members = {task.name for task in by_name.values() if inside & task.links}
+        members = [task for task in tasks if inside & task.links]
         at_once, most = agreement.at_once.get(name), agreement.domain_bps.get(name)
         uses.append(ResourceUse("domain", name, *of(members), at_once, most))
     kinds = ("host", "link", "domain")

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from monitors.measurements.agent_registry import RegisteredAgent
@@ -21,6 +21,7 @@ from monitors.measurements.schedule import Recurring, arrive, leave, moved_tasks
 from monitors.measurements.task_data import Definition, definition_of
 from monitors.measurements.tasks import Agreement, Infeasible, Schedule, Slot, Task
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.schema import adapter
 from network_provisioner.topology.graph import Topology
 
 _MOST_ARRIVALS = 20  # at a start: more are planned anew, all at once
@@ -79,7 +80,11 @@ class TaskRegistry:
         for name, kept_task in kept.items():
             if name not in self._entries:
                 self._entries[name] = self._revived(name, kept_task)
-        before = _saved_tasks(saved) if self._same_agreement(saved) else {}
+        before: dict[str, Task] = {}
+        if saved is not None and saved["agreement"] == _fingerprint(self.agreement):
+            before = {
+                task.name: task for task in adapter(list[Task]).validate_python(saved["tasks"])
+            }
         tasks = {task.name: task for task in self.tasks()}
         unchanged = {name for name in before if tasks.get(name) == before[name]}
         gone = tuple(sorted(before.keys() - unchanged))
@@ -106,11 +111,11 @@ class TaskRegistry:
 
     @property
     def schedule(self) -> Schedule:
-        """Of all tasks without a problem."""
+        """The schedule of all tasks without a problem."""
         return self._schedule
 
     def tasks(self) -> list[Task]:
-        """Those that the schedule has."""
+        """The tasks in the schedule."""
         return [entry.task for entry in self.entries() if not entry.problem]
 
     def entries(self) -> list[RegisteredTask]:
@@ -132,10 +137,10 @@ class TaskRegistry:
         return definition_of(name, body, self.topology, self._members, once)
 
     def saved(self) -> dict[str, Any]:
-        """The schedule and what it is of, as JSON, for :meth:`restore`."""
+        """The schedule and its tasks as JSON, for :meth:`restore`."""
         return {
             "agreement": _fingerprint(self.agreement),
-            "tasks": [_task_dict(task) for task in self.tasks()],
+            "tasks": adapter(list[Task]).dump_python(self.tasks(), mode="json"),
             "hyperperiod_ms": self._schedule.hyperperiod_ms,
             "slots": [
                 [s.start_ms, s.end_ms, s.task, s.number, s.release_ms, s.deadline_ms]
@@ -147,7 +152,7 @@ class TaskRegistry:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Where what is done within fails, the registry is as it was before."""
+        """Restores the registry if the block fails."""
         before = dict(self._entries), self._schedule
         try:
             yield
@@ -225,8 +230,8 @@ class TaskRegistry:
                 self._entries[entry.task.name] = replace(entry, problem=str(error))
 
     def _arrives(self, others: Sequence[Task], task: Task) -> bool:
-        """Put a task between the others; whether nothing else moved. Raises InputError, also
-        Infeasible; then the schedule stays."""
+        """Insert a task; whether no other moved. Raises InputError, also Infeasible, and then
+        changes nothing."""
         before = self._schedule
         self._set(arrive(before, others, self.agreement, task))
         return not moved_tasks(before, self._schedule)
@@ -234,9 +239,6 @@ class TaskRegistry:
     def _set(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self.recurring = Recurring(schedule)
-
-    def _same_agreement(self, saved: Any) -> bool:
-        return saved is not None and saved["agreement"] == _fingerprint(self.agreement)
 
 
 def _fingerprint(agreement: Agreement) -> str:
@@ -249,25 +251,6 @@ def _fingerprint(agreement: Agreement) -> str:
         ]
     )
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _task_dict(task: Task) -> dict[str, Any]:
-    links = sorted(map(list, task.links))
-    return {**asdict(task), "hosts": sorted(task.hosts), "links": links}
-
-
-def _saved_tasks(saved: Any) -> dict[str, Task]:
-    tasks = [
-        Task(
-            **{
-                **{key: value for key, value in item.items() if key != "offset_ms"},
-                "hosts": frozenset(item["hosts"]),
-                "links": frozenset((a, b) for a, b in item["links"]),
-            }
-        )
-        for item in saved["tasks"]
-    ]
-    return {task.name: task for task in tasks}
 
 
 def _saved_schedule(saved: Any) -> Schedule:

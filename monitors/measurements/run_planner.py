@@ -47,7 +47,6 @@ class RunPlanner:
         :meth:`extend`."""
         self._registry, self._agent_registry, self._store = registry, agent_registry, store
         self.run_store = RunStore(store, now_ms)
-        self.run_store.load(now_ms)
         self.until_ms = int(store.fact("until_ms") or 0)
         """Up to here the schedule was followed: what begins before is a run, or never will be."""
 
@@ -55,7 +54,7 @@ class RunPlanner:
         self._seen_ms = 0
 
     def extend(self, now_ms: int) -> None:
-        """Make runs of what the schedule has up to the horizon."""
+        """Plan the schedule's runs up to the horizon."""
         until, anew = self.until_ms, self.anew
         dropped: dict[str, Run] = {}
         back = now_ms < self._seen_ms - _SET_BACK_MS
@@ -68,7 +67,7 @@ class RunPlanner:
         if until <= end - STEP_MS:
             if 0 < until < now_ms:
                 _log.warning(
-                    "no measurement was begun for %d s before this: nobody followed the schedule",
+                    "no measurement began in the last %d s: no broker followed the schedule",
                     (now_ms - until) // 1000,
                 )
             slots = self._registry.recurring.between(max(until, now_ms + LEAD_MS), end)
@@ -103,8 +102,8 @@ class RunPlanner:
             )
         }
         slots = recurring.between(soon, self.until_ms)
-        wanted = (slot for slot in slots if change.moved_tasks or slot.task in change.added)
-        runs = [*dropped.values(), *self._of_slots(wanted, now_ms, dropped, self.anew)]
+        added = (slot for slot in slots if change.moved_tasks or slot.task in change.added)
+        runs = [*dropped.values(), *self._of_slots(added, now_ms, dropped, self.anew)]
         facts: dict[str, Any] = {"until_ms": self.until_ms, "schedule": self._registry.saved()}
         self.run_store.write(runs, facts=facts, tasks=tasks or {})
 
@@ -131,8 +130,7 @@ class RunPlanner:
         return run
 
     def to_tell(self, agent: str, now_ms: int) -> list[Run]:
-        """What the agent has to do, as far ahead as it may know: what it knows stays where it
-        is."""
+        """The agent's runs, as far ahead as it may know them: runs that it knows do not move."""
         return [
             run
             for run in self.run_store.to_do(agent, now_ms)
@@ -140,7 +138,7 @@ class RunPlanner:
         ]
 
     def close_overdue(self, now_ms: int) -> None:
-        """Runs of which nothing was heard in time are missed."""
+        """Mark runs without a report in time as missed."""
         self.run_store.write(
             [
                 replace(run, state=RunState.MISSED, error=self._why_missed(run, now_ms))
@@ -151,14 +149,14 @@ class RunPlanner:
         self.run_store.forget(now_ms)
 
     def misplaced_runs(self, now_ms: int) -> list[tuple[Run, Slot]]:
-        """The schedule's runs to come that are not where their slots are, and those slots."""
+        """Future runs that are not at the time of their slot, with that slot."""
         recurring = self._registry.recurring
         to_come = sorted(self.to_come(now_ms), key=lambda run: (run.at_ms, run.id))
         slots = ((run, recurring.of_release(run.task, run.release_ms)) for run in to_come)
         return [(run, slot) for run, slot in slots if slot and slot.start_ms != run.at_ms]
 
     def following(self, now_ms: int) -> Callable[[str], int | None]:
-        """When a task is made next: a run to come, or the first slot that is none yet."""
+        """Gives the next start of a task: that of a run, or of the first unplanned slot."""
         first: dict[str, int] = {}
         for run in self.to_come(now_ms):
             if run.at_ms >= now_ms:
@@ -173,7 +171,7 @@ class RunPlanner:
     # -- within ------------------------------------------------------------------------------
 
     def to_come(self, now_ms: int) -> Iterator[Run]:
-        """The schedule's runs that are not over."""
+        """Planned runs of the schedule that are not over."""
         return (
             run
             for run in self.run_store.all()
@@ -194,7 +192,7 @@ class RunPlanner:
                 yield run  # not what ended before the clock was set back
 
     def _can_be_told(self, run: Run, now_ms: int) -> bool:
-        """Whether everybody who knows of the run hears in time that it was taken back."""
+        """Whether all agents that know of the run hear in time that it was dropped."""
         return all(
             self._agent_registry.present(p.agent, now_ms / 1000) for p in run.parts if p.told
         )
@@ -232,7 +230,7 @@ class RunPlanner:
                     at_ms = self._squeezed(definition.task, since_ms, until_ms, strangers)
                 run = self._new(definition, at_ms, slot.release_ms, "", of_server[server])
             except InputError as error:
-                _log.warning("measurement %s is left out once: %s", slot.task, error)
+                _log.warning("one run of measurement %s is left out: %s", slot.task, error)
                 continue
             runs.append(run)
             known.append(run)
@@ -293,7 +291,7 @@ class RunPlanner:
                 return f"agent {part.agent!r} was told, and has not answered" + (
                     f"; {away}" if away else ""
                 )
-        return "nobody answered"
+        return "no agent answered"
 
 
 def taken_back(run: Run, why: str) -> Run:
@@ -301,7 +299,7 @@ def taken_back(run: Run, why: str) -> Run:
 
 
 def as_taken(run: Run) -> tuple[Task, Slot]:
-    """A run as something that stands in a schedule once."""
+    """A run as a task and slot of a schedule."""
     span = max(1, run.end_ms - run.at_ms)
     return (
         Task(run.id, span, span, span, run.hosts, run.links, run.load_bps),

@@ -31,18 +31,16 @@ _KIND = "measurement-task"
 class RunStore:
     """Runs by id and by agent, and for each agent a number that changes with what it has to do."""
 
-    def __init__(self, store: MeasuringStore, first_version: int) -> None:
-        """``first_version`` is not to be that of an earlier process: an agent compares."""
+    def __init__(self, store: MeasuringStore, now_ms: int) -> None:
+        """Take up what an earlier process left. Numbers begin with ``now_ms``, not to be those of
+        that process: an agent compares."""
         self._store = store
         self._runs: dict[str, Run] = {}
         self._of: dict[str, set[str]] = {}
         self._versions: dict[str, int] = {}
-        self._first = max(1, first_version)
+        self._first = max(1, now_ms)
         self._tell: Callable[[str], None] = lambda _: None
-
-    def load(self, now_ms: int) -> None:
-        """Take up what an earlier process left."""
-        for run in self._store.open_runs(now_ms - _KEEP_MS):
+        for run in store.open_runs(now_ms - _KEEP_MS):
             self._keep(run)
 
     def on_change(self, tell: Callable[[str], None]) -> None:
@@ -66,7 +64,7 @@ class RunStore:
         self.news(changed)
 
     def news(self, agents: Iterable[str]) -> None:
-        """What these agents have to do has changed."""
+        """The lists of these agents have changed."""
         for agent in sorted(set(agents)):
             self._versions[agent] = self.version(agent) + 1
             self._tell(agent)
@@ -76,7 +74,7 @@ class RunStore:
         return self._versions.get(agent, self._first)
 
     def get(self, run_id: str) -> Run | None:
-        """One run, also of the past; None where there is none."""
+        """One run, also of the past, or None."""
         return self._runs.get(run_id) or self._store.run(run_id)
 
     def all(self) -> list[Run]:
@@ -84,7 +82,7 @@ class RunStore:
         return list(self._runs.values())
 
     def to_do(self, agent: str, now_ms: int) -> list[Run]:
-        """What the agent has to do from now on, by start: what has begun and is not over, too."""
+        """The agent's runs that are not over, by start."""
         runs = [self._runs[key] for key in self._of.get(agent, ())]
         return sorted(
             (
@@ -98,7 +96,7 @@ class RunStore:
         )
 
     def mark_sent(self, agent: str, runs: Iterable[Run]) -> None:
-        """The agent is about to hear of these runs."""
+        """Mark these runs as told to the agent."""
         news = [
             replace(
                 run,
@@ -111,7 +109,7 @@ class RunStore:
             self.write(news)
 
     def forget(self, now_ms: int) -> None:
-        """Let go of what is long past and has its end; the store still has it."""
+        """Forget ended runs of the past; the store still has them."""
         for run in [r for r in self._runs.values() if r.end_ms < now_ms - _KEEP_MS]:
             if run.state is not RunState.PLANNED:
                 del self._runs[run.id]
@@ -151,7 +149,7 @@ _PUT = (
 
 
 class MeasuringStoreError(AdonError):
-    """The file cannot be read or written: names it and what it said."""
+    """The file cannot be read or written."""
 
     code = "store_unavailable"
 
@@ -265,7 +263,7 @@ class MeasuringStore:
         return {name: KeptTask(json.loads(body), by, at) for name, body, by, at in rows}
 
     def fact(self, name: str) -> Any:
-        """What was written under a name; None where nothing was."""
+        """The value written under a name, or None."""
         rows = self._rows("SELECT value FROM fact WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
@@ -302,13 +300,14 @@ class MeasuringStore:
         )
         return stored[::-1]
 
-    def counts(self, task: str | None = None) -> Any:
-        """How many runs that are kept are in each state: of a task, or of all by task."""
+    def counts(self, task: str | None = None) -> dict[str, dict[str, int]]:
+        """How many runs that are kept are in each state, by task; of one alone where it is
+        named."""
         sql = "SELECT task, state, count(*) FROM run WHERE ? IS NULL OR task = ? GROUP BY 1, 2"
         by_task: dict[str, dict[str, int]] = {}
         for name, state, count in self._rows(sql, task, task):
             by_task.setdefault(name, {})[state] = count
-        return by_task if task is None else by_task.get(task, {})
+        return by_task
 
     def close(self) -> None:
         """Close the file. Harmless if done twice."""

@@ -98,7 +98,7 @@ def leave(schedule: Schedule, name: str) -> Schedule:
 
 
 def moved_tasks(before: Schedule, after: Schedule) -> tuple[str, ...]:
-    """The tasks of both schedules that have other instants in the second."""
+    """The tasks of both schedules that moved."""
     whole = math.lcm(before.hyperperiod_ms, after.hyperperiod_ms)
     old, new = (
         {(slot.task, slot.number): slot.start_ms for slot in schedule.repeated(whole).slots}
@@ -237,7 +237,7 @@ class Timetable:
         return at if at <= last_ms else None
 
     def take(self, task: Task, start_ms: int) -> None:
-        """The task runs from then on."""
+        """Reserve the time of a run that starts at ``start_ms``."""
         resources, levels = self._of(task)
         for stretches in resources:
             stretches.add(start_ms, start_ms + task.duration_ms)
@@ -263,7 +263,7 @@ class _Stretches:
         self._ends: list[int] = []
 
     def add(self, start_ms: int, end_ms: int) -> None:
-        """That time is taken; what follows without a gap is one stretch."""
+        """Add a time; adjacent times become one stretch."""
         starts, ends = self._starts, self._ends
         first = bisect_left(ends, start_ms)  # from here on they end at the start or later ...
         beyond = bisect_right(starts, end_ms, first)  # ... up to here they begin by the end
@@ -272,7 +272,7 @@ class _Stretches:
         starts[first:beyond], ends[first:beyond] = [start_ms], [end_ms]
 
     def free_from(self, at_ms: int, duration_ms: int) -> int:
-        """The first instant from ``at_ms`` on from which it is free for so long."""
+        """The first time from ``at_ms`` on that is free for ``duration_ms``."""
         starts, ends = self._starts, self._ends
         before = bisect_left(starts, at_ms + duration_ms) - 1
         while before >= 0 and ends[before] > at_ms:
@@ -291,7 +291,7 @@ class _Level:
         self._full: dict[float, _Stretches] = {}
 
     def full_periods(self, load_bps: float) -> _Stretches:
-        """When there is none for so much more load; it goes on changing with what runs."""
+        """The times without room for so much more load; updated as runs are added."""
         stretches = self._full.get(load_bps)
         if stretches is None:
             stretches = self._full[load_bps] = _Stretches()
@@ -302,7 +302,7 @@ class _Level:
         return stretches
 
     def add(self, start_ms: int, end_ms: int, load_bps: float) -> None:
-        """One more runs then."""
+        """One more run during this time."""
         first, beyond = self._split(start_ms), self._split(end_ms)
         for at in range(first, beyond):
             count, load = self._levels[at]
@@ -374,7 +374,7 @@ def _by_urgency(tasks: Sequence[Task], whole_ms: int) -> list[tuple[int, int, in
 
 
 def _meets(task: Task, request: Task, agreement: Agreement) -> bool:
-    """Whether the two matter to each other."""
+    """Whether they share a host, a link or a bounded domain."""
     return bool(
         task.hosts & request.hosts
         or task.links & request.links
@@ -384,9 +384,9 @@ def _meets(task: Task, request: Task, agreement: Agreement) -> bool:
 
 def _during(schedule: Schedule, names: Iterable[str], start_ms: int, end_ms: int) -> Iterator[Slot]:
     """The slots of these tasks that overlap with that time."""
-    wanted, whole = frozenset(names), schedule.hyperperiod_ms
+    tasks, whole = frozenset(names), schedule.hyperperiod_ms
     for slot in schedule.slots:
-        if slot.task in wanted:
+        if slot.task in tasks:
             turn = (start_ms - slot.end_ms) // whole + 1  # the first that ends after the start
             while slot.start_ms + turn * whole < end_ms:
                 yield slot.later(turn * whole)

@@ -71,7 +71,7 @@ _Ms = Annotated[int, checked(_ms)]
 
 
 class _Once(Schema):
-    """What is measured, how long it takes and what it needs."""
+    """What a single measurement is, how long it takes and what it needs."""
 
     tool: Annotated[Any, checked(tool_of)]
     source: Name = Field(alias="from")
@@ -130,12 +130,12 @@ class Definition:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Who takes part in it: where there are two, the client first."""
+        """The agents that take part; of two, the client first."""
         return (self.src, self.dst) if self.tool.ends == 2 else (self.src,)
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What may come of it; of a command, by the command's name."""
+        """The metrics that it may report."""
         if self.tool.name == "command":
             return (f"custom:{self.options['command']}",)
         return self.tool.metrics
@@ -147,7 +147,7 @@ def site_of(endpoint: str) -> str:
 
 
 def tasks_from_dict(section: object, topology: Topology) -> dict[str, Task]:
-    """When all tasks are made, by name. Raises InputError for what cannot be meant."""
+    """All tasks of a section, by name. Raises InputError for what cannot be meant."""
     if not isinstance(section, Mapping):
         raise InputError(f"tasks is {shown(section)}, expected a mapping by name")
     return {key: definition_of(key, item, topology).task for key, item in section.items()}
@@ -298,11 +298,11 @@ def _check_held(
     if members is None:
         return
     for end in ends:
-        wanted, address = topology.nodes[site_of(end)].address, members[end].address
-        if wanted != address:
+        expected, address = topology.nodes[site_of(end)].address, members[end].address
+        if expected != address:
             raise InputError(
                 f"{what}: via: agent {end!r} has the address {address}, expected "
-                f"{wanted or 'one'}, the site's own in the topology: rules are for that"
+                f"{expected or 'one'}, the site's own in the topology: rules are for that"
             )
 
 
@@ -312,11 +312,11 @@ def link_id(a: str, b: str) -> LinkId:
 
 
 def _load(
-    said_bps: float | None, tool: Tool, options: Mapping[str, Any], capacity_bps: float
+    given_bps: float | None, tool: Tool, options: Mapping[str, Any], capacity_bps: float
 ) -> float:
-    """What it puts on the network, in bit/s: as said, as its options have it, or all there is."""
-    if said_bps is not None:
-        return said_bps
+    """Its load on the network, bit/s: as given, by its options, or the whole capacity."""
+    if given_bps is not None:
+        return given_bps
     if tool.load:
         rate_bps = options.get("rate")
         return capacity_bps if rate_bps is None else min(float(rate_bps), capacity_bps)
@@ -326,7 +326,7 @@ def _load(
 
 
 def _whole_bps(rate_bps: float) -> float:
-    """Without the fractions that come of units, so that sums are what people expect of them."""
+    """Rounded, so that sums have no fractions that come from units."""
     return float(round(rate_bps))
 
 

@@ -42,7 +42,7 @@ class Task:
 
     @property
     def needs(self) -> tuple[Resource, ...]:
-        """Of the tasks that need one of these, one at a time runs."""
+        """Hosts and links that it needs for itself."""
         return (*self.hosts, *self.links)
 
 
@@ -74,7 +74,7 @@ class Slot:
     deadline_ms: int
 
     def later(self, by_ms: int, number: int | None = None) -> Slot:
-        """The slot so much later, as the run of that number."""
+        """The slot ``by_ms`` later, as run ``number``."""
         return Slot(
             self.start_ms + by_ms,
             self.end_ms + by_ms,
@@ -156,5 +156,5 @@ def check_load(task: Task, agreement: Agreement) -> None:
 
 
 def seconds(ms: int) -> str:
-    """Milliseconds for people."""
+    """Milliseconds as text in seconds."""
     return f"{ms / 1000:g} s"

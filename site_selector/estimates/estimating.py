@@ -24,8 +24,7 @@ from math import isfinite
 from operator import attrgetter
 from statistics import median
 
-from monitors.archive.waits import width_name
-from monitors.base.estimates import Estimate
+from monitors.base.estimates import Estimate, width_name
 from network_provisioner.templates.template import RSpec
 from site_selector.catalogs.entries import SCRATCH, SUBMIT_SITE, Site, site_of_place
 from site_selector.estimates.plans import with_plans

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from examples.soykb.fig18.story import SCALE, TRANSFERS
-from monitors.measurements.disks.periods import write_histogram
+from monitors.measurements.probes.disks import write_histogram
 from network_provisioner.selection.transit import Metric, PathMetrics, choose
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.graph import Path

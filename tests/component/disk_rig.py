@@ -20,7 +20,7 @@ from ovs_rig import OvsRig, load, sink
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.disks import Disk
-from monitors.measurements.disks.reader import DiskReader
+from monitors.measurements.probes.disks import DiskReader
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.base.units import BITS_PER_BYTE
 from network_provisioner.broker import Broker

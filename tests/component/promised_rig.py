@@ -12,7 +12,7 @@ from typing import Any
 from ovs_rig import OvsRig, in_netns
 
 from examples.testbed.network import Network
-from monitors.measurements.agent.sockets import SS, SocketReporter, parse_ss
+from monitors.measurements.agent.host_reports import SS, SocketReporter, parse_ss
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import KeptPromise, Transit, TransitRequest
 from network_provisioner.broker import Broker

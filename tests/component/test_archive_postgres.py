@@ -165,7 +165,7 @@ def test_a_user_who_may_not_make_temporary_tables_writes_all_the_same(url: str) 
         archive.engine._may_send_many = False
         batch = [measured(f"{n % 900}") for n in range(1000)]
         assert archive.record_many(batch) == 900
-        assert [m.id for _, m in archive.after(0)] == [str(n) for n in range(900)]
+        assert [m.id for _, m in archive.read_on(0)[0]] == [str(n) for n in range(900)]
 
 
 def test_several_processes_make_one_archive(url: str) -> None:
@@ -237,7 +237,7 @@ def test_from_a_file_to_a_database_and_back(server: Postgres, tmp_path: Path) ->
     assert main(["archive", "copy", str(first), url]) == 0
     assert main(["archive", "copy", url, str(back)]) == 0
     with Archive(first) as source, Archive(back) as copy:
-        assert source.after(0, limit=5000) == copy.after(0, limit=5000)
+        assert source.read_on(0, limit=5000) == copy.read_on(0, limit=5000)
 
 
 def test_what_is_measured_while_the_server_is_away_is_recorded_when_it_is_back(

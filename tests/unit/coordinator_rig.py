@@ -14,7 +14,7 @@ from monitors.archive.archive import Archive
 from monitors.archive.outbox import Outbox
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport, RegisteredAgent
 from monitors.measurements.coordinator import Coordinator
-from monitors.measurements.disks.periods import DiskPeriods
+from monitors.measurements.probes.disks import DiskPeriods
 from monitors.measurements.registry import TaskRegistry
 from monitors.measurements.run_store import MeasuringStore
 from monitors.measurements.runs import Run, RunState

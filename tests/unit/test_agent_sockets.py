@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitors.measurements.agent.sockets import (
+from monitors.measurements.agent.host_reports import (
     Ends,
     SocketCounters,
     SocketReporter,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from monitors.alerts.anomalies.baseline import DAY_H, HOUR_S, KEEP_H, learn
 from monitors.alerts.anomalies.detector import TRIGGER, Detector
-from monitors.alerts.anomalies.model import Anomaly, Sensitivity
+from monitors.alerts.anomalies.model import Anomaly
+from monitors.alerts.anomalies.settings import Sensitivity
 from tests.bench.anomaly_paths import EPOCH, path
 from tests.bench.anomaly_scores import Score
 from tests.bench.bench_p8_anomalies import notice

@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 from monitors.alerts.anomalies.model import (
     METRIC,
     Anomaly,
-    Sensitivity,
     from_measurement,
     to_measurement,
     together,
 )
 from monitors.alerts.anomalies.service import AnomalyService, SeriesDetectors
-from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics, watch_from_dict
+from monitors.alerts.anomalies.settings import (
+    WATCHED,
+    Sensitivity,
+    WatchedMetrics,
+    watch_from_dict,
+)
 from monitors.archive.archive import Archive, ArchiveError, Measurement
 from network_provisioner.base.errors import InputError
 

@@ -23,10 +23,10 @@ from pyarrow import parquet
 from test_api_documented import EXAMPLE, part_of
 
 from adon.service.monitoring import archive_routers
+from monitors.api.archive import ArchiveMetrics
 from monitors.api.streams import AnswerLimit
 from monitors.api.streams import Stream as Streamed
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.archive.prometheus import ArchiveMetrics
 from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
 from monitors.base.measurement import LONGEST, MOST_DETAILS
@@ -348,8 +348,8 @@ FUTURE = {"b": 1e9, "c": 1e15}  # that an earlier version took
         ({"value": -1e300}, "expected at most 1e+10"),
         ({"value": 2e15, "metric": "tcp_throughput", "unit": "bit/s"}, "expected at most 1e+15"),
         ({"value": 1e200, "metric": "custom:x", "unit": "apples"}, "expected at most 1e+18"),
-        ({"at": NOW + 2 * 3600}, "which is to come"),
-        ({"at": 1e18}, "which is to come"),
+        ({"at": NOW + 2 * 3600}, "which is in the future"),
+        ({"at": 1e18}, "which is in the future"),
     ],
 )
 def test_what_nobody_believes_is_refused(here: Here, change: dict[str, Any], words: str) -> None:

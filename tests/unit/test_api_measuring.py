@@ -204,6 +204,9 @@ def test_tasks_come_and_go(web: TestClient) -> None:
         web.put("/v1/tasks/big", json={**TCP, "for": "50 s"}, headers=engineer)
     )
     assert (status, code) == (400, "bad_request") and "'big'" in words
+    held = {**TCP, "via": ["s1", "s2"]}
+    words = error(web.put("/v1/tasks/held", json=held, headers=engineer))[2]
+    assert "via: agent 'mu' has the address" in words, "the agents have other addresses"
     assert error(web.put("/v1/tasks/tcp", json=TCP, headers=engineer))[:2] == (409, "conflict")
 
 

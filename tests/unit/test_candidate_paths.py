@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from broker_rig import Rig, code_of, demo_network, refusing
-from coordinator_rig import ECHO, CoordinatorRig
+from coordinator_rig import ANYBODY, ECHO, CoordinatorRig
 
 from monitors.archive.archive import Archive, Measurement
 from monitors.measurements.agent_registry import RegisteredAgent
@@ -139,6 +139,17 @@ def test_a_run_is_held_to_its_path_and_let_go(rig: HeldRig, network: Network) ->
     assert {run.subject for run in done} == {"mu>tacc via s1-s2", "mu>tacc via s1-r1-s2"}
     assert rig.archive.subjects("rtt") == ["mu>tacc via s1-r1-s2", "mu>tacc via s1-s2"]
     assert {f"probe:{run.id}" for run in done} <= {*network.done, *network.held}
+
+
+def test_a_run_on_demand_is_held_as_well(rig: HeldRig, network: Network) -> None:
+    rig.let_pass(1)
+    rig.all_present()
+    run = rig.coordinator.run_task("path:mu-tacc:1", ANYBODY, 60_000)
+    for _ in range(60):
+        rig.let_pass(1)
+        rig.work("mu", "tacc")
+    assert rig.coordinator.run(run.id).state is RunState.DONE
+    assert f"probe:{run.id}" in network.done
 
 
 def test_what_was_not_held_is_not_believed(rig: HeldRig, network: Network) -> None:

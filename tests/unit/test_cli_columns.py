@@ -34,7 +34,7 @@ from monitors.alerts.anomalies.service import AnomalyService
 from monitors.alerts.anomalies.settings import WatchedMetrics
 from monitors.api import measuring as measuring_api
 from monitors.archive.archive import Archive
-from monitors.measurements.disks.periods import row
+from monitors.measurements.probes.disks import row
 from monitors.rules import Rules
 from network_provisioner.access import Keyring
 from network_provisioner.api import create_app

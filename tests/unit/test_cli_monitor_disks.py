@@ -13,7 +13,7 @@ from test_api_workflows import Web
 from workflow_world import T0, UUID, example, workflow
 
 from monitors.archive.archive import Archive
-from monitors.measurements.disks.periods import DiskReport, ProcessSecond, row
+from monitors.measurements.probes.disks import DiskReport, ProcessSecond, row
 from network_provisioner.state.disks import DiskSample
 
 

@@ -156,6 +156,17 @@ def test_who_stops_is_silent_after_two_periods(rig: CoordinatorRig) -> None:
     assert rig.coordinator.silent() == {}
 
 
+def test_a_task_that_is_added_again_is_not_silent(rig: CoordinatorRig) -> None:
+    body = {**HOST, "from": "local"}
+    for _ in range(2):
+        rig.coordinator.put_task("again", body, ANYBODY)
+        rig.all_present()
+        assert "task 'again'" not in rig.coordinator.silent()
+        rig.coordinator.delete_task("again", ANYBODY)
+        rig.let_pass(60)
+        rig.coordinator.silent()
+
+
 def test_what_the_archive_cannot_take_now_is_not_accepted(
     rig: CoordinatorRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,8 +24,7 @@ from adon.service.measuring import SilenceWatch, Sweeper
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, AgentReport, RegisteredAgent
-from monitors.measurements.result_validation import valid_result
-from monitors.measurements.runs import Run, new_run
+from monitors.measurements.runs import Run, new_run, valid_result
 from monitors.measurements.schedule import Recurring, plan
 from monitors.measurements.task_data import definition_of
 from monitors.measurements.tasks import Agreement, Task

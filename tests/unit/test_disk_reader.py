@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.measurements.agent.host_reports import DiskReporter, Post
-from monitors.measurements.disks.periods import (
+from monitors.measurements.probes.disks import (
+    DiskReader,
     DiskReport,
     ProcessSecond,
     hosts_disks,
     io_wait_histogram,
+    parse_stat,
     row,
     write_histogram,
 )
-from monitors.measurements.disks.reader import DiskReader, parse_stat
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.state.disks import DiskSample
 

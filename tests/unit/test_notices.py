@@ -101,12 +101,18 @@ def test_what_may_be_written(tmp_path: Path) -> None:
     (tmp_path / "h").write_text("# token\nAuthorization: Bearer x y\n\nX-A:b\n")
     hook, mail = targets_from_list(
         [
-            {"on": ["failed"], "users": ["ada"], "webhook": "https://h/x", "headers_file": "h"},
+            {
+                "on": ["failed", "link"],
+                "users": ["ada"],
+                "webhook": "https://h/x",
+                "headers_file": "h",
+            },
             {"command": ["mail", "-s", "ADON", "ada@example.edu"]},
         ],
         tmp_path,
     )
     assert headers_of(hook) == {"Authorization": "Bearer x y", "X-A": "b"}
+    assert hook.on == {"failed", "link"}
     assert mail.on == {"finished", "failed", "stuck", "anomaly", "link"}
     assert (hook.shown, mail.shown) == ("https://h", "mail")
     assert hook.id != mail.id

@@ -116,6 +116,9 @@ def test_command_lines() -> None:
         "-w", "1000000", "-b", "1000000000", "-u", "-l", "1400",
     ]  # fmt: skip
     assert iperf.server_argv("iperf3", tcp)[-2:] == ["--server-bitrate-limit", "1250000000"]
+    nothing = order("udp", options={}, most_bps=0.0)  # to iperf3, 0 is no limit
+    assert iperf.client_argv("iperf3", nothing, 7)[10:12] == ["-b", "1"]
+    assert iperf.server_argv("iperf3", nothing)[-2:] == ["--server-bitrate-limit", "1"]
 
 
 def tcp_report(**received: Any) -> dict[str, Any]:
@@ -131,7 +134,7 @@ def test_what_tcp_moved() -> None:
     assert reading.details["retransmits"] == 7
     assert reading.details["streams"] == 2
     row(reading)
-    with pytest.raises(ProbeError, match="moved nothing"):
+    with pytest.raises(ProbeError, match="transferred nothing"):
         iperf.tcp_findings(tcp_report(bits_per_second=0))
 
 
@@ -442,7 +445,7 @@ def test_routes() -> None:
     assert [hop["address"] for hop in route] == ["10.0.0.1", None, "10.0.3.1", "10.0.4.9"]
     assert end == "reached"
     route, end = trace.route_of({1: Said("10.0.0.1", 0.001)}, 8)
-    assert (len(route), end) == (1, "nobody answers beyond hop 1 of 8")
+    assert (len(route), end) == (1, "no answer beyond hop 1 of 8")
     # Packets for later hops reach the end, too: the first that did says how far it is.
     both_there = {2: Said("10.0.4.9", 0.1, "reached"), 3: Said("10.0.4.9", 0.1, "reached")}
     assert len(trace.route_of(both_there, 3)[0]) == 2
@@ -551,7 +554,7 @@ def test_a_command_runs_with_its_subject_and_fails_in_words() -> None:
     assert commanded("echo ${#ADON_SUBJECT}")[0].value == 2
     with pytest.raises(ProbeError, match="disk ended with exit code 3: no disk here"):
         commanded("echo no disk here >&2; exit 3")
-    with pytest.raises(ProbeError, match="disk was not done in time"):
+    with pytest.raises(ProbeError, match="disk did not end in time"):
         commanded("sleep 60", timeout_s=0.3)
     with pytest.raises(ProbeError, match="sh said more than 65536 bytes"):
         commanded("yes")

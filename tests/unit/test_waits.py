@@ -9,7 +9,7 @@ import pytest
 
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge, known_estimates, queue_wait
-from monitors.archive.waits import at_this_hour, of_width, width_name
+from monitors.base.estimates import at_this_hour, of_width, width_name
 from monitors.base.measurement import Measurement
 
 DAY_S, HOUR_S = 86400.0, 3600.0

@@ -56,7 +56,7 @@ class Baseline:
         self.measured += 1
         self._count_hour(at, number)
         self._take(at, number)
-        surplus = len(self._at) - _wanted(period_s)
+        surplus = len(self._at) - _window_samples(period_s)
         if surplus > 0:
             for column in (self._at, self._numbers, self._flats):
                 del column[:surplus]
@@ -151,7 +151,7 @@ class Baseline:
             self._refresh()
 
 
-def _wanted(period_s: float | None) -> int:
+def _window_samples(period_s: float | None) -> int:
     if period_s is None:
         return LEAST
     return int(min(MOST, max(LEAST, 86_400.0 / period_s)))
@@ -190,8 +190,8 @@ class Season:
         whole = math.floor(hours)
         part = hours - whole
         size = len(profile)
-        here, there = profile[whole % size], profile[(whole + 1) % size]
-        return here + part * (there - here)
+        before, after = profile[whole % size], profile[(whole + 1) % size]
+        return before + part * (after - before)
 
     def misfit_at(self, moment: float) -> float:
         """How far an hour about a moment may be off."""
@@ -238,9 +238,9 @@ def _without_trend(series: _Floats, cycle: int) -> _Floats:
     places = np.arange(0, flat.size, every)
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)[places]
     levels = _quantiles(windows.T, 0.5)
-    there = np.isfinite(levels)
-    levels = levels[there]
-    return np.asarray(flat - np.interp(np.arange(flat.size), places[there], levels))
+    is_known = np.isfinite(levels)
+    levels = levels[is_known]
+    return np.asarray(flat - np.interp(np.arange(flat.size), places[is_known], levels))
 
 
 def _profile(flat: _Floats, first: int, cycle: int) -> _Floats:

@@ -29,7 +29,6 @@ from monitors.alerts.anomalies.baseline import HOUR_S, LEAST, Baseline
 from monitors.alerts.anomalies.model import (
     Anomaly,
     Scale,
-    Sensitivity,
     SeriesLimits,
     scale_of,
     why_dead,
@@ -37,6 +36,7 @@ from monitors.alerts.anomalies.model import (
     why_level,
     why_missing,
 )
+from monitors.alerts.anomalies.settings import Sensitivity
 
 TRIGGER = 24
 """Longest trigger buffer, in samples."""

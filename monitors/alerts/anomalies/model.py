@@ -30,27 +30,6 @@ _RATES = frozenset({"throughput", "path_throughput", "tcp_throughput", "udp_thro
 
 
 @dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """What counts as an anomaly of a metric.
-
-    ``min_change``  smallest change that matters, as a share of the value before (0.15: 15 %); for
-                    shares such as loss the difference itself
-    ``noise``       a change must be so many times the noise of a mean of as many samples
-    ``samples``     fewest samples in a row that say so; what is shorter is noise
-    ``outage_after``  so many measurements in a row that are missing, or fail, are an outage
-    ``dip_within_s``  what has come back within so many seconds was a dip
-    ``learn_s``     nothing is said before so many seconds of measurements, but outages
-    """
-
-    min_change: float = 0.15
-    noise: float = 5.5
-    samples: int = 5
-    outage_after: int = 5
-    dip_within_s: float = 12 * 3600.0
-    learn_s: float = 3 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
 class Anomaly:
     """Something happened to a series at ``since`` (Unix seconds); it was noticed at ``noticed``.
 
@@ -137,7 +116,7 @@ def from_measurement(record: Measurement) -> Anomaly | None:
 
 
 def together(measurements: Iterable[Measurement]) -> list[Anomaly]:
-    """Each anomaly once, as it is known last, by when it began."""
+    """Each anomaly once, in its latest state, by its begin."""
     by_id: dict[str, Anomaly] = {}
     for anomaly in filter(None, map(from_measurement, measurements)):
         known = by_id.get(anomaly.id)
@@ -150,10 +129,9 @@ def together(measurements: Iterable[Measurement]) -> list[Anomaly]:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to numbers whose difference is a change, and back: the logarithm where a change
-    is a ``ratio`` (rates, delays, counts), else values as they are (parts of a whole). From
-    ``dead`` on a value says that nothing gets through. Noise is never taken for less than
-    ``floor``."""
+    """Converts values to numbers whose difference is a change, and back: by the logarithm if a
+    change is a ``ratio`` (rates, delays, counts), else unchanged (parts of a whole). From ``dead``
+    on, a value says that nothing gets through. Noise is at least ``floor``."""
 
     ratio: bool
     floor: float
@@ -175,7 +153,7 @@ class Scale:
         return math.expm1(min(shift, 700.0)) if self.ratio else shift
 
     def shift(self, change: float) -> float:
-        """The shift down that is a change of this size; the same up is a larger change."""
+        """The downward shift that is a change of this size; upwards it is a larger change."""
         return math.log1p(change) if self.ratio else change
 
 
@@ -201,7 +179,7 @@ def is_worse(metric: str, shift: float) -> bool:
 
 
 def worsening(metric: str, recorded: Iterable[Measurement]) -> Anomaly | None:
-    """The newest of the anomalies of a metric, where it is for the worse and lasts."""
+    """The newest anomaly of a metric, if it is for the worse and lasts."""
     newest = max(
         (anomaly for anomaly in together(recorded) if anomaly.metric == metric),
         key=lambda anomaly: anomaly.noticed,

@@ -52,33 +52,25 @@ MOST_SERIES = 5_000  # of 50 kB each
 _LARGEST = 1e100  # what is beyond was never measured, and no arithmetic goes well with it
 
 Series = tuple[str, str, str]
+"""Metric, subject, source: two tools measure the same path differently."""
 
 
-class AnomalyService:
+class AnomalyService(Background):
     """Detection in a thread of its own, from ``start`` to ``stop``."""
 
     def __init__(
         self, archive: Archive, watch: WatchedMetrics, tell: Tell, clock: Callable[[], float]
     ) -> None:
         """``clock`` gives Unix seconds."""
+        super().__init__("anomalies", self._run)
         self._archive, self._watch, self._tell, self._clock = archive, watch, tell, clock
         self._watcher = SeriesDetectors(watch)
         self._lock = threading.Lock()
-        self._thread = Background("anomalies", self._run)
-        self._stop = self._thread.stopping
         self._seq = 0
         self._unpublished: list[Anomaly] = []
         self._started: float | None = None
         self.up_to_date = threading.Event()
         """Set when what was in the archive at the start has been read."""
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self._thread.stop()
 
     def limits(self, metric: str, subject: str) -> dict[str, SeriesLimits]:
         """What measurements would be judged by now, by their source."""
@@ -90,7 +82,7 @@ class AnomalyService:
     def _run(self) -> None:
         seen: object = None
         ticked = 0.0
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             try:
                 if self._started is None:
                     self.catch_up()
@@ -104,11 +96,11 @@ class AnomalyService:
             except AdonError as error:  # the archive may be away for a while
                 _log.warning("anomalies: %s", error)
                 seen = None
-                self._stop.wait(_TICK_S)
+                self.stopping.wait(_TICK_S)
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("anomalies")
-                self._stop.wait(_TICK_S)
-            self._stop.wait(_PAUSE_S)
+                self.stopping.wait(_TICK_S)
+            self.stopping.wait(_PAUSE_S)
 
     def catch_up(self) -> None:
         """Read what there is. Raises AdonError."""
@@ -119,13 +111,13 @@ class AnomalyService:
         watcher.know(together(past))
         newest = 0.0
         for metric in self._metrics():
-            wanted = Selection((metric,), since=now - MEMORY_S)
+            selection = Selection((metric,), since=now - MEMORY_S)
             anomalies: list[Anomaly] = []
-            for measurement in self._archive.each(wanted):
+            for measurement in self._archive.each(selection):
                 if measurement.at <= now + AHEAD_S:
                     newest = max(newest, min(now, measurement.at))
                     anomalies += watcher.add(measurement)
-                if self._stop.is_set():
+                if self.stopping.is_set():
                     return
             self._publish(anomalies, now)
         # Until the newest of all measurements somebody was there to take those that are missing.
@@ -136,7 +128,7 @@ class AnomalyService:
         self.up_to_date.set()
 
     def read_new(self) -> bool:
-        """Take what was recorded since. False where more may be there. Raises AdonError."""
+        """Process what was recorded since. False if there may be more. Raises AdonError."""
         rows, reached = self._archive.read_on(self._seq, self._metrics(), _PAGE)
         now = self._clock()
         anomalies: list[Anomaly] = []
@@ -181,9 +173,6 @@ class AnomalyService:
         return sorted(name for name in names if "*" not in name and self._watch.of(name))
 
 
-"""Metric, subject, source: two tools measure the same path differently."""
-
-
 class SeriesDetectors:
     """A detector for each series, of at most :data:`MOST_SERIES`; the one that was silent longest
     is forgotten first."""
@@ -196,8 +185,8 @@ class SeriesDetectors:
         self._same: dict[str, Anomaly] = {}
 
     def know(self, anomalies: Iterable[Anomaly]) -> None:
-        """What was found earlier, by a process before this one: where it is found again, and
-        because less of the past is known begins a little earlier or later, it is the same."""
+        """Anomalies that an earlier process found. Found again from a shorter past, one may begin a
+        little earlier or later: it is still the same."""
         for anomaly in anomalies:
             self._known.setdefault((anomaly.metric, anomaly.subject), []).append(anomaly)
 
@@ -208,14 +197,14 @@ class SeriesDetectors:
         detector = self._detector(measurement)
         if detector is None:
             return []
-        return self._new(detector.add(measurement.at, measurement.value))
+        return list(self._renamed(detector.add(measurement.at, measurement.value)))
 
     def tick(self, now: float, awake: float = -math.inf) -> list[Anomaly]:
         """Time passed. ``awake``: since when measurements could be taken."""
         return [
             anomaly
             for detector in self._detectors.values()
-            for anomaly in self._new(detector.tick(now, awake))
+            for anomaly in self._renamed(detector.tick(now, awake))
         ]
 
     def limits(self, metric: str, subject: str, now: float) -> dict[str, SeriesLimits]:
@@ -242,9 +231,6 @@ class SeriesDetectors:
                 self._detectors.popitem(last=False)
         self._detectors.move_to_end(key)
         return detector
-
-    def _new(self, anomalies: Iterable[Anomaly]) -> list[Anomaly]:
-        return list(self._renamed(anomalies))
 
     def _renamed(self, anomalies: Iterable[Anomaly]) -> Iterator[Anomaly]:
         for anomaly in anomalies:

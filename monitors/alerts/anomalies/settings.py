@@ -14,15 +14,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from reprlib import repr as shown
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from monitors.alerts.anomalies.model import SHARES, Sensitivity
+from monitors.alerts.anomalies.model import SHARES
 from monitors.base.measurement import UNITS
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.schema import Duration, Number, Schema, Whole, checked, read
+from network_provisioner.base.schema import (
+    STRICT,
+    Duration,
+    Number,
+    Whole,
+    adapter,
+    checked,
+    read,
+)
 
 WATCHED = (
     "throughput", "path_throughput", "tcp_throughput", "udp_throughput",
@@ -33,7 +41,6 @@ busy is no trouble."""
 
 _SHARE_CHANGE = 0.01  # of loss: one packet in a hundred; the ratio of two losses says little
 _CUSTOM = "custom:"
-_BUILT_IN = Sensitivity()
 
 
 def _part(value: object, what: str) -> float:
@@ -48,13 +55,27 @@ def _part(value: object, what: str) -> float:
     return float(part)
 
 
-class _Sensitivity(Schema):
-    min_change: Annotated[float, checked(_part)] = _BUILT_IN.min_change
-    noise: Annotated[Number, Field(ge=1, le=100)] = _BUILT_IN.noise
-    samples: Annotated[Whole, Field(ge=2, le=24)] = _BUILT_IN.samples
-    outage_after: Annotated[Whole, Field(ge=2, le=1000)] = _BUILT_IN.outage_after
-    dip_within: Duration = _BUILT_IN.dip_within_s
-    learn: Duration = _BUILT_IN.learn_s
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """What counts as an anomaly of a metric.
+
+    ``min_change``  smallest change that matters, as a share of the value before (0.15: 15 %); for
+                    shares such as loss the difference itself
+    ``noise``       a change must be so many times the noise of a mean of as many samples
+    ``samples``     fewest samples in a row that say so; what is shorter is noise
+    ``outage_after``  so many measurements in a row that are missing, or fail, are an outage
+    ``dip_within_s``  what has come back within so many seconds was a dip
+    ``learn_s``     nothing is said before so many seconds of measurements, but outages
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    min_change: Annotated[float, checked(_part)] = 0.15
+    noise: Annotated[Number, Field(ge=1, le=100)] = 5.5
+    samples: Annotated[Whole, Field(ge=2, le=24)] = 5
+    outage_after: Annotated[Whole, Field(ge=2, le=1000)] = 5
+    dip_within_s: Annotated[Duration, Field(alias="dip_within")] = 12 * 3600.0
+    learn_s: Annotated[Duration, Field(alias="learn")] = 3 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -74,9 +95,7 @@ class WatchedMetrics:
 
 def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
     """The section as values. Raises InputError for what cannot be meant."""
-    default = Sensitivity()
-    if "default" in section:
-        default = _sensitivity(section["default"], Sensitivity(), "anomalies.default")
+    default = _sensitivity(section.get("default", {}), Sensitivity(), "anomalies.default")
     known = ["default", *UNITS, f"{_CUSTOM}*"]
     sensitivities: dict[str, Sensitivity | None] = {}
     for name, settings in section.items():
@@ -97,7 +116,6 @@ def _usual(metric: str, default: Sensitivity) -> Sensitivity:
 
 
 def _sensitivity(settings: object, usual: Sensitivity, what: str) -> Sensitivity:
-    doc = read(_Sensitivity, settings, what)
-    names = {"dip_within": "dip_within_s", "learn": "learn_s"}
-    given = {names.get(key, key): getattr(doc, key) for key in doc.model_fields_set}
-    return replace(usual, **given)
+    if isinstance(settings, Mapping):
+        settings = {**adapter(Sensitivity).dump_python(usual, by_alias=True), **settings}
+    return read(Sensitivity, settings, what)

@@ -27,8 +27,7 @@ _MOST_LATER_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of one try. ``again`` where another may go better, after ``later_s`` seconds at
-    least."""
+    """The result of one try. ``again``: another may succeed, after ``later_s`` seconds or more."""
 
     ok: bool
     why: str = ""
@@ -42,7 +41,7 @@ def deliver(target: Target, notice: Notice, key: str) -> Delivery:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What goes along with a web hook may be secret, and is for whom it was meant for."""
+    """A redirection could lead the headers, which may be secret, anywhere."""
 
     def redirect_request(
         self,
@@ -119,4 +118,4 @@ def _ended_by_us(process: subprocess.Popen[bytes], target: Target) -> Delivery:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # a session of its own: all that it started
     process.communicate()
-    return Delivery(False, f"{target.command[0]}: not done after {_COMMAND_S:g} s")
+    return Delivery(False, f"{target.command[0]}: still running after {_COMMAND_S:g} s")

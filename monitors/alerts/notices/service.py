@@ -37,6 +37,7 @@ _LOOK_S = 0.1
 
 WINDOW_S = 3600.0
 OF_WORKFLOW, OF_USER = 5, 20
+"""Within :data:`WINDOW_S`, to each target; as many of a link as of a user."""
 
 
 @dataclass(order=True)
@@ -51,7 +52,7 @@ class _Task:
 
 
 class NoticeService:
-    """Tells ``targets``; a :class:`adon.service.parts.Notifier`. ``clock`` gives Unix seconds;
+    """Notifies ``targets``; a :class:`adon.service.parts.Notifier`. ``clock`` gives Unix seconds;
     ``steady`` gives seconds that never jump, by which tries are spaced; ``runs`` says whether the
     process that recorded a notice may still be sending it."""
 
@@ -80,7 +81,7 @@ class NoticeService:
         self._said = ""
 
     def start(self) -> None:
-        """Begin; what a process that is gone has left behind comes first."""
+        """Begin, with what a process that has ended left behind."""
         if not self._targets or self._thread is not None:
             return
         try:
@@ -112,8 +113,7 @@ class NoticeService:
                 self._more.wait(min(left, _LOOK_S))
 
     def tell(self, kind: str, key: str, text: str, details: Mapping[str, Any]) -> None:
-        """Tell those who want to know of ``kind``, once for each ``key``. Returns at once; never
-        raises."""
+        """Notify the targets of ``kind``, once for each ``key``. Returns at once; never raises."""
         self.tell_of(Notice(kind, key, text, self._clock(), dict(details)))
 
     def tell_of(self, notice: Notice) -> None:
@@ -215,7 +215,7 @@ class NoticeService:
         )
 
     def _take_over(self) -> None:
-        """What processes that are gone have begun and not ended."""
+        """Continue what processes that have ended did not finish."""
         notices = self._archive.query("notice", since=self._clock() - _LEFT_BEHIND_S)
         by_id = {target.id: target for target in self._targets}
         begun: dict[str, int] = {}
@@ -272,9 +272,6 @@ def _started(process: int) -> str:
         return ""
     words = text.rpartition(")")[2].split()
     return words[19] if len(words) > 19 else ""
-
-
-"""Within :data:`WINDOW_S`, to each target; as many of a link as of a user."""
 
 
 class NoticeLimits:

@@ -39,8 +39,8 @@ _Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Somebody to tell. ``users`` and ``workflows`` are patterns with ``*``, empty for all. Either
-    ``webhook`` is a URL, with ``headers_file`` for what goes along, or ``command`` is a program
+    """Who is notified, and how. ``users`` and ``workflows`` are patterns with ``*``, empty for all.
+    Either ``webhook`` is a URL, with its headers in ``headers_file``, or ``command`` is a program
     with its arguments, which gets the text as standard input."""
 
     on: frozenset[str] = _USUAL
@@ -67,8 +67,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell. ``key`` tells it from all others of its ``kind``: under one key a thing is
-    told once. ``at`` is when it happened (Unix seconds)."""
+    """One notice. ``key`` identifies it among those of its ``kind``: each key is sent once. ``at``
+    is the time of the event (Unix seconds)."""
 
     kind: str
     key: str
@@ -83,8 +83,8 @@ class Notice:
 
 
 def wants(target: Target, notice: Notice) -> bool:
-    """Whether ``target`` is told. An anomaly or a link belongs to no user and no workflow: who is
-    told of certain ones' alone is not told of it."""
+    """Whether ``target`` gets the notice. Anomalies and links belong to no user and no workflow:
+    targets with ``users`` or ``workflows`` do not get them."""
     if notice.kind not in target.on:
         return False
     if notice.kind in (ANOMALY, LINK):
@@ -96,7 +96,7 @@ def wants(target: Target, notice: Notice) -> bool:
 
 
 def notice_id(target: Target, notice: Notice) -> str:
-    """The id under which it stands in the archive that ``target`` is told of ``notice``."""
+    """The id of the archive's record that ``target`` gets ``notice``."""
     return f"notice:{target.id}:{notice.kind}:{notice.key}"
 
 
@@ -105,7 +105,7 @@ def _among(name: str, patterns: Sequence[str]) -> bool:
 
 
 def targets_from_list(data: Sequence[object], folder: Path) -> list[Target]:
-    """Everybody who is told; ``headers_file`` is relative to ``folder``. Raises InputError."""
+    """All targets; ``headers_file`` is relative to ``folder``. Raises InputError."""
     targets = check_targets(data, folder)
     for target in targets:
         headers_of(target)
@@ -152,7 +152,7 @@ def _url(value: object, what: str) -> str:
 class _Target(Schema):
     on: (
         Annotated[
-            frozenset[Literal["finished", "failed", "stuck", "anomaly", "removed"]],
+            frozenset[Literal["finished", "failed", "stuck", "anomaly", "link", "removed"]],
             Field(min_length=1),
         ]
         | None

@@ -36,7 +36,7 @@ class Tells(Protocol):
         """Tell those who want to know. Returns at once; never raises."""
 
 
-class WorkflowNotices:
+class WorkflowNotices(Background):
     """Looks at an archive, from :meth:`start` to :meth:`stop`, and has ``tells`` told.
 
     Nothing is told of what happened before the first start ever on this archive; what happened
@@ -47,16 +47,12 @@ class WorkflowNotices:
     def __init__(
         self, archive: Archive, tells: Tells, clock: Callable[[], float], known: KnownWorkflows
     ) -> None:
-        self._archive = archive
-        self._tells = tells
-        self._clock = clock
-        self._known = known
+        super().__init__("workflow notices", self._run)
+        self._archive, self._tells, self._clock, self._known = archive, tells, clock, known
         self._before: dict[str, Status] = {}
         self._stuck: dict[str, float] = {}
         self._went_on: set[str] = set()  # those that were seen while they were not stuck
         self._since: float | None = None
-        self._thread = Background("workflow notices", self._run)
-        self._stop = self._thread.stopping
 
     def start(self) -> None:
         """Begin: what happens from now on is told."""
@@ -64,11 +60,7 @@ class WorkflowNotices:
             self._since = self._first_start()
         except AdonError as error:
             _log.warning("notices of workflows: %s", error)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, after a last look."""
-        self._thread.stop()
+        super().start()
 
     def observe(self) -> None:
         """Tell what is new now. Raises ArchiveError."""
@@ -105,7 +97,7 @@ class WorkflowNotices:
         return workflow_notice(workflow, kind, failures)
 
     def _first_start(self) -> float:
-        """When anybody began to tell of workflows in this archive."""
+        """When notices of workflows in this archive began (Unix seconds)."""
         now = self._clock()
         self._archive.record(
             Measurement(_MARK, "notice", "", 0.0, "1", now, "notices", "", {"outcome": "begins"})
@@ -117,7 +109,7 @@ class WorkflowNotices:
         problem, seen = "", object()
         looked_at = -1e9
         while True:
-            last = self._stop.wait(LOOK_S)
+            last = self.stopping.wait(LOOK_S)
             try:
                 changed = self._archive.changed()
                 now = self._clock()
@@ -203,7 +195,7 @@ def workflow_notice(workflow: Overview, kind: str, failures: Sequence[FailedJob]
 
 
 def _plain(text: str) -> str:
-    """Without what is for terminals: names and what jobs said are foreign text."""
+    """Without control characters: names and output of jobs are foreign text."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 

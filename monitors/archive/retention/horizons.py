@@ -37,7 +37,7 @@ KEPT_LAST = frozenset({"status", "workflow", "dag"})
 STAYS = frozenset({"workflow", "anomaly", "notice"})
 _LARGEST = 1.7e308
 
-ACCURACY = 0.01
+ACCURACY = 0.01  # largest relative error of a quantile
 _WIDTH = math.log((1 + ACCURACY) / (1 - ACCURACY))
 _MIDDLE = math.log(2 / (1 + math.exp(_WIDTH)))  # from a bucket's upper end to what it stands for
 _LEAST = 1e-300  # what is nearer to zero than this is zero
@@ -232,9 +232,6 @@ def _time(value: object, where: str) -> float:
     if seconds < 0:
         raise InputError(f"{where}: found {value!r:.80}, expected a time that is not negative")
     return seconds
-
-
-"""Largest relative error of a quantile."""
 
 
 @dataclass(slots=True)

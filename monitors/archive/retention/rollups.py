@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from monitors.archive.retention.horizons import (
+    QUANTILES,
     Point,
     RollUp,
     Sketch,
@@ -110,7 +111,7 @@ def roll_ups(
             return wider_rollups([*map(from_row, rows), *roll_up(whole, width_s)], width_s)
 
 
-def as_dict(rollup: RollUp, shares: Sequence[float]) -> dict[str, Any]:
+def as_dict(rollup: RollUp) -> dict[str, Any]:
     """As JSON has it; quantiles by their share."""
     return {
         "metric": rollup.metric,
@@ -123,7 +124,7 @@ def as_dict(rollup: RollUp, shares: Sequence[float]) -> dict[str, Any]:
         "mean": rollup.mean,
         "median": rollup.quantile(0.5),
         "max": rollup.high,
-        "quantiles": {f"{share:g}": rollup.quantile(share) for share in shares},
+        "quantiles": {f"{share:g}": rollup.quantile(share) for share in QUANTILES},
     }
 
 
@@ -138,7 +139,7 @@ def rolled_up_estimate(
     """The estimate at ``now`` (Unix seconds), with what was before ``oldest`` left out. With
     ``users``, of what they decide by."""
     if users is None:
-        rows, before = _found(engine, metric, subject, now, oldest)
+        rows, before = _kept(engine, metric, subject, now, oldest)
     else:
         whose, names = trusted_condition(users)
         query_values = [metric, subject, now, oldest, *names, WINDOW]
@@ -163,10 +164,10 @@ def rolled_up_estimate(
         newest = from_row(before[0])
         at, source, unit = newest.last_at, newest.source, newest.unit
     value, spread = weighted(values, shares)
-    return Estimate(value, spread, used, at, source, unit)
+    return Estimate(value, spread, used, at, source, unit, metric, subject)
 
 
-def _found(
+def _kept(
     engine: Engine, metric: str, subject: str, now: float, oldest: float
 ) -> tuple[Rows, Rows]:
     """Measurements, newest first, and the roll-ups of those before."""

@@ -86,6 +86,8 @@ _AS_ITS_NEIGHBOURS = """
     END $$
 """
 
+# Has what is made until the transaction ends made where the archive is: it need not be in the first
+# schema of who is here now.
 BESIDE = """
     SELECT set_config('search_path', quote_ident(nspname), true)
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -219,7 +221,7 @@ class PostgresEngine:
         try:
             yield
         except BusyError as error:
-            raise ArchiveError(f"archive: {error}; others write for long") from error
+            raise ArchiveError(f"archive: {error}: other writers hold it") from error
         except StoreError as error:
             raise ArchiveError(f"archive: {error}") from error
 
@@ -319,10 +321,4 @@ TABLES = (
 
 
 MIGRATIONS = {1: (*_ROLLING, _AS_ITS_NEIGHBOURS)}
-
-
 """What leads from a layout to the next one."""
-
-
-"""Has what is made until the transaction ends made where the archive is: it need not be in the
-first schema of who is here now."""

@@ -134,16 +134,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 VERSION = len(MIGRATIONS)
 
 
-def is_known(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has the newest layout; False while it is still empty, or an older one.
+def known_version(db: sqlite3.Connection, path: Path) -> int:
+    """The file's layout, 0 while it is still empty.
 
     Raises InputError for another program's database or one of a newer version.
     """
-    return known_version(db, path) == VERSION
-
-
-def known_version(db: sqlite3.Connection, path: Path) -> int:
-    """The file's layout, 0 while it is still empty. Raises as :func:`is_known`."""
     application, version, tables = _header(db)
     if application != APPLICATION_ID:
         if tables or application or version:
@@ -188,17 +183,16 @@ def _header(db: sqlite3.Connection) -> tuple[int, int, int]:
 def ensure_schema(db: sqlite3.Connection, path: Path, busy_s: float) -> None:
     """Lays out an empty file or brings an older layout up to date, whoever else does the same.
 
-    Raises InputError as :func:`is_known`.
+    Raises InputError as :func:`known_version`.
     """
-    if not is_known(db, path):
+    if known_version(db, path) < VERSION:
         with transaction(db):
-            if not is_known(db, path):  # nobody did it while we waited
-                done = db.execute("PRAGMA user_version").fetchone()[0]
-                for statements in MIGRATIONS[done:]:
-                    for statement in statements:
-                        db.execute(statement)
-                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version = {VERSION}")
+            # Nothing where another process did it while we waited.
+            for statements in MIGRATIONS[known_version(db, path) :]:
+                for statement in statements:
+                    db.execute(statement)
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
     use_wal(db, busy_s)
     # In WAL mode this survives the death of the process; a power cut may cost the last moments.
     db.execute("PRAGMA synchronous = NORMAL")

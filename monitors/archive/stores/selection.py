@@ -13,30 +13,30 @@ _LARGEST = 2**63 - 1  # number that either database knows
 NTH_AFTER = "SELECT seq FROM measurement WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
 # Each step looks up the next name in the index, however many measurements the last one has.
 METRICS = """
-    WITH RECURSIVE found(name) AS (
+    WITH RECURSIVE names(name) AS (
         SELECT min(metric) FROM measurement
         UNION ALL
-        SELECT (SELECT min(metric) FROM measurement WHERE metric > found.name)
-        FROM found WHERE found.name IS NOT NULL
+        SELECT (SELECT min(metric) FROM measurement WHERE metric > names.name)
+        FROM names WHERE names.name IS NOT NULL
     )
-    SELECT name FROM found WHERE name IS NOT NULL
+    SELECT name FROM names WHERE name IS NOT NULL
 """
 _SUBJECTS = """
-    WITH RECURSIVE found(name) AS (
+    WITH RECURSIVE names(name) AS (
         SELECT min(subject) FROM measurement WHERE metric = ?
         UNION ALL
-        SELECT (SELECT min(subject) FROM measurement WHERE metric = ? AND subject > found.name)
-        FROM found WHERE found.name IS NOT NULL
+        SELECT (SELECT min(subject) FROM measurement WHERE metric = ? AND subject > names.name)
+        FROM names WHERE names.name IS NOT NULL
     )
 """
-SUBJECTS = f"{_SUBJECTS} SELECT name FROM found WHERE name IS NOT NULL"
+SUBJECTS = f"{_SUBJECTS} SELECT name FROM names WHERE name IS NOT NULL"
 """Takes the metric twice."""
 ROLLED_UP = SUBJECTS.replace("FROM measurement", "FROM rollup")
 """The same of what was rolled up."""
 LATEST = f"""
     {_SUBJECTS}
-    SELECT {COLUMNS} FROM found JOIN measurement ON seq = (
-        SELECT m.seq FROM measurement m WHERE m.metric = ? AND m.subject = found.name
+    SELECT {COLUMNS} FROM names JOIN measurement ON seq = (
+        SELECT m.seq FROM measurement m WHERE m.metric = ? AND m.subject = names.name
         ORDER BY m.at DESC, m.seq DESC LIMIT 1
     )
 """
@@ -74,9 +74,9 @@ class Selection:
             marks = ", ".join("?" * len(self.metrics))
             clauses.append((f"metric IN ({marks})", self.metrics))
         for column in ("subject", "workflow", "source"):
-            wanted = getattr(self, column)
-            if wanted is not None:
-                clauses.append((f"{column} = ?", (wanted,)))
+            value = getattr(self, column)
+            if value is not None:
+                clauses.append((f"{column} = ?", (value,)))
         if self.since is not None:
             clauses.append(("at >= ?", (self.since,)))
         if self.until is not None:

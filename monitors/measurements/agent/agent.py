@@ -140,7 +140,7 @@ class Agent:
         return query
 
     def _take(self, reply: Reply) -> int:
-        """Put an answer's orders in the place of those before; its version."""
+        """Replace the orders by those of an answer; returns their version."""
         orders = orders_of(reply.data)
         self._learn(reply, orders)
         with self._changed:
@@ -225,7 +225,7 @@ class Agent:
                 self._to_send.set()
 
     def _send(self, most: int, timeout_s: float) -> bool:
-        """Send what waits; whether anything was taken. Raises AdonError."""
+        """Send waiting results; whether the broker took any. Raises AdonError."""
         waiting = self._spool.waiting(most, MOST_RESULT_BYTES)
         if not waiting:
             return False
@@ -251,7 +251,7 @@ class Agent:
         return bool(gone)
 
     def _send_last(self) -> None:
-        """What the end itself has brought; what cannot be sent stays on disk."""
+        """Send the last results; those that cannot be sent stay on disk."""
         try:
             self._send(MOST_RESULTS, _LAST_POST_S)
         except AdonError as error:
@@ -288,7 +288,7 @@ class Agent:
         return now if math.isfinite(now) else -math.inf
 
     def _complain(self, what: str, error: AdonError) -> None:
-        """Say it once, not at every attempt, and not for both questions."""
+        """Log a problem once, not at every attempt, and not for both connections."""
         trouble = error.code if error.code == "unreachable" else str(error)
         with self._lock:
             new = trouble not in self._troubles.values()

@@ -34,20 +34,17 @@ class PendingAssignments:
         self._known: dict[str, Assignment] = {}
         self._had: dict[str, float] = {}
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def replace(self, assignments: Iterable[Assignment]) -> None:
-        """The broker's list takes the place of what was known; what had its turn stays so."""
+        """Replace the known assignments, except those that have begun."""
         self._known = {a.id: a for a in assignments if a.id not in self._had}
 
     def had(self, key: str, until: float) -> None:
-        """It had its turn, in an earlier life of this agent say; ``until`` it is over."""
+        """A run began, perhaps in an earlier process; ``until``: when it is over."""
         self._had[key] = max(until, self._had.get(key, -math.inf))
         self._known.pop(key, None)
 
     def take(self, now: float) -> tuple[list[Assignment], list[Assignment]]:
-        """What is to begin now, earliest first, and what it is too late for. Each is given once."""
+        """Assignments to begin now, earliest first, and those that are too late; each once."""
         due = sorted((a for a in self._known.values() if begin_of(a) <= now), key=begin_of)
         for assignment in due:
             self.had(assignment.id, assignment.at + assignment.duration_s)
@@ -121,11 +118,6 @@ class BrokerClock:
 
     def __init__(self) -> None:
         self._known: _Known | None = None
-
-    @property
-    def known(self) -> bool:
-        """Whether anything was learned yet."""
-        return self._known is not None
 
     def learn(self, requested: float, received: float, sent: float, answered: float) -> None:
         """One question: ``requested`` and ``answered`` steady, the others the broker's clock."""

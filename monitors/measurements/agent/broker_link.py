@@ -31,7 +31,7 @@ class BrokerLink:
     another."""
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Raises InputError for a URL that is none or not safe, and files that cannot be read."""
+        """Raises InputError for an invalid or unsafe URL, and for files that cannot be read."""
         # Where a certificate of ours says who we are, the token need not leave this machine.
         is_https = settings.broker.lower().startswith("https:")
         token = None if is_https and settings.tls.certificate else settings.token
@@ -42,8 +42,8 @@ class BrokerLink:
             trusting(settings.tls)  # the client would read them with its first request
         elif not _is_loopback(urlsplit(settings.broker).hostname or ""):
             raise InputError(
-                f"broker: found {settings.broker!r}, expected https: the token would be read on its"
-                " way"
+                f"broker: found {settings.broker!r}, expected https: others could read the"
+                " token on its way"
             )
         self._name = settings.name
         self.close = self._client.close
@@ -98,7 +98,7 @@ class _Named(Schema):
 
 
 class Receipt(_Stamped):
-    """Which results were taken, and which never will be, with the reason."""
+    """The accepted results, and the refused ones with reasons."""
 
     accepted: frozenset[str]
     refused: dict[str, str]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from monitors.measurements.agent.messages import Address
 from monitors.measurements.probes.programs import Command
@@ -17,7 +17,9 @@ from monitors.workflows.service import check_workflows
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import (
+    STRICT,
     Duration,
+    File,
     Name,
     Rate,
     Schema,
@@ -30,12 +32,25 @@ from network_provisioner.base.schema import (
 from network_provisioner.client.credentials import long_enough, read_token
 from network_provisioner.client.http1 import Tls
 
-Peers = tuple[IPv4Network | IPv6Network, ...]
+_File = Annotated[File, checked(fields.name)]
 _Word = Annotated[str, matching(r"(?s)[^\0]*", "a text")]
 _CommandName = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a name of letters and digits")
 ]
 Port = Annotated[Whole, Field(ge=1, le=65535)]
+
+
+def _network(value: object, what: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(fields.name(value, what), strict=False)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}, expected one such as 192.0.2.0/24") from None
+
+
+def _ordered(ports: tuple[int, int]) -> tuple[int, int]:
+    if ports[0] > ports[1]:
+        raise ValueError(f"found {list(ports)}, expected the first and the last port")
+    return ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +62,19 @@ class AgentLimits:
     listen on, and how far both clocks together may be off for a one-way delay to mean anything.
     """
 
-    tools: frozenset[str] = frozenset(TOOLS)
-    rate_bps: float = 1e9
-    peers: Peers = ()
-    run_s: float = 300.0
-    at_once: int = 8
-    ports: tuple[int, int] = (1024, 65535)
-    clocks_error_s: float = 0.01
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    tools: frozenset[Annotated[str, checked(lambda v, what: tool_of(v, what).name)]] = frozenset(
+        TOOLS
+    )
+    rate_bps: Annotated[Rate, Field(alias="rate")] = 1e9
+    peers: tuple[Annotated[IPv4Network | IPv6Network, checked(_network)], ...] = ()
+    run_s: Annotated[Duration, Field(alias="run")] = 300.0
+    at_once: Annotated[Whole, Field(ge=0, le=1000)] = 8
+    ports: Annotated[
+        tuple[Port, Port], listed(2, "the first and the last port"), AfterValidator(_ordered)
+    ] = (1024, 65535)
+    clocks_error_s: Annotated[Duration, Field(alias="clocks_error")] = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +85,7 @@ class AgentSettings:
     better than the kernel. ``workflows``: whose it follows and reports
     (:class:`~monitors.workflows.service.FollowService`). ``servers``: the ports of this host's
     transfer servers, whose connections it reports, ``disks`` and ``sockets``: whether it reports
-    what these do (:mod:`~.host_reports`, :mod:`~.sockets`)."""
+    what these do (:mod:`~.host_reports`)."""
 
     name: str
     broker: str
@@ -82,34 +103,6 @@ class AgentSettings:
     version: str = ""
 
 
-_USUAL = AgentLimits()
-
-
-def _network(value: object, what: str) -> IPv4Network | IPv6Network:
-    try:
-        return ip_network(fields.name(value, what), strict=False)
-    except ValueError as error:
-        raise InputError(f"{what}: {error}, expected one such as 192.0.2.0/24") from None
-
-
-def _ordered(ports: tuple[int, int]) -> tuple[int, int]:
-    if ports[0] > ports[1]:
-        raise ValueError(f"found {list(ports)}, expected the first and the last port")
-    return ports
-
-
-class _Limits(Schema):
-    tools: frozenset[Annotated[str, checked(lambda v, what: tool_of(v, what).name)]] = _USUAL.tools
-    rate: Rate = _USUAL.rate_bps
-    peers: tuple[Annotated[IPv4Network | IPv6Network, checked(_network)], ...] = ()
-    run: Duration = _USUAL.run_s
-    at_once: Annotated[Whole, Field(ge=0, le=1000)] = _USUAL.at_once
-    ports: Annotated[
-        tuple[Port, Port], listed(2, "the first and the last port"), AfterValidator(_ordered)
-    ] = _USUAL.ports
-    clocks_error: Duration = _USUAL.clocks_error_s
-
-
 class _Command(Schema):
     argv: Annotated[tuple[_Word, ...], Field(min_length=1, max_length=100)]
     unit: Name = "1"
@@ -119,15 +112,15 @@ class _Command(Schema):
 class _Agent(Schema):
     name: Annotated[str, matching(r"[A-Za-z0-9_.:/-]{1,200}", "a site, or SITE/HOST")]
     broker: Name
-    token_file: Name | None = None
+    token_file: _File | None = None
     token: Any = None  # no type: an error would show it
-    ca: Name | None = None
-    certificate: Name | None = None
-    key: Name | None = None
-    state: Name
+    ca: _File | None = None
+    certificate: _File | None = None
+    key: _File | None = None
+    state: _File
     address: Address = ""
     clock_error: Duration | None = None
-    limits: _Limits = _Limits()
+    limits: AgentLimits = AgentLimits()
     commands: dict[_CommandName, _Command] = Field(default={})
     workflows: tuple[str, ...] = ()
     servers: frozenset[Port] = frozenset()
@@ -137,28 +130,21 @@ class _Agent(Schema):
 
 def settings_from_dict(data: object, folder: Path, version: str) -> AgentSettings:
     """``folder`` is what relative paths begin at. Raises InputError."""
-    doc = read(_Agent, data, "agent")
-    ca, certificate, key = (
-        None if path is None else str(folder / path) for path in (doc.ca, doc.certificate, doc.key)
-    )
-    if (certificate is None) != (key is None):
+    doc = read(_Agent, data, "agent", folder)
+    if (doc.certificate is None) != (doc.key is None):
         raise InputError("found one of certificate and key, expected both or none")
     for name, command in doc.commands.items():
         if not command.argv[0]:
             raise InputError(f"commands.{name}.argv: found no program, expected one")
     check_workflows(list(doc.workflows))
-    limits = doc.limits
     return AgentSettings(
         name=doc.name,
         broker=doc.broker,
-        token=_token(doc, folder, needed=certificate is None),
-        state=folder / doc.state,
-        tls=Tls(ca, certificate, key),
+        token=_token(doc),
+        state=Path(doc.state),
+        tls=Tls(doc.ca, doc.certificate, doc.key),
         bind=doc.address,
-        limits=AgentLimits(
-            limits.tools, limits.rate, limits.peers, limits.run, limits.at_once, limits.ports,
-            limits.clocks_error,
-        ),
+        limits=doc.limits,
         commands={
             name: Command(name, command.argv, command.unit, command.timeout)
             for name, command in doc.commands.items()
@@ -169,16 +155,16 @@ def settings_from_dict(data: object, folder: Path, version: str) -> AgentSetting
         disks=doc.disks,
         sockets=doc.sockets,
         version=version,
-    )  # fmt: skip
+    )
 
 
-def _token(doc: _Agent, folder: Path, needed: bool) -> str:
-    if doc.token is None and doc.token_file is None and not needed:
+def _token(doc: _Agent) -> str:
+    if doc.token is None and doc.token_file is None and doc.certificate is not None:
         return ""
     if (doc.token is None) == (doc.token_file is None):
         raise InputError("found both or neither of token_file and token, expected one of them")
     if doc.token_file is not None:
-        return read_token(folder / doc.token_file)
+        return read_token(Path(doc.token_file))
     if not isinstance(doc.token, str):  # not quoted: it is a secret
         raise InputError("token: found no text, expected a token")
     return long_enough(doc.token, "token")

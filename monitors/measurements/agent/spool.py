@@ -76,11 +76,11 @@ class Spool:
         self._load()
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the folder."""
         self._held.close()
 
     def known(self) -> list[tuple[str, float]]:
-        """The runs that had their turn, and when they are over."""
+        """The runs that have begun, and when they are over."""
         with self._lock:
             return [(key, entry.until) for key, entry in self._entries.items()]
 
@@ -116,7 +116,7 @@ class Spool:
             self._make_room()
 
     def taken(self, keys: Iterable[str]) -> None:
-        """The broker has these, or will never take them."""
+        """The broker has accepted or refused these."""
         with self._lock:
             for key in keys:
                 entry = self._entries.get(key)
@@ -124,7 +124,7 @@ class Spool:
                     self._put(key, "taken", entry.until, b"null")
 
     def forget(self, before: float) -> None:
-        """Let go of what is taken and was over before then (broker's clock)."""
+        """Forget accepted results of runs that were over ``before`` (broker's clock)."""
         with self._lock:
             gone = [k for k, e in self._entries.items() if e.state == "taken" and e.until < before]
             for key in gone:

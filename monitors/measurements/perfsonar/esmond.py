@@ -166,7 +166,7 @@ def measurements(
         run = runs.get(at, series.key)
         about = {**details, "run": run} if at in runs else details
         try:
-            for result in _found(series, value, clocks.get(at)):
+            for result in _readings(series, value, clocks.get(at)):
                 taken.append(
                     measurement(convert.checked_reading(result), run, at, series.subject, about)
                 )
@@ -176,7 +176,7 @@ def measurements(
     return taken, problem
 
 
-def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Reading]:
+def _readings(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Reading]:
     kind = series.event_type
     if kind == "throughput":
         if series.test == "disk-to-disk":

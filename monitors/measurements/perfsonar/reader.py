@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,8 +83,8 @@ class Reader:
         recorded, whole = 0, True
         for tests in self._tests(now):
             beside = {test.event_type: test for test in tests if test.event_type in BESIDE}
-            wanted = [(test, self._since(test, now)) for test in tests if test.event_type in READ]
-            for test, since in wanted:
+            starts = [(test, self._since(test, now)) for test in tests if test.event_type in READ]
+            for test, since in starts:
                 try:
                     recorded += self._series(test, beside, since, now)
                 except RefusedError as error:
@@ -192,13 +194,13 @@ class Reader:
         return back if until is None else min(back, until - OVERLAP_S)
 
     def _newest(
-        self, wanted: Callable[[tuple[Any, Any]], bool], subject: str | None = None
+        self, gave: Callable[[tuple[Any, Any]], bool], subject: str | None = None
     ) -> float | None:
         """When the newest of our measurements that such a series gave was made, None where none
         did."""
         ours = Selection((), subject, source=SOURCE)
         for _, measurement in self.archive.page(ours, newest=True, limit=_NEWEST):
-            if wanted(
+            if gave(
                 (measurement.details.get("archive_key"), measurement.details.get("archive_type"))
             ):
                 return measurement.at
@@ -222,34 +224,22 @@ class Reader:
             _log.warning("perfSONAR archive %s: %s: %s", self.remote.url, series.id, error)
 
 
-class Readers:
+class Readers(Background):
     """All archives, in one thread."""
 
     def __init__(self, readers: Sequence[Reader], clock: Callable[[], float]) -> None:
         """``clock`` gives Unix seconds."""
-        self._readers = list(readers)
-        self._clock = clock
-        self._thread = Background("perfsonar", self._run)
-        self._stop = self._thread.stopping
-
-    def start(self) -> None:
-        """Begin, where there is anything to read."""
-        if self._readers:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self._thread.stop()
+        super().__init__("perfsonar", self._run)
+        self._readers, self._clock = list(readers), clock
 
     def _run(self) -> None:
-        due = dict.fromkeys(range(len(self._readers)), 0.0)
-        while not self._stop.is_set():
-            now = self._clock()
+        due = [-math.inf] * len(self._readers)  # steady seconds: the clock may be set back
+        while not self.stopping.is_set():
             for number, reader in enumerate(self._readers):
-                if due[number] <= now and not self._stop.is_set():
-                    due[number] = now + reader.remote.every_s
+                if due[number] <= time.monotonic() and not self.stopping.is_set():
+                    due[number] = time.monotonic() + reader.remote.every_s
                     self._once(reader)
-            self._stop.wait(max(0.2, min(due.values()) - self._clock()))
+            self.stopping.wait(max(0.2, min(due) - time.monotonic()))
 
     def _once(self, reader: Reader) -> None:
         try:

@@ -72,10 +72,10 @@ def left_out(body: Mapping[str, Any], measurements: Iterable[Measurement]) -> st
     if kind not in KNOWN:
         return f"nothing is read from tests of type {kind!r:.80}"
     metric, why = _NOTHING[kind]
-    there = any(
+    is_measured = any(
         kept.metric.endswith(metric) or kept.metric == convert.FAILURE for kept in measurements
     )
-    return "" if there else f"found {why}"
+    return "" if is_measured else f"found {why}"
 
 
 def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reading]:
@@ -85,11 +85,11 @@ def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> lis
         return [convert.failed_reading(None)]
     if result.get("succeeded") is not True:
         return [convert.failed_reading(result.get("error") or result.get("diags"))]
-    readings = _found(kind, spec, result, _tool(body.get("tool")))
+    readings = _readings(kind, spec, result, _tool(body.get("tool")))
     return [convert.checked_reading(reading) for reading in readings]
 
 
-def _found(
+def _readings(
     kind: str, spec: Mapping[str, Any], result: Mapping[str, Any], tool: str
 ) -> Iterable[Reading]:
     if kind == "throughput":
@@ -150,9 +150,9 @@ def not_yet(measurements: Sequence[Measurement], archive: Archive) -> list[Measu
     for (metric, subject), some in series.items():
         since, until = int(min(new.at for new in some)), int(max(new.at for new in some)) + 1
         known |= {
-            (metric, subject, there.details["run"], int(there.at))
-            for there in archive.query(metric, subject, since=since, until=until)
-            if there.source == SOURCE and isinstance(there.details.get("run"), str)
+            (metric, subject, kept.details["run"], int(kept.at))
+            for kept in archive.query(metric, subject, since=since, until=until)
+            if kept.source == SOURCE and isinstance(kept.details.get("run"), str)
         }
     return [
         new

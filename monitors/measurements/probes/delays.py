@@ -77,14 +77,14 @@ def jitter(trips: Sequence[Trip]) -> Reading | None:
 
 def one_way(trips: Sequence[Trip], clock_error_s: float) -> Reading:
     """The median delay there, where both clocks together are off by at most ``error_s``."""
-    there = sorted((trip.there - trip.sent) / _NS for trip in trips)
+    one_way_s = sorted((trip.there - trip.sent) / _NS for trip in trips)
     back = sorted((trip.back - trip.returned) / _NS for trip in trips)
     return reading(
         "one_way_delay",
-        statistics.median(there),
+        statistics.median(one_way_s),
         error_s=clock_error_s,
         back_s=statistics.median(back),
-        **_summary(there),
+        **_summary(one_way_s),
     )
 
 

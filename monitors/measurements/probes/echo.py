@@ -209,8 +209,7 @@ def server(order: ProbeRequest, error_s: float) -> list[Reading]:
                         time.time_ns(), error_s,
                     )  # fmt: skip
                     sock.sendto(packed(answer, order.secret, len(data)), (host, port))
-    if order.halt.is_set():
-        raise ProbeError("the agent was stopped")
+    order.halt.check()
     if not came:
         raise ProbeError(f"nobody came to port {order.port}{stranger}")
     return []
@@ -266,8 +265,7 @@ class _Stream:
         """Take what comes until then, or until an answer of this kind is there."""
         while kind not in self.answered and time.monotonic() < until:
             if not self.order.halt.ready({self.sock.fileno(): select.POLLIN}, until):
-                if self.order.halt.is_set():
-                    raise ProbeError("the agent was stopped")
+                self.order.halt.check()
                 continue
             try:
                 arrived = receive(self.sock)
@@ -309,8 +307,7 @@ def client(order: ProbeRequest, error_s: float, most_error_s: float) -> list[Rea
     with udp(order.peer, order.bind, order.port) as sock:
         stream = _Stream(order, sock)
         if not stream.ask(HELLO, _HELLO_S):
-            if order.halt.is_set():
-                raise ProbeError("the agent was stopped")
+            order.halt.check()
             raise ProbeError(f"{order.peer} port {order.port} does not answer: {stream.refusal}")
         waits = timeouts_for(stream.rtt_s)
         count = packets_in(order.left_s, options["count"], options["interval"], waits)

@@ -20,13 +20,13 @@ _MARGIN_S, _MARGIN = 1.0, 0.1
 _COMES_LATER = ("connection refused", "unable to start listener", "server is busy")
 
 
-def seconds_of_test(left_s: float, asked_s: int | None, omit_s: int) -> int:
+def seconds_of_test(left_s: float, requested_s: int | None, omit_s: int) -> int:
     """Whole seconds that are measured (iperf3 knows no others) where so many are left for all.
 
     What is kept for setting up and taking down is 1 s or a tenth, whichever is more.
     """
     room = math.floor(left_s - max(_MARGIN_S, _MARGIN * left_s)) - omit_s
-    return max(0, room if asked_s is None else min(room, asked_s))
+    return max(0, room if requested_s is None else min(room, requested_s))
 
 
 def client_argv(program: str, order: ProbeRequest, seconds: int) -> list[str]:
@@ -37,8 +37,8 @@ def client_argv(program: str, order: ProbeRequest, seconds: int) -> list[str]:
     argv += ["--connect-timeout", str(int(_CONNECT_S * 1e3))]
     argv += ["-B", order.bind] if order.bind else []
     argv += ["-w", str(options["window"])] if options["window"] else []
-    # iperf3 takes the rate of each stream.
-    argv += ["-b", f"{int(rate / options.get('streams', 1))}"] if math.isfinite(rate) else []
+    if math.isfinite(rate):  # iperf3 takes the rate of each stream, and 0 for any
+        argv += ["-b", str(max(1, int(rate / options.get("streams", 1))))]
     if order.tool == "udp":
         return [*argv, "-u", "-l", str(options["length"])]
     argv += ["-O", str(options["omit"])] if options["omit"] else []
@@ -50,7 +50,7 @@ def server_argv(program: str, order: ProbeRequest) -> list[str]:
     argv = [program, "-s", "-1", "-J", "-p", str(order.port)]
     argv += ["-B", order.bind] if order.bind else []
     if math.isfinite(order.most_bps):
-        argv += ["--server-bitrate-limit", f"{int(order.most_bps * _OVER_LIMIT)}"]
+        argv += ["--server-bitrate-limit", str(max(1, int(order.most_bps * _OVER_LIMIT)))]
     return argv
 
 
@@ -73,7 +73,7 @@ def tcp_findings(report: Mapping[str, Any]) -> list[Reading]:
     sent, received = _part(end, "sum_sent"), _part(end, "sum_received")
     value = _number(received, "bits_per_second")
     if value <= 0:
-        raise ProbeError("iperf3 moved nothing")
+        raise ProbeError("iperf3 transferred nothing")
     details = {
         "seconds": _number(received, "seconds"),
         "bytes": int(_number(received, "bytes")),
@@ -128,18 +128,14 @@ def client(order: ProbeRequest) -> list[Reading]:
         argv = client_argv(program, order, seconds)
         ended = programs.run(argv, order.end, order.halt)
         if not ended.in_time:
-            raise ProbeError(f"iperf3 was not done in time: {refusal}")
-        try:
-            report = read(ended.out)
-        except ProbeError as error:
-            refusal = str(error) if ended.out else ended.how(PROGRAM)
-            if not any(words in refusal.lower() for words in _COMES_LATER):
-                raise ProbeError(refusal) from None
-            if not order.pause(_AGAIN_S):
-                break
-            continue
-        return udp_findings(report) if order.tool == "udp" else tcp_findings(report)
-    raise ProbeError("the agent was stopped" if order.halt.is_set() else refusal)
+            raise ProbeError(f"iperf3 did not end in time: {refusal}")
+        report, refusal = _report(ended)
+        if report is not None:
+            return udp_findings(report) if order.tool == "udp" else tcp_findings(report)
+        if not order.pause(_AGAIN_S):
+            break
+    order.halt.check()
+    raise ProbeError(refusal)
 
 
 def server(order: ProbeRequest) -> list[Reading]:
@@ -153,19 +149,28 @@ def server(order: ProbeRequest) -> list[Reading]:
         ended = programs.run(server_argv(program, order), order.end, order.halt)
         if not ended.in_time:
             break
-        try:
-            report = read(ended.out)
-        except ProbeError as error:
-            refusal = str(error) if ended.out else ended.how(PROGRAM)
-            if not any(words in refusal.lower() for words in _COMES_LATER):
-                raise ProbeError(refusal) from None
+        report, refusal = _report(ended)
+        if report is None:
             order.pause(_AGAIN_S)
             continue
         who = _visitor(report)
         if who == order.peer:
             return []
         refusal = f"somebody else came to port {order.port}: {who}"
-    raise ProbeError("the agent was stopped" if order.halt.is_set() else refusal)
+    order.halt.check()
+    raise ProbeError(refusal)
+
+
+def _report(ended: programs.ProgramResult) -> tuple[dict[str, Any] | None, str]:
+    """What iperf3 reports; None, and why, where another attempt may go better. Raises ProbeError
+    where none can."""
+    try:
+        return read(ended.out), ""
+    except ProbeError as error:
+        refusal = str(error) if ended.out else ended.how(PROGRAM)
+        if not any(words in refusal.lower() for words in _COMES_LATER):
+            raise ProbeError(refusal) from None
+        return None, refusal
 
 
 def _program() -> str:

@@ -87,7 +87,7 @@ def _by_socket(
             sock.bind((order.bind, 0))
         sock.connect((order.peer, 0))
     except OSError as error:
-        raise ProbeError(f"no way to {order.peer}: {error.strerror or error}") from None
+        raise ProbeError(f"cannot reach {order.peer}: {error.strerror or error}") from None
     mark = os.urandom(_MARK_BYTES)
     payload = mark.ljust(options["length"], b"\0")
     room = math.floor(max(0.0, order.left_s - _LINGER_S - _LAST_S) / options["interval"]) + 1
@@ -102,8 +102,7 @@ def _by_socket(
         until = begin + turn * options["interval"] if not last else time.monotonic() + _LINGER_S
         while len(trips) < count and time.monotonic() < min(until, order.end):
             if not order.halt.ready({sock.fileno(): select.POLLIN}, min(until, order.end)):
-                if order.halt.is_set():
-                    raise ProbeError("the agent was stopped")
+                order.halt.check()
                 continue
             try:
                 arrived = receive(sock)
@@ -121,7 +120,7 @@ def _by_socket(
             except OSError as error:
                 refusal = error.strerror or str(error)
     if not trips and refusal:
-        raise ProbeError(f"no way to {order.peer}: {refusal}")
+        raise ProbeError(f"cannot reach {order.peer}: {refusal}")
     return _findings(list(trips.values()), len(left), unset.holds())
 
 

@@ -42,6 +42,11 @@ class Halt:
         """Whether it was set."""
         return self._event.is_set()
 
+    def check(self) -> None:
+        """Raises ProbeError where it was set."""
+        if self.is_set():
+            raise ProbeError("the agent was stopped")
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait; whether it was set."""
         return self._event.wait(timeout_s)

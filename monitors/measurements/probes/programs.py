@@ -50,7 +50,7 @@ class ProgramResult:
     def how(self, program: str) -> str:
         """Why there is no result, in words."""
         if not self.in_time:
-            return f"{program} was not done in time"
+            return f"{program} did not end in time"
         if self.code > 128:
             return f"{program} was ended by signal {self.code - 128}"
         return f"{program} ended with exit code {self.code}: {self.last_output}"
@@ -105,8 +105,7 @@ def _listen(
     open_files = dict.fromkeys(output, select.POLLIN)
     while open_files:
         ready = halt.ready(open_files, until)
-        if halt.is_set():
-            raise ProbeError("the agent was stopped")
+        halt.check()
         if not ready and time.monotonic() >= until:
             return ProgramResult(-1, bytes(out), bytes(err), in_time=False)
         for number, _ in ready:

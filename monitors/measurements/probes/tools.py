@@ -28,8 +28,7 @@ class Option:
     raises InputError; ``default`` holds without it (None: as the tool chooses)."""
 
     read: Read
-    default: Any
-    help: str
+    default: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +74,12 @@ def _whole(least: int, most: int) -> Read:
     return read
 
 
-def _bytes(least: int, most: int) -> Read:
-    def read(value: object, what: str) -> int:
-        size = parse_size(value, what)
-        if not least <= size <= most:
-            raise InputError(f"{what}: found {shown(value)}, expected {least} to {most} bytes")
-        return size
-
-    return read
-
-
-def _seconds(least: float, most: float) -> Read:
-    def read(value: object, what: str) -> float:
-        seconds = parse_duration(value, what)
-        if not least <= seconds <= most:
-            raise InputError(f"{what}: found {shown(value)}, expected {least:g} to {most:g} s")
-        return seconds
+def _within(parse: Read, least: float, most: float, unit: str) -> Read:
+    def read(value: object, what: str) -> Any:
+        number = parse(value, what)
+        if not least <= number <= most:
+            raise InputError(f"{what}: found {shown(value)}, expected {least} to {most} {unit}")
+        return number
 
     return read
 
@@ -112,19 +101,17 @@ def _matching(pattern: re.Pattern[str], expected: str) -> Read:
 
 
 _IPERF = {
-    "seconds": Option(_whole(1, 3600), None, "of the test; as long as there is time"),
-    "window": Option(_bytes(4096, 2**30), None, "socket buffers, bytes; the system's"),
+    "seconds": Option(_whole(1, 3600)),
+    "window": Option(_within(parse_size, 4096, 2**30, "bytes")),
 }
 # At the most 7 Mb/s: these are to load nothing.
 _ECHOES = {
-    "count": Option(_whole(1, 100_000), None, "packets; as many as there is time"),
-    "interval": Option(_seconds(0.01, 60.0), 0.1, "between packets"),
-    "length": Option(_bytes(64, 9_000), 100, "of a packet, bytes without headers"),
+    "count": Option(_whole(1, 100_000)),
+    "interval": Option(_within(parse_duration, 0.01, 60, "s"), 0.1),
+    "length": Option(_within(parse_size, 64, 9_000, "bytes"), 100),
 }
-_KEYED = Option(
-    _matching(_KEY, "16 to 128 hexadecimal digits"), "", "that both ends know each other by"
-)
 
+# docs/agents.md says what the options mean.
 TOOLS = {
     tool.name: tool
     for tool in (
@@ -132,48 +119,39 @@ TOOLS = {
             "tcp", 2, ("tcp_throughput",), True, 3.0,
             {
                 **_IPERF,
-                "rate": Option(_rate, None, "at most, bit/s; as fast as it goes"),
-                "streams": Option(_whole(1, 64), 1, "connections at once"),
-                "omit": Option(_whole(0, 60), 0, "seconds at the start that do not count"),
+                "rate": Option(_rate),
+                "streams": Option(_whole(1, 64), 1),
+                "omit": Option(_whole(0, 60), 0),
             },
         ),
         Tool(
             "udp", 2, ("udp_throughput", "loss", "jitter"), True, 3.0,
             {
                 **_IPERF,
-                "rate": Option(_rate, 1e6, "bit/s"),
-                "length": Option(_bytes(64, 65_000), 1400, "of a packet, bytes without headers"),
+                "rate": Option(_rate, 1e6),
+                "length": Option(_within(parse_size, 64, 65_000, "bytes"), 1400),
             },
         ),
         Tool(
             "echo", 2, ("rtt", "loss", "jitter", "one_way_delay"), False, 1.0,
-            {**_ECHOES, "key": _KEYED},
+            {**_ECHOES, "key": Option(_matching(_KEY, "16 to 128 hexadecimal digits"), "")},
         ),
         Tool("ping", 1, ("rtt", "loss"), False, 1.0, _ECHOES),
         Tool(
             "trace", 1, ("hops",), False, 1.0,
             {
-                "most_hops": Option(_whole(1, 64), 30, "that are looked for"),
-                "attempts": Option(_whole(1, 5), 2, "for each hop that does not answer"),
-                "wait": Option(_seconds(0.1, 10.0), 1.0, "for an answer"),
+                "most_hops": Option(_whole(1, 64), 30),
+                "attempts": Option(_whole(1, 5), 2),
+                "wait": Option(_within(parse_duration, 0.1, 10, "s"), 1.0),
             },
         ),
         Tool(
             "host", 0, ("cpu_use", "memory_use", "io_wait", "free_space"), False, 0.2,
-            {
-                "folder": Option(
-                    _matching(_FOLDER, "an absolute path"), None, "whose free space is measured"
-                )
-            },
+            {"folder": Option(_matching(_FOLDER, "an absolute path"))},
         ),
         Tool(
             "command", 0, ("custom:",), False, 0.2,
-            {
-                "command": Option(
-                    _matching(_NAME, "the name of a command of the agent"), "",
-                    "by the name it has in the agent's own configuration",
-                )
-            },
+            {"command": Option(_matching(_NAME, "the name of a command of the agent"), "")},
         ),
     )
 }  # fmt: skip

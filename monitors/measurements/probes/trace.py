@@ -66,7 +66,7 @@ def route_of(heard: Mapping[int, HopAnswer], probed: int) -> tuple[list[dict[str
         for hop in range(1, last + 1)
     ]
     end = heard[last].end if last else ""
-    return route, end or f"nobody answers beyond hop {last} of {probed}"
+    return route, end or f"no answer beyond hop {last} of {probed}"
 
 
 def measure(order: ProbeRequest) -> list[Reading]:
@@ -81,10 +81,9 @@ def measure(order: ProbeRequest) -> list[Reading]:
             _ask(order, [hop for hop in window if hop not in heard], heard)
             if all(hop in heard for hop in window) or _ended_before(heard, window):
                 break
-    if order.halt.is_set():
-        raise ProbeError("the agent was stopped")
+    order.halt.check()
     if not heard:
-        raise ProbeError(f"nobody on the way to {order.peer} answers")
+        raise ProbeError(f"no hop on the way to {order.peer} answers")
     route, end = route_of(heard, probed)
     reached = end == "reached"
     return [reading("hops", len(route), route=route, reached=reached, end=end)]
@@ -109,7 +108,7 @@ def _ask(order: ProbeRequest, hops: Sequence[int], heard: dict[int, HopAnswer]) 
         while silent and time.monotonic() < until and not order.halt.is_set():
             for number, _ in order.halt.ready(silent, until):
                 hop, sock, began = waiting[number]
-                answer = _said(sock, family, (time.monotonic_ns() - began) / _NS, order.peer)
+                answer = _hop_answer(sock, family, (time.monotonic_ns() - began) / _NS, order.peer)
                 if answer is not None:
                     heard[hop] = answer
                     del silent[number]
@@ -133,16 +132,16 @@ def _sent(order: ProbeRequest, family: socket.AddressFamily, hop: int) -> socket
         sock.send(_PAYLOAD)
     except OSError as error:
         sock.close()
-        raise ProbeError(f"no way to {order.peer}: {error.strerror or error}") from None
+        raise ProbeError(f"cannot reach {order.peer}: {error.strerror or error}") from None
     return sock
 
 
-def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswer | None:
+def _hop_answer(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswer | None:
     level, receive_errors, _, _, _ = _KINDS[socket.AddressFamily(family)]
     try:
         _, ancillary, _, _ = sock.recvmsg(2048, _ANCILLARY_BYTES, socket.MSG_ERRQUEUE)
     except OSError:
-        return _answer(sock, rtt_s, peer)
+        return _end_answer(sock, rtt_s, peer)
     for cmsg_level, kind, value in ancillary:
         if (cmsg_level, kind) != (level, receive_errors) or len(value) < _ERROR.size:
             continue
@@ -154,7 +153,7 @@ def _said(sock: socket.socket, family: int, rtt_s: float, peer: str) -> HopAnswe
     return None
 
 
-def _answer(sock: socket.socket, rtt_s: float, peer: str) -> HopAnswer | None:
+def _end_answer(sock: socket.socket, rtt_s: float, peer: str) -> HopAnswer | None:
     """Somebody does listen on that port: the end, too."""
     try:
         sock.recv(2048)

@@ -1,1 +1,0 @@
-"""What disks read and write, who waits for them, and for how long."""
