@@ -116,7 +116,10 @@ def measured(size_bytes: int | None, places: Iterable[tuple[str, str]]) -> int |
     if size_bytes is not None:
         return size_bytes
     for site, url in places:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # no URL at all
+            continue
         if site == SUBMIT_SITE and parts.scheme in ("", "file") and parts.netloc in _HERE:
             path = Path(unquote(parts.path) if parts.scheme else url)
             size = _size_of(path)
