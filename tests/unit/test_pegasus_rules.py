@@ -439,13 +439,18 @@ def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path
     template = (
         "pegasus.catalog.site.repo = file://{0}/served\npegasus.catalog.site.repo.file = {1}\n"
     )
-    own = sites({"name": "compute", "profiles": {"pegasus": {"style": "condor"}}})
+    tags = [{"name": "big", "profiles": {"pegasus": {KEY.removeprefix("pegasus."): "sharedfs"}}}]
+    own = sites({**POOL, "os.release": "rhel", "os.version": "9", "x-tags": tags})
     files = {"pegasus.properties": template.format(tmp_path, "pool.yml")}
-    inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
+    programs = program("compute")
+    programs["transformations"][0]["sites"][0] |= {"os.release": "rhel", "os.version": "9"}
+    job = {**JOB, "profiles": {"pegasus": {"tag": "big"}}}
+    inputs = load({**FLOW, "jobs": [job]}, own, transformations_yml=programs, files=files)
+    assert inputs.configurations["J1"] == ("sharedfs",)
     assert inputs.sites["compute"].profiles == {"env": {"A": "1"}, "pegasus": {"style": "condor"}}
     assert "staging" in inputs.sites
     files = {"pegasus.properties": template.format(tmp_path, "gone.yml")}
-    inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
+    inputs = load(sites_yml=own, transformations_yml=programs, files=files)
     assert inputs.notes[0].startswith("the hosted site catalog gone.yml cannot be read: ")
     (folder / "bare.yml").write_text("sites: []\n")  # which Pegasus refuses, hosted or not
     files = {"pegasus.properties": template.format(tmp_path, "bare.yml")}
