@@ -362,11 +362,12 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     where, f"{name}: found type {brief(kind)}, expected installed or stageable"
                 )
             runtime, own = _profiles(document, where, site, name)
-            if "container" in site and site["container"] not in containers:
+            container = _optional(site, "container")
+            if "container" in site and container not in containers:
                 raise document.error(
                     where, f"{name}: found no container {brief(site['container'])} in the catalog"
                 )
-            if inside := containers.get(str(site.get("container"))):
+            if inside := containers.get(container or ""):
                 # Of pegasus profiles alone, and the program's own win.
                 layers = (inside, general.get("pegasus", {}), own.get("pegasus", {}))
                 own = {**own, "pegasus": {k: v for layer in layers for k, v in layer.items()}}
@@ -378,7 +379,7 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     _optional(site, "os.type"),
                     runtime,
                     _optional(site, "pfn") or "",
-                    bool(site.get("container") or entry.get("container")),
+                    bool(container or entry.get("container")),
                     own,
                     _release(site),
                 )
