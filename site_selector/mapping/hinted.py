@@ -28,7 +28,6 @@ import yaml
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs import pegasus4
 from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
-from site_selector.catalogs.pegasus4 import dax
 from site_selector.catalogs.properties import escaped, expanded
 from site_selector.catalogs.workflow import WHAT
 from site_selector.mapping.placement import Mapping, Placement
@@ -96,7 +95,7 @@ def _hinted_xml(
 ) -> int:
     more = {job: value["profiles"] for job, value in wanted.items()}
     try:
-        pieces, jobs = dax.with_profiles(text, more)
+        pieces, jobs = pegasus4.with_profiles(text, more)
     except pegasus4.FormError as error:
         raise InputError(f"{name}:{error.line}: {error}, expected a {WHAT}") from None
     _check_known(name, [job for job in wanted if job not in jobs])
