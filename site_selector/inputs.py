@@ -37,8 +37,7 @@ from site_selector.catalogs.fields import Profiles, priority_profiles
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION, is_true
 from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
-from site_selector.catalogs.reuse import reduced, reuses
-from site_selector.catalogs.selectors import taken_programs, taken_replicas
+from site_selector.catalogs.selection import reduced, reuses, taken_programs, taken_replicas
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 
