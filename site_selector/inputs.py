@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -66,7 +66,7 @@ _MOST_NAMED = 3
 _REUSED = "replica catalogs list their results, or nobody wants them"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inputs:
     """Everything the files say.
 
@@ -131,7 +131,8 @@ class Inputs:
         both = zip(self.candidates.get(job, ()), self.configurations.get(job, ()), strict=False)
         return dict(both).get(site, "")
 
-    def staged(self) -> dict[str, tuple[tuple[str, str], ...]]:
+    @cached_property
+    def staged(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
         """By job, the candidates at which its files are staged at another site, and that site: with
         ``condorio`` the submit host's, with ``nonsharedfs`` what ``--staging-site`` says. Raises
         InputError where that is another, as Pegasus does."""
@@ -304,7 +305,7 @@ def with_places(inputs: Inputs, properties: Mapping[str, str]) -> Inputs:
 
 def _scratch_schemes(inputs: Inputs) -> set[str]:
     """The schemes of the URLs to which inputs of the workflow are staged."""
-    elsewhere = dict(pair for row in set(inputs.staged().values()) for pair in row)
+    elsewhere = dict(pair for row in set(inputs.staged.values()) for pair in row)
     able = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     staging = {elsewhere.get(site, site) for site in able}
     schemes = {

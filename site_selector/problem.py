@@ -113,7 +113,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     flow = inputs.workflow
     used = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     sites = [s for s in inputs.sites if s in used]
-    staged = inputs.staged()
+    staged = inputs.staged
     elsewhere = dict.fromkeys(at for row in dict.fromkeys(staged.values()) for _, at in row)
     places = list(dict.fromkeys([*sites, *elsewhere, *chain.from_iterable(inputs.places.values())]))
     if output_site is not None and output_site not in places:

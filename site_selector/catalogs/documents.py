@@ -108,6 +108,13 @@ class Document:
     root: dict[str, Any]
     lines: Mapping[tuple[Key, ...], int] | None = None
 
+    def value(self, path: Sequence[Key]) -> Any:
+        """The value at ``path`` through mappings; None if there is none."""
+        value: Any = self.root
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
     def line(self, path: Sequence[Key]) -> int:
         """The line, from 1, of the value at ``path``, or of the nearest value around it."""
         line = 1

@@ -396,10 +396,7 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
 
 def _containers(document: Document, at: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Each container with its ``pegasus`` profiles."""
-    holder: Any = document.root
-    for step in at:
-        holder = holder.get(step) if isinstance(holder, dict) else None
-    listed = holder.get("containers") if isinstance(holder, dict) else None
+    listed = document.value((*at, "containers"))
     for index, entry in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(entry, dict) and _is_text(name := entry.get("name")):
             where = (*at, "containers", index, "profiles")
@@ -408,11 +405,8 @@ def _containers(document: Document, at: Path) -> Iterator[tuple[str, dict[str, s
 
 
 def _entries(document: Document, at: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    holder: Any = document.root
-    for step in at:
-        holder = holder.get(step) if isinstance(holder, dict) else None
-    value = holder.get(key) if isinstance(holder, dict) else None
-    if value is None and isinstance(holder, dict) and key in holder:
+    value = document.value((*at, key))
+    if value is None and key in document.root:
         value = []
     if at and not isinstance(value, list):  # which Pegasus takes for none inside a workflow
         value = []

@@ -177,7 +177,7 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
         site = site_of_place(place)
         places.update(dict.fromkeys((site,) if site == place else (site, SUBMIT_SITE)))
     places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
-    places.update(dict.fromkeys(at for row in set(inputs.staged().values()) for _, at in row))
+    places.update(dict.fromkeys(at for row in set(inputs.staged.values()) for _, at in row))
     jobs = transformations(inputs)
     widths = dict.fromkeys(width_name(len(alike)) for alike in jobs.values())
     return list(places), [*jobs, *widths]

@@ -252,7 +252,7 @@ def test_the_data_configuration_of_a_job_at_each_site(
     assert (inputs.candidates["J1"], inputs.configurations["J1"]) == (("grove", "far"), expected)
     both = zip(("grove", "far"), expected, strict=True)
     staged = tuple((site, "local") for site, name in both if name == "condorio")
-    assert inputs.staged() == {"J1": staged}
+    assert inputs.staged == {"J1": staged}
     with pytest.raises(InputError, match="found 'magic', expected one of sharedfs"):
         load(data_configuration="magic")
 
@@ -361,10 +361,10 @@ def test_jobs_read_what_bypasses_staging_where_they_run(load: Load) -> None:
 def test_staging_sites_are_those_that_pegasus_takes(load: Load) -> None:
     catalog = sites(GROVE, {"name": "store"})
     nonshared = {"files": {"pegasus.properties": f"{KEY} = nonsharedfs"}, "sites_yml": catalog}
-    assert load(**nonshared).staged() == {"J1": ()}
+    assert load(**nonshared).staged == {"J1": ()}
     staged = {"J1": (("grove", "store"),)}
-    assert load(**nonshared, staging_site="store").staged() == staged
-    assert load(**nonshared, staging_site="grove=store,other=local").staged() == staged
+    assert load(**nonshared, staging_site="store").staged == staged
+    assert load(**nonshared, staging_site="grove=store,other=local").staged == staged
     with pytest.raises(InputError, match="staging site 'shop' is not in the site catalog"):
         load(**nonshared, staging_site="shop")
     with pytest.raises(InputError, match="found 'store', expected 'local' with the data"):
