@@ -150,11 +150,7 @@ def _waits(
             if longer and isfinite(wait.value):
                 more_s = longer.get(site, median(longer.values()))
                 note = f"{more_s:+.3g} s for {such}" + ("" if site in longer else " elsewhere")
-                waits[name, site] = replace(
-                    wait,
-                    value=max(0.0, wait.value + more_s),
-                    note=f"{wait.note}; {note}" if wait.note else note,
-                )
+                waits[name, site] = wait.noted(note, max(0.0, wait.value + more_s))
     return waits
 
 
@@ -322,9 +318,7 @@ def _site(
     written = EstimatedValue(0.0, "default") if hint is None else EstimatedValue(hint, "catalog")
     return SiteEstimate(
         workers,
-        written
-        if queue_wait is None
-        else seconds_now(queue_wait, written, now, getattr(queue_wait, "note", "")),
+        written if queue_wait is None else seconds_now(queue_wait, written, now),
     )
 
 

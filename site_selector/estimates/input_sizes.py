@@ -28,7 +28,7 @@ def with_history(inputs: Inputs, measured: MeasurementSource, now: float) -> Inp
             if name not in seen:
                 seen[name] = _bytes_read(name, inputs.sites, measured, now)
             total = seen[name]
-            rest = (total or 0.0) - sum(_told(inputs, lfn) for lfn in job.inputs)
+            rest = (total or 0.0) - sum(_known_bytes(inputs, lfn) for lfn in job.inputs)
             if rest > 0:
                 for lfn in unknown:
                     shares.setdefault(lfn, []).append(rest / len(unknown))
@@ -40,7 +40,7 @@ def with_history(inputs: Inputs, measured: MeasurementSource, now: float) -> Inp
     )
 
 
-def _told(inputs: Inputs, lfn: str) -> float:
+def _known_bytes(inputs: Inputs, lfn: str) -> float:
     if lfn in inputs.estimated:
         return 0.0
     return float(inputs.raw_bytes.get(lfn, inputs.workflow.files[lfn].size_bytes or 0))

@@ -37,6 +37,7 @@ from site_selector.cost import tuned_throughput
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.world import (
     FRESH_S,
+    NOTHING,
     ComputeEstimate,
     EstimatedValue,
     MeasurementSource,
@@ -54,7 +55,6 @@ _MOST_APART = 0.9  # of what a transfer took, for handshakes measured elsewhere
 _LEAST_RATIOS = 3  # below it their spread is unknown
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
-_NOTHING = EstimatedValue(0.0, "default")
 DEFAULT_BUFFER_BYTES = 4 << 20  # Linux's default tcp_wmem maximum
 Ratio = tuple[float, float, int]
 """Of what was measured to what was written down: median, spread, and of how many."""
@@ -116,7 +116,7 @@ def path_estimates(
     network: Network,
     now: float,
     application: str = "",
-    between: EstimatedValue = _NOTHING,
+    between: EstimatedValue = NOTHING,
 ) -> dict[tuple[str, str], PathEstimate]:
     """Estimates of every ordered pair of ``places``, some of which may be no site of the catalog,
     for an application, "" for any. ``between``: what a transfer's job waits where none was
@@ -243,10 +243,8 @@ def as_measured(written: EstimatedValue, ratio: Ratio | None, others: str) -> Es
     times, spread, count = ratio
     note = f"times {times:.2g}, as {count} measured {others} were"
     return replace(
-        written,
-        value=written.value * times,
+        written.noted(note, written.value * times),
         spread=written.value * spread if count >= _LEAST_RATIOS else written.spread,
-        note=f"{written.note}; {note}" if written.note else note,
     )
 
 
@@ -288,15 +286,9 @@ def _path(
     written, room = _below(written, ceiling)
     # Where transfers of different sizes were seen, their handshakes are not taken for the path.
     pair = f"{src}>{dst}"
-    measured_rate = measured.estimate("transfer_rate", pair, now) or measured.estimate(
-        "throughput", pair, now
-    )
-    usable = measured_rate is not None and measured_rate.value > 0
-    gamma_a = (  # where probes replace transfers, they say so
-        rate_now(measured_rate, written, now, getattr(measured_rate, "note", ""))
-        if measured_rate is not None and usable
-        else written
-    )
+    rates = (measured.estimate(metric, pair, now) for metric in ("transfer_rate", "throughput"))
+    rate = next(filter(None, rates), None)
+    gamma_a = rate_now(rate, written, now) if rate is not None and rate.value > 0 else written
     if gamma_a.source == "archive" and link < float("inf"):
         room = link
     most = min(link, ceiling)
@@ -337,7 +329,7 @@ def _pairs(
 ) -> Iterator[tuple[str, str, tuple[str, str] | None]]:
     """Every ordered pair, and an earlier one of whose path exactly the same is known: hundreds of
     sites have many of them."""
-    subjects = _told(measured)
+    subjects = _subjects_of(measured)
     used = {end for pair in network.in_use_bps or () for end in pair}
     used.update(network.topology.sites if network.topology is not None else (), (SUBMIT_SITE,))
     named = {
@@ -363,7 +355,7 @@ def _pairs(
             yield a, b, None if other == (a, b) else other
 
 
-def _told(measured: MeasurementSource) -> frozenset[str] | None:
+def _subjects_of(measured: MeasurementSource) -> frozenset[str] | None:
     """What anything was measured of, None if unknown."""
     return measured.subjects if isinstance(measured, PlausibleMeasurements) else None
 
@@ -413,8 +405,7 @@ def _apart(
     part = (first.value + further.value * (files - 1)) / took_s
     shrunk = min(1.0, _MOST_APART / part) if part > 0 else 0.0
     rate = min(path.gamma_a.value / (1 - shrunk * part), path.link_bps)
-    note = f"{path.gamma_a.note}; " if path.gamma_a.note else ""
-    gamma_a = replace(path.gamma_a, value=rate, note=f"{note}without handshakes {first.note}")
+    gamma_a = path.gamma_a.noted(f"without handshakes {first.note}", rate)
     first, further = (replace(b, value=shrunk * b.value) for b in (first, further))
     return replace(path, gamma_a=gamma_a), first, further
 
@@ -424,11 +415,11 @@ def _carried(
     measured: MeasurementSource,
     metric: str,
     now: float,
-    unknown: EstimatedValue = _NOTHING,
+    unknown: EstimatedValue = NOTHING,
 ) -> dict[tuple[str, str], EstimatedValue]:
     """Seconds of every path. One that was never measured takes those of the path with the RTT
     nearest to its own, of several the longest: handshakes take a number of round trips."""
-    subjects = _told(measured)
+    subjects = _subjects_of(measured)
     rates = {
         pair: measured.estimate(metric, name, now) if subjects is None or name in subjects else None
         for pair in paths
