@@ -10,7 +10,7 @@ from dataclasses import replace
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.entries import SUBMIT_SITE, Executable, Replica, Transformation
 from site_selector.catalogs.javapattern import compiled
-from site_selector.catalogs.workflow import Workflow, topological_order
+from site_selector.catalogs.workflow import Workflow, children_of, topological_order
 
 _MAPPER = "pegasus.catalog.transformation.mapper"
 _PROGRAM_SELECTOR = "pegasus.selector.transformation"
@@ -110,7 +110,7 @@ def _without(flow: Workflow, left: Collection[str], listed: Collection[str]) -> 
         if producer or consumers or reused:
             files[lfn] = replace(file, producer=producer, consumers=consumers)
     parents = {job: tuple([p for p in flow.parents[job] if p in jobs]) for job in jobs}
-    children = {job: tuple([c for c in flow.children[job] if c in jobs]) for job in jobs}
+    children = children_of(parents)
     order, level = topological_order(parents, children)
     return replace(
         flow, jobs=jobs, files=files, parents=parents, children=children, order=order, level=level
