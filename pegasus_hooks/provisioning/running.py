@@ -29,7 +29,7 @@ from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects, RequestOutcome, give_back
 from network_provisioner.client.patience import Budget
-from pegasus_hooks.prepost import WATCHER
+from pegasus_hooks.prepost import have_watched
 from pegasus_hooks.prepost.decision import PathDecision, to_give_back
 from pegasus_hooks.prepost.prejob import identity_of
 from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, ProvisioningStep, dag_name
@@ -178,7 +178,10 @@ def _ask(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> N
     # Before anything is asked, so that a process that comes next can release what we got.
     decision.write(file)
     if config.watch:
-        _have_it_watched(config.watch, step, world)
+        try:
+            have_watched(config.watch, Path(step.hooks), place.submit_dir, place.workflow)
+        except OSError as error:
+            world.warnings.append(f"{config.watch}: no watcher releases the paths: {error}")
     try:
         answers = network.budget.call(partial(network.broker.ask, requests))
     except BrokerError as error:
@@ -253,17 +256,6 @@ def _pool(step: ProvisioningStep, world: JobContext, job: str, words: Sequence[s
         world.warnings.append(f"pool: {error}")
     else:
         _tell(world.place, job, [{"event": "pool", "slots": step.slots, "said": reason}])
-
-
-def _have_it_watched(watch: str, step: ProvisioningStep, world: JobContext) -> None:
-    from monitors.watcher import registry  # noqa: PLC0415
-
-    folder = registry.folder_of(watch)
-    try:
-        registry.register(folder, Path(step.hooks), world.place.submit_dir, world.place.workflow)
-        registry.wake(folder, Path(step.hooks), WATCHER)
-    except OSError as error:
-        world.warnings.append(f"{folder}: no watcher releases the paths: {error}")
 
 
 def _warn(world: JobContext, job: str) -> None:
