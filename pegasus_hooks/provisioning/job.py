@@ -22,9 +22,8 @@ def main(argv: list[str]) -> int:
 
     try:
         verb, step = from_arguments(argv)
-        world = running.JobContext(
-            running.place_of(os.environ, time.time()), running.pool_command()
-        )
+        place = running.place_of(os.environ, time.time())
+        world = running.JobContext(place, running.pool_command)
         if step.hooks:
             config = hookconfig.load(Path(step.hooks))
             world.network = running.BrokerSession(config, client_of(config))

@@ -12,7 +12,6 @@ alone so long, and release them whatever that job's result.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -87,24 +86,20 @@ def _folder_of_log(ad: str) -> str:
     )
 
 
-def pool_command(timeout_s: float = _POOL_S) -> PoolCommand:
+def pool_command(words: Sequence[str]) -> str:
     """``adon pool`` as a process of the same Python: this layer knows nothing of the pool's."""
-
-    def run(words: Sequence[str]) -> str:
-        command = [sys.executable, "-I", "-m", "adon", "pool", *words]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=timeout_s,
-                check=False, env=dict(os.environ), stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise AdonError(f"adon pool: {error}") from None
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines()
-            raise AdonError(lines[-1] if lines else f"adon pool: exit code {done.returncode}")
-        return " ".join(done.stdout.split())
-
-    return run
+    command = [sys.executable, "-I", "-m", "adon", "pool", *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_POOL_S,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AdonError(f"adon pool: {error}") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        raise AdonError(lines[-1] if lines else f"adon pool: exit code {done.returncode}")
+    return " ".join(done.stdout.split())
 
 
 @dataclass(slots=True)

@@ -473,9 +473,8 @@ class _Compute:
     def all(self) -> dict[tuple[str, str], ComputeEstimate]:
         rates_known: dict[tuple[str, str], ComputeEstimate] = {}
         unseen: list[tuple[str, str]] = []
-        rates: list[
-            tuple[float, EstimatedValue]
-        ] = []  # of those measured, as multiples of the written
+        # Of those measured, as multiples of the written.
+        rates: list[tuple[float, EstimatedValue]] = []
         for name, jobs in transformations(self.inputs).items():
             sites = dict.fromkeys(s for job in jobs for s in self.inputs.candidates[job])
             read = self._typical_input(jobs)

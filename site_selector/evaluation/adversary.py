@@ -89,13 +89,13 @@ class JudgedPuzzle:
     ratio: float
 
 
-def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> JudgedPuzzle:
+def judge(puzzle: Puzzle, staging: Staging = "per-site") -> JudgedPuzzle:
     """Map the puzzle with ADON and with every built-in, and execute the mappings."""
     trace = puzzle.trace()
     truth = true_problem(trace, puzzle.platform, staging)
     run = simulator(truth)
-    mappings = peers(truth, f"puzzle {seed}")
-    mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed).assignment
+    mappings = peers(truth, "puzzle 0")
+    mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, 0).assignment
     makespan = {name: run.makespan(mapping) for name, mapping in mappings.items()}
     best = min(makespan[name] for name in BUILT_IN)
     return JudgedPuzzle(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
