@@ -131,15 +131,9 @@ def path_estimates(
         way: {name: _disk(measured, name, way, application, now) for name in names}
         for way in ("read", "write")
     }
-    limited = {
-        way: {name for name, disk in paths_known.items() if disk}
-        for way, paths_known in disks.items()
-    }
     for (a, b), (path, written) in paths_known.items():
-        if a not in limited["read"] and b not in limited["write"]:
-            continue
-        ends = [end for end in (path.gamma_t, disks["read"][a], disks["write"][b]) if end]
-        least = min(ends, key=lambda end: end.value)
+        ends = [end for end in (disks["read"][a], disks["write"][b]) if end is not None]
+        least = min([path.gamma_t, *ends], key=lambda end: end.value)
         if least is not path.gamma_t:
             link = path.bottleneck if least.value >= path.gamma_a.value else None
             paths_known[a, b] = replace(path, gamma_t=least, bottleneck=link), written
