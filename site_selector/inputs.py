@@ -473,16 +473,13 @@ def _as_sites_are_spelt(
 ) -> dict[str, Transformation]:
     """With sites as the site catalog spells them: Pegasus compares their names in any case."""
     spelt = {name.lower(): name for name in sites}
+
+    def at_site(place: Executable) -> Executable:
+        known = place.site in sites
+        return place if known else replace(place, site=spelt.get(place.site.lower(), place.site))
+
     return {
-        name: t
-        if all(e.site in sites for e in t.executables)
-        else replace(
-            t,
-            executables=tuple(
-                e if e.site in sites else replace(e, site=spelt.get(e.site.lower(), e.site))
-                for e in t.executables
-            ),
-        )
+        name: replace(t, executables=tuple(map(at_site, t.executables)))
         for name, t in transformations.items()
     }
 

@@ -200,7 +200,8 @@ class _ProblemBuilder:
             self._transfer(node, after, stand)
         else:
             left = _left(self.estimates.run_s.get(node.name, 0.0), ran_s)
-            self._ends(node, self._job(SUBMIT_SITE, True, left + self._lag(ran_s), after))
+            lag_s = self.lag_s if ran_s is None else 0.0
+            self._ends(node, self._job(SUBMIT_SITE, True, left + lag_s, after))
 
     def _compute(
         self, node: Node, after: tuple[int, ...], ran_s: float | None, waits: bool
@@ -249,9 +250,6 @@ class _ProblemBuilder:
     def _ends(self, node: Node, job: int) -> None:
         self.ends[node.name] = (job,)
         self.begins[node.name] = job
-
-    def _lag(self, ran_s: float | None) -> float:
-        return self.lag_s if ran_s is None else 0.0
 
     def _alone(self, moving: Moving) -> float:
         size = moving.size_bytes(self.estimates.sizes) or 0.0
