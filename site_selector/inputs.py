@@ -215,7 +215,6 @@ def configurations_of(
     }
 
 
-@uncollected()
 def load_inputs(
     workflow: str | Path,
     sites: str | Path | None = None,
@@ -363,7 +362,7 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     replicas = known(inside)
     if merges:
         for lfn, other in known(None).items():
-            replicas[lfn] = merged(replicas[lfn], other)
+            replicas[lfn] = merged(replicas.get(lfn, other), other)
     replicas = taken_replicas(replicas, sources.properties)
     name = str(file or "a replica catalog")
     return ReplicaCatalog(replace(flow.document, name=name), replicas, ())
