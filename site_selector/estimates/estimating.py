@@ -1,4 +1,4 @@
-"""What ADON believes about sites and paths, where from, and how old that is.
+"""What is estimated of sites and paths, from what, and how old that is.
 
 Every value is a :class:`EstimatedValue`. For each, the first source that knows wins:
 

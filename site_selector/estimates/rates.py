@@ -9,7 +9,7 @@ set-up  archive transfer_setup of the path ─► of the measured path with the 
         ─► what a job waits at the submit host; and likewise transfer_start, the handshakes of its
         tool there, and file_start, what each further file of a transfer takes, else 0
 
-How fast each transformation runs at each site (Γ_c), from the first source that knows.
+How fast each transformation runs at each site (Γ_c) is from the first source that knows:
 
 HTCondor's schedd: jobs of the transformation that ended at the site
 ─► archive compute_rate, then runtime, at the site

@@ -1,12 +1,7 @@
-"""Estimates: values with where they come from and how old they are, and what measurements look
-like.
+"""Estimates: values with where they come from, how old they are, and what they are worth now.
 
 The archive is behind :class:`MeasurementSource`, so that site selection never opens a file of
-measurements itself.
-
-What a measurement is worth now: its age and its spread, told and taken into account.
-
-Fresh and steady measurements are taken as they are. Three things are not:
+measurements itself. Fresh and steady measurements are taken as they are. Three things are not:
 
 - An **old** one (more than a day) is weighed against what the topology or the catalog says now: its
   weight halves every week. It is not thrown away, for what a host's disk or TCP could do then is

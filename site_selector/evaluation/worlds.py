@@ -8,10 +8,9 @@ Four regimes say how far the two differ:
     wrong-waits     the same, and so are waits per site
     unknown-waits   the same, but a site's true wait is exponential about what is assumed
 
-Made-up platforms: sites with their workers, speeds and queues, and a link between every two.
-
-Drawn from wide ranges, every factor as likely: what a slow campus cluster behind an old link and a
-large machine on a research backbone have between them.
+Platforms are made up: sites with their workers, speeds and queues, and a link between every two.
+They are drawn from wide ranges, every factor as likely: what a slow campus cluster behind an old
+link and a large machine on a research backbone have between them.
 """
 
 from __future__ import annotations
@@ -174,13 +173,13 @@ def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Rando
     The estimates of the regimes that have errors are the same but for waits; in the last, the true
     waits are drawn about what is assumed.
     """
-    believed = estimated_problem(truth, kinds, error, rng)
-    waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
+    estimated = estimated_problem(truth, kinds, error, rng)
+    waits = estimated.queue_s * np.array([rng.expovariate(1.0) for _ in estimated.queue_s])
     return [
         Trial("exact", truth, truth),
-        Trial("errors", truth, replace(believed, queue_s=truth.queue_s)),
-        Trial("wrong-waits", truth, believed),
-        Trial("unknown-waits", replace(truth, queue_s=waits), believed),
+        Trial("errors", truth, replace(estimated, queue_s=truth.queue_s)),
+        Trial("wrong-waits", truth, estimated),
+        Trial("unknown-waits", replace(truth, queue_s=waits), estimated),
     ]
 
 

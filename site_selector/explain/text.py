@@ -158,7 +158,7 @@ def _policies(portfolio: Mapping[str, float]) -> str:
 
 
 def show_text(world: World) -> str:
-    """What ADON believes about each site and path, with source and age."""
+    """The estimates of each site and path, with source and age."""
     return estimates_text(estimates_dict(world))
 
 

@@ -2,10 +2,8 @@
 
 Each returns one site index per job. They are what ADON is compared with, and part of its portfolio.
 
-List scheduling: HEFT as in the literature, as in Pegasus, and with data in view.
-
-Jobs are taken in order of upward rank and go where they finish first (Topcuoglu, Hariri, Wu 2002).
-The variants differ in what they know:
+In list scheduling, jobs are taken in order of upward rank and go where they finish first
+(Topcuoglu, Hariri, Wu 2002). The variants differ in what they know:
 
     heft           costs of computing and of moving a job's results to its children
     pegasus-heft   Pegasus's own: jobs in order of their distance from the start (downward rank),
