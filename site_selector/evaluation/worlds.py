@@ -70,18 +70,24 @@ def draw_platform(seed: int, number: int) -> Platform:
     apart = rng.random() < _STORE_APART
     store = n if apart else rng.randrange(n)
     places = n + apart
-    links = [[0.0] * places for _ in range(places)]
-    for a in range(places):
-        for b in range(a):
-            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
+    links = draw_links(rng, places)
     return Platform(
         tuple(f"site{i}" for i in range(n)),
         tuple(round(log_uniform(rng, *WORKERS)) for _ in range(n)),
         tuple(log_uniform(rng, *SPEED) for _ in range(n)),
         tuple(_queue(rng) for _ in range(n)),
-        tuple(tuple(row) for row in links),
+        links,
         store,
     )
+
+
+def draw_links(rng: Random, places: int) -> tuple[tuple[float, ...], ...]:
+    """Bits per second between every two places, the same both ways."""
+    links = [[0.0] * places for _ in range(places)]
+    for a in range(places):
+        for b in range(a):
+            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
+    return tuple(map(tuple, links))
 
 
 def log_uniform(rng: Random, low: float, high: float) -> float:
