@@ -161,7 +161,7 @@ def _workflow(request: Request) -> Workflow:
     children = children_of(parents)
     order, level = topological_order(parents, children)
     if len(order) < len(names):
-        ring = find_cycle(parents, order)
+        ring = find_cycle(parents)
         raise InputError(f"{WHAT}: jobs form a cycle: {' -> '.join(ring[:10])}")
     jobs = {
         task.id: Job(

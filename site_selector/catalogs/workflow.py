@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any, TypeVar
@@ -149,19 +150,13 @@ def topological_order(
     return tuple(order), {job: place for job, place in level.items() if job in done}
 
 
-def find_cycle(parents: Mapping[T, Sequence[T]], ordered: Sequence[T]) -> list[T]:
-    """A cycle among the jobs that are not in ``ordered``, first job repeated at the end.
-
-    Every job that could not be ordered has such a parent, so walking up comes back to one seen.
-    """
-    stuck = parents.keys() - set(ordered)
-    job = next(job for job in parents if job in stuck)
-    walk: dict[T, None] = {}
-    while job not in walk:
-        walk[job] = None
-        job = next(parent for parent in parents[job] if parent in stuck)
-    names = list(walk)
-    return [job, *reversed(names[names.index(job) + 1 :]), job]
+def find_cycle(parents: Mapping[T, Iterable[T]]) -> list[T]:
+    """A cycle, each job a parent of the next and the first repeated at the end; empty for none."""
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def read_workflow(path: str | Path, variables: Mapping[str, str] | None = None) -> Workflow:
@@ -384,7 +379,7 @@ class _Reader:
         children = children_of(above)
         order, level = topological_order(above, children)
         if len(order) < len(self.jobs):
-            ring = find_cycle(above, order)
+            ring = find_cycle(above)
             shown = ring if len(ring) <= 12 else [*ring[:10], "…", ring[-1]]
             index = list(self.jobs).index(ring[0])
             raise self.document.error(("jobs", index), f"jobs form a cycle: {' -> '.join(shown)}")

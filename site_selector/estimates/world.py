@@ -41,7 +41,6 @@ class MeasurementSource(Protocol):
 
     def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         """The estimate of ``metric`` ("throughput", "runtime", …) for ``subject``."""
-        ...
 
 
 class PoolSite(Protocol):
@@ -50,73 +49,59 @@ class PoolSite(Protocol):
     @property
     def at(self) -> float:
         """Unix second of the reading."""
-        ...
 
     @property
     def slots(self) -> int:
         """Jobs of one core that can run at once: N."""
-        ...
 
     @property
     def memory_bytes(self) -> int:
         """Of its slots together; 0 if unknown."""
-        ...
 
     @property
     def idle_slots(self) -> int:
         """Those of them that could start a job now."""
-        ...
 
     @property
     def ahead(self) -> float | None:
         """Idle jobs that want these slots; None if no schedd was asked."""
-        ...
 
     @property
     def before(self) -> float | None:
         """How many of them start before a new one of this user, by shares and priorities; None
         where that is not known."""
-        ...
 
     @property
     def claim_s(self) -> float:
         """For how many seconds a user who has jobs keeps a slot; less than 0: for ever."""
-        ...
 
     @property
     def share(self) -> float:
         """What this user can have of the slots while others want them, 0 to 1."""
-        ...
 
     @property
     def kept(self) -> int:
         """Slots of jobs that have run for much longer than is usual, and go on."""
-        ...
 
     @property
     def run_s(self) -> float | None:
         """How long a job holds a slot here, in seconds; None if unknown."""
-        ...
 
     @property
     def start_s(self) -> float | None:
         """What a job waits here without jobs ahead of it; None if unknown."""
-        ...
 
     @property
     def mips(self) -> float | None:
         """Speed of one core (Dhrystone); None if machines do not say."""
-        ...
 
     @property
     def stalled(self) -> float:
         """Cores of its machines that have stood still for minutes, waiting for disks."""
-        ...
 
     @property
     def runtimes(self) -> Mapping[str, tuple[float, int]]:
         """By transformation: median seconds of the jobs that ended here, and how many."""
-        ...
 
 
 class NoMeasurements:
@@ -151,18 +136,13 @@ class EstimatedValue:
 
     def as_dict(self, now: float) -> dict[str, Any]:
         """JSON-ready: value (None if infinite), source, age_s (0 for what was written down)."""
-        out: dict[str, Any] = {
+        more = {"spread": self.spread, "count": self.count, "note": self.note}
+        return {
             "value": self.value if isfinite(self.value) else None,
             "source": self.source,
             "age_s": 0.0 if self.at is None else round(max(0.0, now - self.at), 3),
+            **{key: value for key, value in more.items() if value},
         }
-        if self.spread:
-            out["spread"] = self.spread
-        if self.count:
-            out["count"] = self.count
-        if self.note:
-            out["note"] = self.note
-        return out
 
 
 NOTHING = EstimatedValue(0.0, "default")

@@ -100,7 +100,7 @@ def build_trace(
     children = children_of(parents)
     order, levels = topological_order(parents, children)
     if len(order) < len(tasks):
-        cycle = find_cycle(parents, order)
+        cycle = find_cycle(parents)
         raise InputError(f"found a cycle {' -> '.join(cycle)}, expected none")
     runtime = _runtimes(tasks, warnings)
     index = {task: i for i, task in enumerate(order)}
