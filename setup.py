@@ -78,7 +78,6 @@ setup(
         "monitors.workflows.planned",
         "site_selector",
         "site_selector.catalogs",
-        "site_selector.catalogs.pegasus4",
         "site_selector.estimates",
         "site_selector.evaluation",
         "site_selector.explain",

@@ -23,7 +23,11 @@ from site_selector.catalogs import properties
 LIMIT_S = 30.0  # for the mapping; a planner gives up after 60 s or more
 PER_JOB_S = 5.0  # what a planner sleeps after each call, unless the answer is there at once
 _ROOT = repr(str(Path(__file__).resolve().parents[1]))
-_ADON = f"import sys; sys.path.insert(0, {_ROOT}); from adon.cli.main import main; sys.exit(main())"
+# It ends with the planner's call, by PR_SET_PDEATHSIG; not every system's setpriv can do that.
+_ADON = (
+    "import ctypes, sys; ctypes.CDLL(None).prctl(1, 9); "
+    f"sys.path.insert(0, {_ROOT}); from adon.cli.main import main; sys.exit(main())"
+)
 
 
 def make_table(offered: Sequence[bytes], head: bytes, answers: Callable[[int], bytes]) -> bytes:
@@ -71,7 +75,7 @@ def mapped_sites(offered: Sequence[bytes]) -> dict[str, str]:
     names = ",".join(map(os.fsdecode, offered))
     with tempfile.NamedTemporaryFile(suffix=".json") as saved:
         subprocess.run(
-            ["setpriv", "--pdeathsig", "KILL", sys.executable, "-I", "-c", _ADON, "site", "map",
+            [sys.executable, "-I", "-c", _ADON, "site", "map",
              f"--execution-sites={names}", "--order=pegasus", *options, f"--save={saved.name}",
              "--", workflow],
             env={"PATH": os.defpath, **env}, timeout=min(limit, most / 2),

@@ -67,6 +67,13 @@ def find_planner() -> Path | None:
     return Path(planner) if planner else None
 
 
+def _planner_for(program: str) -> Path:
+    planner = find_planner()
+    if planner is None:
+        raise MissingError(f"{program}: not on PATH, expected a Pegasus installation")
+    return planner
+
+
 def plan(
     sources: Sources,
     mapping: SiteMapping,
@@ -85,9 +92,7 @@ def plan(
 
     Raises MissingError without ``pegasus-plan``, InputError if it refuses, with its last line.
     """
-    planner = find_planner()
-    if planner is None:
-        raise MissingError(f"{PLANNER_NAME}: not on PATH, expected a Pegasus installation")
+    planner = _planner_for(PLANNER_NAME)
     work = base_dir.absolute() / "adon"
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -104,12 +109,10 @@ def plan(
         conf = work / "pegasus.properties"
         conf.touch(0o600)  # the user's may hold a password
         conf.write_text(text, encoding="utf-8")
-        sites = sorted({placement.site for placement in mapping.placements})
+        sites = {placed.site for placed in mapping.placements}
         if selector:
-            sites = sorted(
-                {way.site for placed in mapping.placements for way in placed.alternatives}
-            )
-        command = plan_command(planner, conf, sites, output_site, base_dir, workflow)
+            sites = {way.site for placed in mapping.placements for way in placed.alternatives}
+        command = plan_command(planner, conf, sorted(sites), output_site, base_dir, workflow)
         if sources.input_dirs:
             folders = ",".join(str(folder.absolute()) for folder in sources.input_dirs)
             command[-1:-1] = ["--input-dir", folders]
@@ -129,11 +132,9 @@ def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
     """Start a planned workflow with ``pegasus-run``, which also starts Pegasus's own monitoring;
     the cluster of its DAGMan. Raises MissingError without Pegasus, AdonError if it refuses.
     """
-    planner = find_planner()
-    if planner is None:
-        raise MissingError(f"{STARTER_NAME}: not on PATH, expected a Pegasus installation")
+    starter = _planner_for(STARTER_NAME).with_name(STARTER_NAME)
     try:
-        done = (run or runner())([str(planner.with_name(STARTER_NAME)), str(submit_dir)])
+        done = (run or runner())([str(starter), str(submit_dir)])
     except OSError as error:
         raise AdonError(f"{STARTER_NAME}: {error}") from None
     match = _CLUSTER.search(done.errors) or _CLUSTER.search(done.output)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -37,8 +37,7 @@ from site_selector.catalogs.fields import Profiles, priority_profiles
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION, is_true
 from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
-from site_selector.catalogs.reuse import reduced, reuses
-from site_selector.catalogs.selectors import taken_programs, taken_replicas
+from site_selector.catalogs.selection import reduced, reuses, taken_programs, taken_replicas
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 
@@ -67,7 +66,7 @@ _MOST_NAMED = 3
 _REUSED = "replica catalogs list their results, or nobody wants them"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inputs:
     """Everything the files say.
 
@@ -132,7 +131,8 @@ class Inputs:
         both = zip(self.candidates.get(job, ()), self.configurations.get(job, ()), strict=False)
         return dict(both).get(site, "")
 
-    def staged(self) -> dict[str, tuple[tuple[str, str], ...]]:
+    @cached_property
+    def staged(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
         """By job, the candidates at which its files are staged at another site, and that site: with
         ``condorio`` the submit host's, with ``nonsharedfs`` what ``--staging-site`` says. Raises
         InputError where that is another, as Pegasus does."""
@@ -215,7 +215,6 @@ def configurations_of(
     }
 
 
-@uncollected()
 def load_inputs(
     workflow: str | Path,
     sites: str | Path | None = None,
@@ -305,7 +304,7 @@ def with_places(inputs: Inputs, properties: Mapping[str, str]) -> Inputs:
 
 def _scratch_schemes(inputs: Inputs) -> set[str]:
     """The schemes of the URLs to which inputs of the workflow are staged."""
-    elsewhere = dict(pair for row in set(inputs.staged().values()) for pair in row)
+    elsewhere = dict(pair for row in set(inputs.staged.values()) for pair in row)
     able = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     staging = {elsewhere.get(site, site) for site in able}
     schemes = {
@@ -363,7 +362,7 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     replicas = known(inside)
     if merges:
         for lfn, other in known(None).items():
-            replicas[lfn] = merged(replicas[lfn], other)
+            replicas[lfn] = merged(replicas.get(lfn, other), other)
     replicas = taken_replicas(replicas, sources.properties)
     name = str(file or "a replica catalog")
     return ReplicaCatalog(replace(flow.document, name=name), replicas, ())
@@ -473,16 +472,13 @@ def _as_sites_are_spelt(
 ) -> dict[str, Transformation]:
     """With sites as the site catalog spells them: Pegasus compares their names in any case."""
     spelt = {name.lower(): name for name in sites}
+
+    def at_site(place: Executable) -> Executable:
+        known = place.site in sites
+        return place if known else replace(place, site=spelt.get(place.site.lower(), place.site))
+
     return {
-        name: t
-        if all(e.site in sites for e in t.executables)
-        else replace(
-            t,
-            executables=tuple(
-                e if e.site in sites else replace(e, site=spelt.get(e.site.lower(), e.site))
-                for e in t.executables
-            ),
-        )
+        name: replace(t, executables=tuple(map(at_site, t.executables)))
         for name, t in transformations.items()
     }
 

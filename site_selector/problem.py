@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -26,6 +27,7 @@ from site_selector.inputs import CLEANS, Inputs, known_site
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
 NEVER_S = 1e9
 
+_RUNTIME = "pegasus: runtime"  # the note of an estimate that a profile gives
 # Of a level, that share a stage-in and a stage-out job: NUM_COMPUTE_JOBS_PER_TRANSFER_JOB of
 # Pegasus's BalancedCluster.
 JOBS_PER_STAGE_JOB = 10
@@ -113,7 +115,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     flow = inputs.workflow
     used = {site for candidates in set(inputs.candidates.values()) for site in candidates}
     sites = [s for s in inputs.sites if s in used]
-    staged = inputs.staged()
+    staged = inputs.staged
     elsewhere = dict.fromkeys(at for row in dict.fromkeys(staged.values()) for _, at in row)
     places = list(dict.fromkeys([*sites, *elsewhere, *chain.from_iterable(inputs.places.values())]))
     if output_site is not None and output_site not in places:
@@ -129,7 +131,11 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     compute = _compute_estimates(jobs, inputs, world, sites)
     per_byte, occupied, setup, further, first = _path_matrices(places, world)
     all_files = flow.files.values()
-    placed = _Indices(place)
+
+    @cache  # many jobs and files have the same
+    def placed(names: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(map(place.__getitem__, names))
+
     return Problem(
         flow.order,
         tuple(places),
@@ -233,20 +239,6 @@ def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ..
     return tuple(out)
 
 
-class _Indices:
-    """Numbers of the names in a tuple; many jobs and files have the same, which is kept once."""
-
-    def __init__(self, index: Mapping[str, int]) -> None:
-        self.index = index
-        self.known: dict[tuple[str, ...], tuple[int, ...]] = {}
-
-    def __call__(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        indices = self.known.get(names)
-        if indices is None:
-            indices = self.known[names] = tuple(map(self.index.__getitem__, names))
-        return indices
-
-
 def _rows(index: Mapping[str, int], rows: Iterable[Iterable[str]]) -> tuple[tuple[int, ...], ...]:
     find = index.__getitem__
     return tuple([tuple(map(find, row)) for row in rows])
@@ -295,32 +287,24 @@ def _compute_estimates(
     jobs: Iterable[Job], inputs: Inputs, world: World, sites: list[str]
 ) -> tuple[tuple[ComputeEstimate | None, ...], ...]:
     """Γ_c of each job at each site; jobs of which the same is assumed share one tuple."""
-    known: dict[tuple[object, ...], tuple[ComputeEstimate | None, ...]] = {}
-    rows = []
-    for job in jobs:
-        allowed = inputs.candidates[job.id]
-        key = (job.transformation, job.runtime_s, allowed)
-        row = known.get(key)
-        if row is None:
-            row = known[key] = tuple(_compute_estimate(job, s, allowed, world) for s in sites)
-        rows.append(row)
-    return tuple(rows)
 
+    def of_site(name: str, runtime_s: float | None, site: str) -> ComputeEstimate | None:
+        """A job's own ``pegasus: runtime`` beats its transformation's."""
+        estimate = world.compute.get((name, site))
+        if estimate is None or runtime_s is None:
+            return estimate
+        known = estimate.estimated
+        if known.source != "default" and known.note != _RUNTIME:
+            return estimate
+        return ComputeEstimate("runtime", EstimatedValue(runtime_s, "catalog", note=_RUNTIME))
 
-def _compute_estimate(
-    job: Job, site: str, allowed: tuple[str, ...], world: World
-) -> ComputeEstimate | None:
-    """Its own ``pegasus: runtime`` beats its transformation's."""
-    estimate = world.compute.get((job.transformation, site)) if site in allowed else None
-    if estimate is not None and job.runtime_s is not None:
-        weak = (
-            estimate.estimated.source == "default" or estimate.estimated.note == "pegasus: runtime"
-        )
-        if weak:
-            return ComputeEstimate(
-                "runtime", EstimatedValue(job.runtime_s, "catalog", note="pegasus: runtime")
-            )
-    return estimate
+    @cache
+    def row(
+        name: str, runtime_s: float | None, allowed: tuple[str, ...]
+    ) -> tuple[ComputeEstimate | None, ...]:
+        return tuple(of_site(name, runtime_s, s) if s in allowed else None for s in sites)
+
+    return tuple(row(job.transformation, job.runtime_s, inputs.candidates[job.id]) for job in jobs)
 
 
 def _compute_seconds(

@@ -230,10 +230,10 @@ class WorkflowReservations:
         rules: CorrectionRules,
         go_on: Callable[[], bool] = lambda: True,
     ) -> CorrectionCounts:
-        """Have what is held be as ``windows`` need it; see :func:`~.correct.corrections` and
+        """Have what is held be as ``windows`` need it; see :func:`corrections` and
         :meth:`carry_out`."""
-        held, known = self.held.values(), self.min_bps
-        changes = corrections(windows, held, begun, self.declined, now, rules, known)
+        held, declined = self.held.values(), self.declined
+        changes = corrections(windows, held, begun, declined, now, rules, self.min_bps)
         return self.carry_out(changes, now, go_on)
 
     def leave(self, job: str) -> None:

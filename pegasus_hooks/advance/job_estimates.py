@@ -1,4 +1,4 @@
-"""How long the jobs and bytes of a planned DAG take, as site selection believes it.
+"""How long the jobs and bytes of a planned DAG take, as site selection estimates it.
 
 The planner leaves the workflow and its catalogs in the submit directory, so what a mapping was
 made from is there again: sizes, run times per site, workers, queues and paths come from

@@ -25,6 +25,8 @@ from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.base.units import bits, transfer_time
 from pegasus_hooks.advance.job_estimates import JobEstimates
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, Progress
+from site_selector.catalogs.entries import SUBMIT_SITE
+from site_selector.catalogs.workflow import children_of
 from site_selector.cost import Array
 from site_selector.estimates.estimating import DEFAULT_WORKERS
 from site_selector.mapping.estimator import Estimator, Schedule
@@ -34,7 +36,6 @@ SitePlace = tuple[str, bool]
 """A site, and whether its door is meant, where no job waits for a worker."""
 LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was estimated
 LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
-SUBMIT_SITE = "local"
 _FIRST = 1e15  # more urgent than any priority of DAGMan
 Pair = tuple[str, str]
 
@@ -61,10 +62,6 @@ class SimulatedJobs:
 def problem_of(parts: SimulatedJobs, estimates: JobEstimates, lag_s: float) -> Problem:
     """The problem in which every job has one place to be; ``lag_s`` comes before every T_q."""
     places, jobs, files = len(parts.places), len(parts.at), len(parts.files)
-    children: list[list[int]] = [[] for _ in range(jobs)]
-    for child, above in enumerate(parts.parents):
-        for parent in above:
-            children[parent].append(child)
     writes: list[tuple[int, ...]] = [()] * jobs
     reads: list[tuple[int, ...]] = [()] * jobs
     for file, (send, got, _) in enumerate(parts.files):
@@ -76,7 +73,7 @@ def problem_of(parts: SimulatedJobs, estimates: JobEstimates, lag_s: float) -> P
         n_sites=places,
         files=tuple(map(str, range(files))),
         parents=tuple(parts.parents),
-        children=tuple(map(tuple, children)),
+        children=tuple(children_of(dict(enumerate(parts.parents))).values()),
         reads=tuple(reads),
         writes=tuple(writes),
         readers=tuple((got,) for _, got, _ in parts.files),
@@ -203,7 +200,8 @@ class _ProblemBuilder:
             self._transfer(node, after, stand)
         else:
             left = _left(self.estimates.run_s.get(node.name, 0.0), ran_s)
-            self._ends(node, self._job(SUBMIT_SITE, True, left + self._lag(ran_s), after))
+            lag_s = self.lag_s if ran_s is None else 0.0
+            self._ends(node, self._job(SUBMIT_SITE, True, left + lag_s, after))
 
     def _compute(
         self, node: Node, after: tuple[int, ...], ran_s: float | None, waits: bool
@@ -252,9 +250,6 @@ class _ProblemBuilder:
     def _ends(self, node: Node, job: int) -> None:
         self.ends[node.name] = (job,)
         self.begins[node.name] = job
-
-    def _lag(self, ran_s: float | None) -> float:
-        return self.lag_s if ran_s is None else 0.0
 
     def _alone(self, moving: Moving) -> float:
         size = moving.size_bytes(self.estimates.sizes) or 0.0

@@ -72,7 +72,7 @@ def changes_to_install(
         *(jar_edit(place.jars / name, content, named) for name, content in jars.items()),
         *(program_edit(place.programs / name, file) for name, file in programs.items()),
         *(_with_block(place, file, parts, keep) for file in place.files),
-        *(_without_block(file, keep) for file in _files(others) if file not in place.files),
+        *(_with_block(place, file, (), keep) for file in _files(others) if file not in place.files),
         # What an earlier installation brought and this one does not, last: no setting names it.
         *_removals(place, named, {*keep, *in_use}, {*jars, *programs}),
     ]
@@ -91,7 +91,7 @@ def changes_to_undo(
     """
     files = _files((place, *others))
     return [
-        *(_without_block(file, keep) for file in files),
+        *(_with_block(place, file, (), keep) for file in files),
         *_removals(place, _names_jar((place, *others)), {*keep, *in_use}),
     ]
 
@@ -126,33 +126,20 @@ def _removals(
 def _with_block(
     place: InstallTarget, file: Path, parts: Sequence[InstallPart], keep: Collection[str]
 ) -> FileEdit:
-    """The block of one of the place's files, with the parts that go there."""
+    """The block of a file with those of the place's ``parts`` that go there, and those of its own
+    that are named in ``keep``; no block without any."""
     content = read(file)
-    settings = block_parts(content, str(file))
+    own = block_parts(content, str(file)).items()
+    settings = {name: lines for name, lines in own if name in keep}
     for part in parts:
+        settings.pop(part.name, None)
         if _file_of(place, part) == file:
             settings[part.name] = list(_lines(place, part))
-        else:
-            settings.pop(part.name, None)
-    lines = [
-        line
-        for name in NAMES
-        if name in keep or any(part.name == name for part in parts)
-        for line in settings.get(name, ())
-    ]
+    lines = [line for name in NAMES for line in settings.get(name, ())]
     if not lines:
         return FileEdit(file, content, without_block(content, str(file)))
     after = with_block(content, lines, str(file), not file.parent.exists())
     return FileEdit(file, content, after)
-
-
-def _without_block(file: Path, keep: Collection[str]) -> FileEdit:
-    content = read(file)
-    settings = block_parts(content, str(file))
-    lines = [line for name in NAMES if name in keep for line in settings.get(name, ())]
-    if lines:
-        return FileEdit(file, content, with_block(content, lines, str(file)))
-    return FileEdit(file, content, without_block(content, str(file)))
 
 
 def remaining_files(edits: Iterable[FileEdit]) -> list[Path]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -25,7 +26,7 @@ from pegasus_hooks.planner.programs import (
 )
 from pegasus_hooks.planner.staging import RawFile, RunPaths, TransferJobs
 from site_selector.catalogs.fields import given_priority
-from site_selector.catalogs.workflow import Job
+from site_selector.catalogs.workflow import Job, Workflow
 from site_selector.inputs import Inputs
 from site_selector.replicas.order import soonest_first
 
@@ -44,9 +45,15 @@ def lay_out(
     """The jobs by name, parents before children; ``priorities`` go to those without their own.
     Raises InputError that names the job or site."""
     check_mapping(inputs, mapping)
-    layout = _Layout(inputs, programs, mapping, places, output_site, options)
-    layout.priorities = priorities or {}
-    return layout.build()
+    flow = inputs.workflow
+    stager = TransferJobs(
+        places,
+        output_site,
+        options.stage_in_clusters,
+        options.stage_out_clusters,
+        Counter(flow.level.values()),
+    )
+    return _Layout(inputs, programs, mapping, stager, options, priorities or {}).build()
 
 
 def check_mapping(inputs: Inputs, mapping: Mapping[str, str]) -> None:
@@ -69,33 +76,23 @@ def check_mapping(inputs: Inputs, mapping: Mapping[str, str]) -> None:
         raise inputs.workflow.job_error(missing, "the site mapping gives it no site")
 
 
+@dataclass(slots=True)
 class _Layout:
-    def __init__(
-        self,
-        inputs: Inputs,
-        programs: ExecutableCatalog,
-        mapping: Mapping[str, str],
-        places: RunPaths,
-        output_site: str,
-        options: Options,
-    ) -> None:
-        self.inputs = inputs
-        self.programs = programs
-        self.mapping = mapping
-        self.places = places
-        self.flow = inputs.workflow
-        self.options = options
-        self.stager = TransferJobs(
-            places,
-            output_site,
-            options.stage_in_clusters,
-            options.stage_out_clusters,
-            Counter(self.flow.level.values()),
-        )
-        self.compute: dict[str, ExecutableJob] = {}  # by id in the abstract workflow
-        self.raw: Mapping[str, Mapping[str, Any]] = self.flow.entries
-        self.program: dict[str, JobExecutable] = {}
-        self.priorities: Mapping[str, int] = {}
+    inputs: Inputs
+    programs: ExecutableCatalog
+    mapping: Mapping[str, str]
+    stager: TransferJobs
+    options: Options
+    priorities: Mapping[str, int]
+    flow: Workflow = field(init=False)
+    raw: Mapping[str, Mapping[str, Any]] = field(init=False)
+    # By id in the abstract workflow.
+    compute: dict[str, ExecutableJob] = field(default_factory=dict)
+    program: dict[str, JobExecutable] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.flow = self.inputs.workflow
+        self.raw = self.flow.entries
 
     def build(self) -> dict[str, ExecutableJob]:
         used = dict.fromkeys(self.mapping[job_id] for job_id in self.flow.order)
@@ -110,18 +107,18 @@ class _Layout:
         self.stager.stage_out_reused(
             [self._raw_file(f.lfn, self.stager.output_site) for f in self.flow.reused]
         )
-        jobs = _by_name([*self.stager.jobs.values(), *self.compute.values()], self.flow.name)
         created = {site: self._create_dir(site) for site in used}
-        _depend_on_create_dir(jobs.values(), jobs, created)
-        everything = _by_name([*created.values(), *jobs.values()], self.flow.name)
+        jobs = [*created.values(), *self.stager.jobs.values(), *self.compute.values()]
+        known = _by_name(jobs, self.flow.name)
+        _depend_on_create_dir(jobs[len(created) :], known, created)
         if self.options.cleanup:
-            cleanups = [self._cleanup(site, everything) for site in used]
-            everything = _by_name([*everything.values(), *cleanups], self.flow.name)
-        everything = _parents_first(everything)
-        for number, job in enumerate(everything.values()):
+            cleanups = [self._cleanup(site, known) for site in used]
+            known = _by_name([*jobs, *cleanups], self.flow.name)
+        ordered = _parents_first(known)
+        for number, job in enumerate(ordered.values()):
             job.folder = f"00/{number // _JOBS_PER_FOLDER:02X}"
             job.profiles = job.profiles or merged(self.inputs.sites[job.site].profiles)
-        return everything
+        return ordered
 
     def _add_compute(self, job: Job) -> None:
         site = self.mapping[job.id]
@@ -159,7 +156,7 @@ class _Layout:
         return ComputeTask(
             id=job.id,
             transformation=job.transformation,
-            directory=self.places.run_dir(site),
+            directory=self.stager.places.run_dir(site),
             executable=program.lfn(job.transformation) if staged else program.pfn,
             arguments=arguments,
             inputs=job.inputs,
@@ -216,7 +213,7 @@ class _Layout:
         job = ExecutableJob(
             f"create_dir_{_label(self.flow.name)}_0_{site}", PlannedKind.CREATE_DIR, site, 0
         )
-        job.entries = [Mkdir(SiteUrl(site, f"file://{self.places.run_dir(site)}"))]
+        job.entries = [Mkdir(SiteUrl(site, f"file://{self.stager.places.run_dir(site)}"))]
         job.touches = {site}
         return job
 
@@ -229,7 +226,9 @@ class _Layout:
         job = ExecutableJob(
             f"cleanup_{_label(self.flow.name)}_0_{site}", PlannedKind.CLEANUP, site, level
         )
-        job.entries = [Remove(SiteUrl(site, f"file://{self.places.run_dir(site)}"), recursive=True)]
+        job.entries = [
+            Remove(SiteUrl(site, f"file://{self.stager.places.run_dir(site)}"), recursive=True)
+        ]
         job.parents = touching - waited_for
         return job
 

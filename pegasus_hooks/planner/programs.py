@@ -16,6 +16,7 @@ from typing import Any
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.entries import Site, Transformation
+from site_selector.catalogs.fields import Profiles
 from site_selector.catalogs.workflow import Job, Workflow
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
@@ -23,7 +24,6 @@ _LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")
 _DAGMAN_KEYS = ("retry", "priority", "category", "post", "post.path.user", "post.arguments")
 OWN_POST = "user"  # of profile dagman: post: the script that post.path.user names
 _STYLES = ("condor",)
-Profiles = Mapping[str, Mapping[str, str]]
 TRANSFER = "pegasus::transfer"
 
 
@@ -64,7 +64,7 @@ def _feature(job: Job, raw: Mapping[str, Any]) -> str:
     return unsupported_profile(job.profiles)
 
 
-def unsupported_profile(profiles: Mapping[str, Mapping[str, str]]) -> str:
+def unsupported_profile(profiles: Profiles) -> str:
     """The profile that asks for what cannot be planned; empty if there is none."""
     for key in profiles.get("pegasus", {}):
         if key.startswith(("clusters.", "job.aggregator")):

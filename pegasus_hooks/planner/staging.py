@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from monitors.workflows.planned.transferlist import SiteUrl, Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.model import ExecutableJob, PlannedKind
-from site_selector.catalogs.entries import SCRATCH, SUBMIT_SITE, Directory, Site
+from site_selector.catalogs.entries import SCRATCH, SUBMIT_SITE, Directory, Site, pfn_scheme
 from site_selector.problem import JOBS_PER_STAGE_JOB
 
 STORAGE = ("sharedStorage", "localStorage")
@@ -56,9 +56,8 @@ class RunPaths:
 
         None if the URL belongs to no directory of that site.
         """
-        scheme = urlsplit(pfn).scheme
-        if scheme in ("", "file"):
-            return urlsplit(pfn).path if scheme else pfn
+        if (path := _path(pfn)) is not None:
+            return path
         known = self.sites.get(site)
         for directory in known.directories if known else ():
             for server in directory.servers:
@@ -69,10 +68,9 @@ class RunPaths:
 
     def url_of(self, site: str, pfn: str, lfn: str) -> str:
         """A URL under which the submit host reaches ``pfn`` at ``site``. Raises InputError."""
-        scheme = urlsplit(pfn).scheme
-        if scheme not in ("", "file"):
+        path = _path(pfn)
+        if path is None:
             return pfn
-        path = urlsplit(pfn).path if scheme else pfn
         if site == SUBMIT_SITE:
             return f"file://{path}"
         known = self.sites.get(site)
@@ -97,6 +95,13 @@ class RunPaths:
             f"site {site!r}: found no directory of type {' or '.join(kinds)}, expected one in the "
             "site catalog (with pegasus-plan on PATH, condorio needs none where jobs run)"
         )
+
+
+def _path(pfn: str) -> str | None:
+    """The path that a physical file name is, or that is in its ``file`` URL; None for others."""
+    if pfn_scheme(pfn) != "file":
+        return None
+    return urlsplit(pfn).path if pfn.startswith("file:") else pfn
 
 
 def _server(site: str, directory: Directory, operation: str) -> str:

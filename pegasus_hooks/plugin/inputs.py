@@ -27,7 +27,14 @@ from site_selector.catalogs.fields import Profiles, positive_number, priority_pr
 from site_selector.catalogs.hints import parse_hints, unknown_sites
 from site_selector.catalogs.replicas import Note, measured
 from site_selector.catalogs.sources import CONFIGURATION, known_configuration
-from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
+from site_selector.catalogs.workflow import (
+    DataFile,
+    Job,
+    Workflow,
+    children_of,
+    find_cycle,
+    topological_order,
+)
 from site_selector.inputs import (
     CONFIGURATION_PROFILE,
     Inputs,
@@ -145,18 +152,16 @@ def _workflow(request: Request) -> Workflow:
         for file in task.reads:
             consumers.setdefault(file, []).append(task.id)
     parents: dict[str, tuple[str, ...]] = {}
-    children: dict[str, list[str]] = {name: [] for name in names}
     for task in tasks:
         above = dict.fromkeys(names[i] for i in task.after)
         # Data makes edges too; Pegasus adds them unless it is told not to.
         above.update(dict.fromkeys(producer[f] for f in task.reads if f in producer))
         above.pop(task.id, None)
         parents[task.id] = tuple(above)
-        for parent in above:
-            children[parent].append(task.id)
+    children = children_of(parents)
     order, level = topological_order(parents, children)
     if len(order) < len(names):
-        ring = find_cycle(parents, order)
+        ring = find_cycle(parents)
         raise InputError(f"{WHAT}: jobs form a cycle: {' -> '.join(ring[:10])}")
     jobs = {
         task.id: Job(
@@ -184,8 +189,7 @@ def _workflow(request: Request) -> Workflow:
         for i, file in enumerate(files)
         if i in producer or i in consumers
     }
-    below = {job: tuple(kin) for job, kin in children.items()}
-    return Workflow(request.workflow, jobs, known, parents, below, order, level, _NOWHERE)
+    return Workflow(request.workflow, jobs, known, parents, children, order, level, _NOWHERE)
 
 
 def _raw(

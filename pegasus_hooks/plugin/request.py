@@ -8,7 +8,7 @@ something that is not there. The format is described in docs/planner-plugin.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any, TypeVar
@@ -117,7 +117,7 @@ def parse_request(text: str | bytes) -> Request:
         raise InputError(f"{WHAT}: found version {shown(version)}, expected {VERSION}")
     programs = tuple(_program(entry) for entry in top.entries("transformations"))
     files = tuple(_file(entry) for entry in top.entries("files"))
-    jobs = top.entries("jobs")
+    jobs, sites = top.entries("jobs"), top.entries("sites")
     tasks = tuple(_task(entry, programs, len(files), len(jobs)) for entry in jobs)
     if not tasks:
         raise InputError(f"{WHAT}: found no jobs, expected at least one")
@@ -135,8 +135,8 @@ def parse_request(text: str | bytes) -> Request:
         top.texts("input_directories"),
         tuple((e.get("type", str, None), e.name("path")) for e in top.entries("replica_files")),
         top.table("replica_properties"),
-        {e.name("name"): e.table("profiles") for e in top.entries("sites")},
-        {e.name("name"): e.tables("tags") for e in top.entries("sites")},
+        {e.name("name"): e.table("profiles") for e in sites},
+        {e.name("name"): e.tables("tags") for e in sites},
         programs,
         files,
         tasks,
@@ -144,15 +144,14 @@ def parse_request(text: str | bytes) -> Request:
         top.get("submit_dir", str, None),
         top.get("priorities", bool, False),
         top.get("cleanup", str, CLEANS[0]),
-        _by_site(top, "staging_site"),
-        _by_site(top, "scratch"),
+        _by_site(sites, "staging_site"),
+        _by_site(sites, "scratch"),
         top.table("properties"),
     )
 
 
-def _by_site(top: _Entry, key: str) -> dict[str, str]:
-    """What is said of the sites of which it is said."""
-    sites = top.entries("sites")
+def _by_site(sites: Iterable[_Entry], key: str) -> dict[str, str]:
+    """The text under a key, of the sites that have it."""
     return {e.name("name"): text for e in sites if (text := e.get(key, str, None)) is not None}
 
 

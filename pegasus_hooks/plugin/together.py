@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from site_selector.catalogs.workflow import topological_order
+from site_selector.catalogs.workflow import children_of, topological_order
 from site_selector.problem import Problem
 
 Assignment = Sequence[int]
@@ -45,25 +45,18 @@ def merge(problem: Problem, cluster: Mapping[str, str]) -> MergedProblem | None:
     """
     if not cluster:
         return MergedProblem(problem, tuple(range(len(problem.jobs))))
-    number: dict[str, int] = {}
-    part: list[int] = []
-    members: list[list[int]] = []
+    by_cluster: dict[str | int, list[int]] = {}
     for job, name in enumerate(problem.jobs):
-        label = cluster.get(name)
-        if label is not None and label in number:
-            at = number[label]
-        else:
-            at = len(members)
-            members.append([])
-            if label is not None:
-                number[label] = at
-        members[at].append(job)
-        part.append(at)
+        by_cluster.setdefault(cluster.get(name, job), []).append(job)
+    members = list(by_cluster.values())
+    number = {job: at for at, jobs in enumerate(members) for job in jobs}
+    part = [number[job] for job in range(len(problem.jobs))]
     above = [
         sorted({part[p] for job in jobs for p in problem.parents[job]} - {at})
         for at, jobs in enumerate(members)
     ]
-    order = _order(above)
+    waits_for = dict(enumerate(above))
+    order, _ = topological_order(waits_for, children_of(waits_for))
     if len(order) < len(members):
         return None
     place = {old: new for new, old in enumerate(order)}
@@ -88,16 +81,6 @@ def _own_priority(problem: Problem, jobs: Sequence[int]) -> int | None:
     return next((value for value in reversed(own) if value is not None), None)
 
 
-def _order(above: Sequence[Sequence[int]]) -> list[int]:
-    names = [str(i) for i in range(len(above))]
-    parents = {names[i]: [names[a] for a in above_job] for i, above_job in enumerate(above)}
-    children: dict[str, list[str]] = {name: [] for name in names}
-    for child, above_job in parents.items():
-        for parent in above_job:
-            children[parent].append(child)
-    return [int(name) for name in topological_order(parents, children)[0]]
-
-
 def _common(problem: Problem, jobs: Sequence[int]) -> tuple[int, ...]:
     others = [set(problem.allowed[job]) for job in jobs[1:]]
     return tuple(s for s in problem.allowed[jobs[0]] if all(s in o for o in others))
@@ -110,12 +93,9 @@ def _merged(
     allowed: Sequence[tuple[int, ...]],
     part: Sequence[int],
 ) -> Problem:
-    children: list[list[int]] = [[] for _ in members]
     level: list[int] = []
-    for job, above in enumerate(parents):
+    for above in parents:
         level.append(1 + max((level[a] for a in above), default=-1))
-        for parent in above:
-            children[parent].append(job)
     writes = [tuple(f for job in jobs for f in problem.writes[job]) for jobs in members]
     reads = []
     for at, jobs in enumerate(members):
@@ -132,7 +112,7 @@ def _merged(
         problem,
         jobs=tuple(problem.jobs[jobs[0]] for jobs in members),
         parents=tuple(map(tuple, parents)),
-        children=tuple(map(tuple, children)),
+        children=tuple(children_of(dict(enumerate(parents))).values()),
         reads=tuple(reads),
         writes=tuple(writes),
         readers=tuple(map(tuple, readers)),

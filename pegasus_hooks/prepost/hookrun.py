@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +24,7 @@ from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
-from pegasus_hooks.prepost import WATCHER
+from pegasus_hooks.prepost import have_watched
 
 if TYPE_CHECKING:
     from network_provisioner.client.broker import BrokerClient
@@ -126,18 +127,7 @@ def _asked(call: HookArguments) -> bool:
 
 def _register(call: HookArguments, config: HookConfig) -> Callable[[Path, str], None] | None:
     """Has the watcher look after the workflow, where the configuration says that there is one."""
-    if not config.watch:
-        return None
-    watch = config.watch
-
-    def register(submit_dir: Path, workflow: str) -> None:
-        from monitors.watcher import registry  # noqa: PLC0415
-
-        folder = registry.folder_of(watch)
-        registry.register(folder, call.config, submit_dir, workflow)
-        registry.wake(folder, call.config, WATCHER)
-
-    return register
+    return partial(have_watched, config.watch, call.config) if config.watch else None
 
 
 class _Broker:

@@ -42,6 +42,9 @@ class PairResult:
     failed_attempts: int
 
 
+_NOTHING = PairResult(None, 0.0, 0, 0)
+
+
 def located_attempts(attempts: Iterable[TransferAttempt], moves: Moves) -> list[TransferAttempt]:
     """The attempts with the sites that their ends really are at: the tool writes the labels of its
     list, and calls the machine that it relays over ``local`` wherever that is."""
@@ -73,9 +76,6 @@ def pair_result(
         size = size if size is not None else known.get(lfn)
         total = None if total is None or size is None else total + size
     return PairResult(total if done else None, seconds_of(done), len(done), len(mine) - len(done))
-
-
-_NOTHING = PairResult(None, 0.0, 0, 0)
 
 
 def run(

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from socket import gethostname
 from typing import Any
-from urllib.parse import urlsplit
 
 from monitors.watcher.decision_file import WHOSE, Pair
 from monitors.workflows.planned import job_files
@@ -28,6 +27,7 @@ from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.moves import Moves, moves_of
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, is_local
 from network_provisioner.base.model import SEEN, TransitRequest
+from network_provisioner.base.urls import host_of
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import (
     Effects,
@@ -194,7 +194,7 @@ def _host(url: SiteUrl, site: str) -> str:
     """What a URL names of a site; this machine where bytes are relayed or come from a file."""
     if url.site != site or is_local(url.url):
         return gethostname()
-    return urlsplit(url.url).hostname or ""
+    return host_of(url.url)
 
 
 def run(

@@ -153,9 +153,7 @@ def _edit(
 ) -> _LineEdit:
     """``entries`` before the first of a list, in place of an empty one, or as a section of their
     own before the workflow's jobs."""
-    node: Any = document.root
-    for key in path:
-        node = node.get(key) if isinstance(node, dict) else None
+    node = document.value(path)
     section: Any = list(entries)
     for key in reversed(path):
         section = {key: section}

@@ -22,14 +22,13 @@ def main(argv: list[str]) -> int:
 
     try:
         verb, step = from_arguments(argv)
-        world = running.JobContext(
-            running.place_of(os.environ, time.time()), running.pool_command()
-        )
+        place = running.place_of(os.environ, time.time())
+        context = running.JobContext(place, running.pool_command)
         if step.hooks:
             config = hookconfig.load(Path(step.hooks))
-            world.network = running.BrokerSession(config, client_of(config))
-        (running.provision if verb == PROVISION else running.release)(step, world)
-        for warning in world.warnings:
+            context.network = running.BrokerSession(config, client_of(config))
+        (running.provision if verb == PROVISION else running.release)(step, context)
+        for warning in context.warnings:
             print(f"adon {verb}: {warning}", file=sys.stderr)
     except Exception as error:  # the job's promise: no failure of ours fails a workflow
         known = isinstance(error, AdonError | OSError)

@@ -12,7 +12,6 @@ alone so long, and release them whatever that job's result.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects, RequestOutcome, give_back
 from network_provisioner.client.patience import Budget
-from pegasus_hooks.prepost import WATCHER
+from pegasus_hooks.prepost import have_watched
 from pegasus_hooks.prepost.decision import PathDecision, to_give_back
 from pegasus_hooks.prepost.prejob import identity_of
 from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, ProvisioningStep, dag_name
@@ -87,24 +86,20 @@ def _folder_of_log(ad: str) -> str:
     )
 
 
-def pool_command(timeout_s: float = _POOL_S) -> PoolCommand:
+def pool_command(words: Sequence[str]) -> str:
     """``adon pool`` as a process of the same Python: this layer knows nothing of the pool's."""
-
-    def run(words: Sequence[str]) -> str:
-        command = [sys.executable, "-I", "-m", "adon", "pool", *words]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=timeout_s,
-                check=False, env=dict(os.environ), stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise AdonError(f"adon pool: {error}") from None
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines()
-            raise AdonError(lines[-1] if lines else f"adon pool: exit code {done.returncode}")
-        return " ".join(done.stdout.split())
-
-    return run
+    command = [sys.executable, "-I", "-m", "adon", "pool", *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_POOL_S,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AdonError(f"adon pool: {error}") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        raise AdonError(lines[-1] if lines else f"adon pool: exit code {done.returncode}")
+    return " ".join(done.stdout.split())
 
 
 @dataclass(slots=True)
@@ -130,38 +125,38 @@ class JobContext:
     warnings: list[str] = field(default_factory=list)
 
 
-def provision(step: ProvisioningStep, world: JobContext) -> None:
+def provision(step: ProvisioningStep, context: JobContext) -> None:
     """Ask for paths and slots. Nothing is raised for what the broker or the pool refuses."""
-    _paths(step, world, _ask)
+    _paths(step, context, _ask)
     if step.pool:
-        _pool(step, world, dag_name(PROVISION, step.before), _enlarge(step, world.place))
-    _warn(world, dag_name(PROVISION, step.before))
+        _pool(step, context, dag_name(PROVISION, step.before), _enlarge(step, context.place))
+    _warn(context, dag_name(PROVISION, step.before))
 
 
-def release(step: ProvisioningStep, world: JobContext) -> None:
+def release(step: ProvisioningStep, context: JobContext) -> None:
     """Give everything back, also where the other job left no word of it."""
-    _paths(step, world, _give_back)
+    _paths(step, context, _give_back)
     if step.pool:
-        arguments = ["shrink", "--config", step.pool, world.place.demand(step)]
-        _pool(step, world, dag_name(RELEASE, step.after), arguments)
-    _warn(world, dag_name(RELEASE, step.after))
+        arguments = ["shrink", "--config", step.pool, context.place.demand(step)]
+        _pool(step, context, dag_name(RELEASE, step.after), arguments)
+    _warn(context, dag_name(RELEASE, step.after))
 
 
 def _paths(
     step: ProvisioningStep,
-    world: JobContext,
+    context: JobContext,
     act: Callable[[ProvisioningStep, JobContext, BrokerSession], None],
 ) -> None:
-    if world.network is None or not step.paths:
+    if context.network is None or not step.paths:
         return
     try:
-        act(step, world, world.network)
+        act(step, context, context.network)
     except (AdonError, OSError) as error:
-        world.warnings.append(f"paths: {error}")
+        context.warnings.append(f"paths: {error}")
 
 
-def _ask(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> None:
-    place, job, config = world.place, dag_name(PROVISION, step.before), network.config
+def _ask(step: ProvisioningStep, context: JobContext, network: BrokerSession) -> None:
+    place, job, config = context.place, dag_name(PROVISION, step.before), network.config
     text = job_files.submit_text(place.file(job, ".sub"))
     whose = asdict(identity_of(place.facts, text, config.project))
     requests = [_request(step, place, need, job, config, whose) for need in step.paths]
@@ -172,17 +167,20 @@ def _ask(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> N
         place.at,
         place.at,
         [Pair(r.id, r.src, r.dst, size_bytes=r.size_bytes) for r in requests],
-        warnings=world.warnings,
+        warnings=context.warnings,
     )
     file = place.file(decision.job, DECISION_ENDING)
     # Before anything is asked, so that a process that comes next can release what we got.
     decision.write(file)
     if config.watch:
-        _have_it_watched(config.watch, step, world)
+        try:
+            have_watched(config.watch, Path(step.hooks), place.submit_dir, place.workflow)
+        except OSError as error:
+            context.warnings.append(f"{config.watch}: no watcher releases the paths: {error}")
     try:
         answers = network.budget.call(partial(network.broker.ask, requests))
     except BrokerError as error:
-        world.warnings.append(f"paths: best effort: {error}")
+        context.warnings.append(f"paths: best effort: {error}")
         decision.pairs = [replace(pair, reason=str(error)) for pair in decision.pairs]
     else:
         decision.pairs = [*map(_answered, decision.pairs, answers)]
@@ -224,11 +222,11 @@ def _answered(pair: Pair, answer: RequestAnswer) -> Pair:
     )
 
 
-def _give_back(step: ProvisioningStep, world: JobContext, network: BrokerSession) -> None:
-    file = world.place.file(dag_name(RELEASE, step.after), DECISION_ENDING)
+def _give_back(step: ProvisioningStep, context: JobContext, network: BrokerSession) -> None:
+    file = context.place.file(dag_name(RELEASE, step.after), DECISION_ENDING)
     data = job_files.read_json(file)
-    ids = to_give_back(data) if data else {_id(step, world.place, n): True for n in step.paths}
-    effects = Effects(network.broker, network.budget, warnings=world.warnings)
+    ids = to_give_back(data) if data else {_id(step, context.place, n): True for n in step.paths}
+    effects = Effects(network.broker, network.budget, warnings=context.warnings)
     left = give_back(ids, effects, outcome="provisioned")
     if data and not left:
         job_files.write_json(file, {**data, "given_back": True})
@@ -246,28 +244,17 @@ def _enlarge(step: ProvisioningStep, place: RunningWorkflow) -> list[str]:
     return [*arguments, *(w for name, value in figures.items() for w in (f"--{name}", str(value)))]
 
 
-def _pool(step: ProvisioningStep, world: JobContext, job: str, words: Sequence[str]) -> None:
+def _pool(step: ProvisioningStep, context: JobContext, job: str, words: Sequence[str]) -> None:
     try:
-        reason = world.pool(words)
+        reason = context.pool(words)
     except AdonError as error:
-        world.warnings.append(f"pool: {error}")
+        context.warnings.append(f"pool: {error}")
     else:
-        _tell(world.place, job, [{"event": "pool", "slots": step.slots, "said": reason}])
+        _tell(context.place, job, [{"event": "pool", "slots": step.slots, "said": reason}])
 
 
-def _have_it_watched(watch: str, step: ProvisioningStep, world: JobContext) -> None:
-    from monitors.watcher import registry  # noqa: PLC0415
-
-    folder = registry.folder_of(watch)
-    try:
-        registry.register(folder, Path(step.hooks), world.place.submit_dir, world.place.workflow)
-        registry.wake(folder, Path(step.hooks), WATCHER)
-    except OSError as error:
-        world.warnings.append(f"{folder}: no watcher releases the paths: {error}")
-
-
-def _warn(world: JobContext, job: str) -> None:
-    _tell(world.place, job, [{"event": "warning", "reason": r} for r in world.warnings])
+def _warn(context: JobContext, job: str) -> None:
+    _tell(context.place, job, [{"event": "warning", "reason": r} for r in context.warnings])
 
 
 def _tell(place: RunningWorkflow, job: str, records: Sequence[Mapping[str, Any]]) -> None:

@@ -108,6 +108,13 @@ class Document:
     root: dict[str, Any]
     lines: Mapping[tuple[Key, ...], int] | None = None
 
+    def value(self, path: Sequence[Key]) -> Any:
+        """The value at ``path`` through mappings; None if there is none."""
+        value: Any = self.root
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
     def line(self, path: Sequence[Key]) -> int:
         """The line, from 1, of the value at ``path``, or of the nearest value around it."""
         line = 1
@@ -160,15 +167,18 @@ def read_document(
     Raises InputError if the file is missing, unreadable, too large, XML, or not YAML, and for a
     variable that is not set.
     """
-    text = expanded(
-        read_text(path, what), str(path), os.environ if variables is None else variables
-    )
-    return parse_document(text, str(path), what)
+    return parse_document(read_expanded(path, what, variables), str(path), what)
+
+
+def read_expanded(path: str | Path, what: str, variables: Mapping[str, str] | None = None) -> str:
+    """A file's text with its variables put in; see :func:`read_document`. Raises InputError."""
+    known = os.environ if variables is None else variables
+    return expanded(read_text(path, what), str(path), known)
 
 
 def settled(path: str | Path, what: str, variables: Mapping[str, str]) -> str:
     """A file's text as it reads whatever variables are set later. Raises InputError."""
-    return escaped(expanded(read_text(path, what), str(path), variables))
+    return escaped(read_expanded(path, what, variables))
 
 
 def read_text(path: str | Path, what: str, other_encoding: str | None = None) -> str:

@@ -362,11 +362,12 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     where, f"{name}: found type {brief(kind)}, expected installed or stageable"
                 )
             runtime, own = _profiles(document, where, site, name)
-            if "container" in site and site["container"] not in containers:
+            container = _optional(site, "container")
+            if "container" in site and container not in containers:
                 raise document.error(
                     where, f"{name}: found no container {brief(site['container'])} in the catalog"
                 )
-            if inside := containers.get(str(site.get("container"))):
+            if inside := containers.get(container or ""):
                 # Of pegasus profiles alone, and the program's own win.
                 layers = (inside, general.get("pegasus", {}), own.get("pegasus", {}))
                 own = {**own, "pegasus": {k: v for layer in layers for k, v in layer.items()}}
@@ -378,7 +379,7 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     _optional(site, "os.type"),
                     runtime,
                     _optional(site, "pfn") or "",
-                    bool(site.get("container") or entry.get("container")),
+                    bool(container or entry.get("container")),
                     own,
                     _release(site),
                 )
@@ -395,10 +396,7 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
 
 def _containers(document: Document, at: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Each container with its ``pegasus`` profiles."""
-    holder: Any = document.root
-    for step in at:
-        holder = holder.get(step) if isinstance(holder, dict) else None
-    listed = holder.get("containers") if isinstance(holder, dict) else None
+    listed = document.value((*at, "containers"))
     for index, entry in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(entry, dict) and _is_text(name := entry.get("name")):
             where = (*at, "containers", index, "profiles")
@@ -407,11 +405,8 @@ def _containers(document: Document, at: Path) -> Iterator[tuple[str, dict[str, s
 
 
 def _entries(document: Document, at: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    holder: Any = document.root
-    for step in at:
-        holder = holder.get(step) if isinstance(holder, dict) else None
-    value = holder.get(key) if isinstance(holder, dict) else None
-    if value is None and isinstance(holder, dict) and key in holder:
+    value = document.value((*at, key))
+    if value is None and key in document.root:
         value = []
     if at and not isinstance(value, list):  # which Pegasus takes for none inside a workflow
         value = []

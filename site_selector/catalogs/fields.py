@@ -59,7 +59,7 @@ def profiles_of(document: Document, path: tuple[Key, ...], value: Any, what: str
     profiles: dict[str, Mapping[str, str]] = {}
     for namespace, keys in named:
         profiles[namespace] = keys or {}
-        if not all(type(v) is str for v in profiles[namespace].values()):
+        if not all(type(v) is str and k[:2] != "x-" for k, v in profiles[namespace].items()):
             profiles[namespace] = {
                 key: _profile(document, (*path, namespace, key), v, what)
                 for key, v in keys.items()

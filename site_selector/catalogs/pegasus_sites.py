@@ -60,6 +60,8 @@ def _over(below: Mapping[str, Site], above: Mapping[str, Site]) -> dict[str, Sit
             os=new.os or old.os,
             directories=new.directories + kept,
             grids=old.grids or new.grids,
+            tags={**old.tags, **new.tags},
+            release=new.release if any(new.release) else old.release,
         )
     return combined
 
@@ -111,9 +113,6 @@ def _hosted(sources: Sources, note: Callable[[str], object]) -> dict[str, Site]:
     except OSError as error:
         note(f"the hosted site catalog {name} cannot be read: {error}; it is left out")
         return {}
-
-
-# ------------------------------------------------------------------------- hosted site catalogs
 
 
 def _hosted_document(name: str, sources: Sources) -> Document:

@@ -7,7 +7,6 @@ looked into; the first that knows a file counts, as with Pegasus.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -20,7 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import whole_bytes
-from site_selector.catalogs.documents import read_document, read_text
+from site_selector.catalogs.documents import read_document, read_expanded, read_text
 from site_selector.catalogs.entries import (
     SUBMIT_SITE,
     Replica,
@@ -31,7 +30,7 @@ from site_selector.catalogs.entries import (
 )
 from site_selector.catalogs.fields import positive_number
 from site_selector.catalogs.javapattern import compiled
-from site_selector.catalogs.properties import expanded, is_true
+from site_selector.catalogs.properties import is_true
 
 _log = logging.getLogger(__name__)
 WHAT = "Pegasus 5 replica catalog"
@@ -116,7 +115,10 @@ def measured(size_bytes: int | None, places: Iterable[tuple[str, str]]) -> int |
     if size_bytes is not None:
         return size_bytes
     for site, url in places:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # no URL at all
+            continue
         if site == SUBMIT_SITE and parts.scheme in ("", "file") and parts.netloc in _HERE:
             path = Path(unquote(parts.path) if parts.scheme else url)
             size = _size_of(path)
@@ -208,10 +210,7 @@ def _read_text(
     ``regex`` where names may be ``patterns``."""
     places: dict[str, list[tuple[str, str]]] = {}
     sizes: dict[str, int] = {}
-    text = expanded(
-        read_text(path, WHAT), str(path), os.environ if variables is None else variables
-    )
-    for line in text.splitlines():
+    for line in read_expanded(path, WHAT, variables).splitlines():
         fields = _WORD.findall(line)
         if len(fields) < 2 or fields[0].startswith("#"):
             continue

@@ -239,13 +239,11 @@ CATALOGS: Mapping[str, Object] = {
 def check_catalog(document: Document, at: tuple[Key, ...], kind: str) -> None:
     """Raises InputError for what pegasus-plan refuses in the catalog of this ``kind``; inside a
     workflow, ``at`` is not empty."""
-    value: Any = document.root
-    for step in at:
-        value = value.get(step) if isinstance(value, dict) else None
     if document.lines is not None and not at:
         return  # Pegasus's schema is of YAML
     if at or kind in document.root:  # else it is another file, and its reader says so
-        check(document, at, CATALOGS[kind], value, f"{kind[:-1]} catalog", inside=bool(at))
+        what = f"{kind[:-1]} catalog"
+        check(document, at, CATALOGS[kind], document.value(at), what, inside=bool(at))
 
 
 def check(

@@ -6,11 +6,12 @@ writes it (Pegasus adds the same ones).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Any
+from typing import Any, TypeVar
 
 from network_provisioner.base.errors import InputError, did_you_mean
 from network_provisioner.base.units import MAX_DURATION_S
@@ -35,6 +36,7 @@ from site_selector.catalogs.fields import (
 from site_selector.catalogs.hints import refuse_hints
 from site_selector.catalogs.schema import JOB, PROFILES, USE, WORKFLOW, check
 
+T = TypeVar("T", bound=Hashable)
 WHAT = "Pegasus 5 abstract workflow"
 SUBWORKFLOWS = ("pegasusWorkflow", "condorWorkflow")
 _JOB_KEYS, _USE_KEYS = JOB.keys.keys(), USE.keys.keys()
@@ -119,9 +121,18 @@ class Workflow:
         return {entry["id"]: entry for entry in self.document.root["jobs"]}
 
 
+def children_of(parents: Mapping[T, Iterable[T]]) -> dict[T, tuple[T, ...]]:
+    """The jobs that come directly after each job, in the order of ``parents``."""
+    children: dict[T, list[T]] = {job: [] for job in parents}
+    for child, above in parents.items():
+        for parent in above:
+            children[parent].append(child)
+    return {job: tuple(below) for job, below in children.items()}
+
+
 def topological_order(
-    parents: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[str]]
-) -> tuple[tuple[str, ...], dict[str, int]]:
+    parents: Mapping[T, Sequence[T]], children: Mapping[T, Sequence[T]]
+) -> tuple[tuple[T, ...], dict[T, int]]:
     """Jobs with every parent before its children, and each job's level (0 for roots).
 
     Jobs that are part of a cycle or below one are missing from both.
@@ -139,19 +150,13 @@ def topological_order(
     return tuple(order), {job: place for job, place in level.items() if job in done}
 
 
-def find_cycle(parents: Mapping[str, Sequence[str]], ordered: Sequence[str]) -> list[str]:
-    """A cycle among the jobs that are not in ``ordered``, first job repeated at the end.
-
-    Every job that could not be ordered has such a parent, so walking up comes back to one seen.
-    """
-    stuck = parents.keys() - set(ordered)
-    job = next(job for job in parents if job in stuck)
-    walk: dict[str, None] = {}
-    while job not in walk:
-        walk[job] = None
-        job = next(parent for parent in parents[job] if parent in stuck)
-    names = list(walk)
-    return [job, *reversed(names[names.index(job) + 1 :]), job]
+def find_cycle(parents: Mapping[T, Iterable[T]]) -> list[T]:
+    """A cycle, each job a parent of the next and the first repeated at the end; empty for none."""
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def read_workflow(path: str | Path, variables: Mapping[str, str] | None = None) -> Workflow:
@@ -370,14 +375,11 @@ class _Reader:
             if producer is not None:
                 for consumer in consumers:
                     self.edges[consumer][producer] = None
-        children: dict[str, list[str]] = {job: [] for job in self.jobs}
-        for child, parents in self.edges.items():
-            for parent in parents:
-                children[parent].append(child)
         above = {job: tuple(parents) for job, parents in self.edges.items()}
+        children = children_of(above)
         order, level = topological_order(above, children)
         if len(order) < len(self.jobs):
-            ring = find_cycle(above, order)
+            ring = find_cycle(above)
             shown = ring if len(ring) <= 12 else [*ring[:10], "…", ring[-1]]
             index = list(self.jobs).index(ring[0])
             raise self.document.error(("jobs", index), f"jobs form a cycle: {' -> '.join(shown)}")
@@ -398,7 +400,7 @@ class _Reader:
             self.jobs,
             files,
             above,
-            {job: tuple(kin) for job, kin in children.items()},
+            children,
             order,
             level,
             self.document,

@@ -1,4 +1,4 @@
-"""What ADON believes about sites and paths, where from, and how old that is.
+"""What is estimated of sites and paths, from what, and how old that is.
 
 Every value is a :class:`EstimatedValue`. For each, the first source that knows wins:
 
@@ -149,11 +149,7 @@ def _waits(
             if longer and isfinite(wait.value):
                 more_s = longer.get(site, median(longer.values()))
                 note = f"{more_s:+.3g} s for {such}" + ("" if site in longer else " elsewhere")
-                waits[name, site] = replace(
-                    wait,
-                    value=max(0.0, wait.value + more_s),
-                    note=f"{wait.note}; {note}" if wait.note else note,
-                )
+                waits[name, site] = wait.noted(note, max(0.0, wait.value + more_s))
     return waits
 
 
@@ -176,7 +172,7 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
         site = site_of_place(place)
         places.update(dict.fromkeys((site,) if site == place else (site, SUBMIT_SITE)))
     places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
-    places.update(dict.fromkeys(at for row in set(inputs.staged().values()) for _, at in row))
+    places.update(dict.fromkeys(at for row in set(inputs.staged.values()) for _, at in row))
     jobs = transformations(inputs)
     widths = dict.fromkeys(width_name(len(alike)) for alike in jobs.values())
     return list(places), [*jobs, *widths]
@@ -321,9 +317,7 @@ def _site(
     written = EstimatedValue(0.0, "default") if hint is None else EstimatedValue(hint, "catalog")
     return SiteEstimate(
         workers,
-        written
-        if queue_wait is None
-        else seconds_now(queue_wait, written, now, getattr(queue_wait, "note", "")),
+        written if queue_wait is None else seconds_now(queue_wait, written, now),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache, partial
 from statistics import median
 
 from site_selector.estimates.world import MeasurementSource
@@ -19,16 +20,13 @@ def with_history(inputs: Inputs, measured: MeasurementSource, now: float) -> Inp
     its like read, and of several readers the median counts."""
     if not inputs.estimated:
         return inputs
-    seen: dict[str, float | None] = {}
+    bytes_read = cache(partial(_bytes_read, inputs.sites, measured, now))
     shares: dict[str, list[float]] = {}
     for job in inputs.workflow.jobs.values():
         unknown = [lfn for lfn in job.inputs if lfn in inputs.estimated]
         if unknown:
-            name = job.transformation
-            if name not in seen:
-                seen[name] = _bytes_read(name, inputs.sites, measured, now)
-            total = seen[name]
-            rest = (total or 0.0) - sum(_told(inputs, lfn) for lfn in job.inputs)
+            total = bytes_read(job.transformation)
+            rest = (total or 0.0) - sum(_known_bytes(inputs, lfn) for lfn in job.inputs)
             if rest > 0:
                 for lfn in unknown:
                     shares.setdefault(lfn, []).append(rest / len(unknown))
@@ -40,14 +38,14 @@ def with_history(inputs: Inputs, measured: MeasurementSource, now: float) -> Inp
     )
 
 
-def _told(inputs: Inputs, lfn: str) -> float:
+def _known_bytes(inputs: Inputs, lfn: str) -> float:
     if lfn in inputs.estimated:
         return 0.0
     return float(inputs.raw_bytes.get(lfn, inputs.workflow.files[lfn].size_bytes or 0))
 
 
 def _bytes_read(
-    transformation: str, sites: Mapping[str, object], measured: MeasurementSource, now: float
+    sites: Mapping[str, object], measured: MeasurementSource, now: float, transformation: str
 ) -> float | None:
     """Of one job, the median over the sites where it ran."""
     estimates = []

@@ -15,7 +15,7 @@ from math import ceil, isfinite
 from typing import Any
 
 from network_provisioner.base.units import BITS_PER_BYTE
-from site_selector.estimates.world import EstimatedValue, PathEstimate, PoolSite, World
+from site_selector.estimates.world import PathEstimate, PoolSite, World
 
 TENTHS = 10
 """Of a workflow's jobs."""
@@ -96,9 +96,8 @@ def with_plans(
     """What is assumed, without what ``plans`` will take.
 
     At most three quarters of a site's workers (``totals``) and half of a path are others': HTCondor
-    and TCP share.
-    What HTCondor or, where bandwidth is ``reserved``, the broker know of already is not taken off
-    again: jobs that run or wait, transfers that have begun.
+    and TCP share. What HTCondor or, where bandwidth is ``reserved``, the broker know of already is
+    not taken off again: jobs that run or wait, transfers that have begun.
     """
     living = [plan for plan in plans if plan.until > world.now]
     if not living:
@@ -117,7 +116,7 @@ def with_plans(
     }
     sites = {
         site: replace(
-            estimate, workers=_noted(estimate.workers, _cores_note(planned[site], len(living)))
+            estimate, workers=estimate.workers.noted(_cores_note(planned[site], len(living)))
         )
         if site in planned
         else estimate
@@ -179,12 +178,7 @@ def _less(path: PathEstimate, rate_bps: float) -> PathEstimate:
     if rate_bps < _LEAST_SHARE * whole.value:
         return path
     left = max(whole.value - rate_bps, whole.value / 2)
-    note = "less what other workflows plan to move"
-    return replace(path, gamma_a=replace(_noted(whole, note), value=left))
-
-
-def _noted(estimate: EstimatedValue, note: str) -> EstimatedValue:
-    return replace(estimate, note=f"{estimate.note}; {note}" if estimate.note else note)
+    return replace(path, gamma_a=whole.noted("less what other workflows plan to move", left))
 
 
 def _cores_note(steps: Steps, count: int) -> str:

@@ -19,7 +19,7 @@ _SKEW_S = 300.0  # clocks of a broker and of a planner may be so far apart
 _LEAST, _YEAR_S = 1e-3, 365 * 86400.0  # no process starts and ends in less than a millisecond
 _MOST_BPS, _MOST_BYTES_PER_S = 1e13, 1e11  # no link and no core is faster
 _BEYOND = 2.0  # times what a path carries: less may be a way of counting
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 _RANGES: Mapping[str, tuple[float, float]] = {
     "throughput": (_LEAST, _MOST_BPS),
     **dict.fromkeys(("transfer_rate", "disk_rate"), (_LEAST, _MOST_BPS)),
@@ -78,11 +78,11 @@ class PlausibleMeasurements:
     def note(self) -> str:
         """One line: what was left out, that nothing is there, or what the source says."""
         reasons = list(self._left_out.values())
-        more = len(reasons) - _MOST_TOLD
+        more = len(reasons) - _MOST_NAMED
         lines = [
             getattr(self.source, "note", ""),
             *(
-                [f"ignored, and the catalogs used: {', '.join(reasons[:_MOST_TOLD])}"]
+                [f"ignored, and the catalogs used: {', '.join(reasons[:_MOST_NAMED])}"]
                 if reasons
                 else []
             ),

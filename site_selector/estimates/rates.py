@@ -9,7 +9,7 @@ set-up  archive transfer_setup of the path ─► of the measured path with the 
         ─► what a job waits at the submit host; and likewise transfer_start, the handshakes of its
         tool there, and file_start, what each further file of a transfer takes, else 0
 
-How fast each transformation runs at each site (Γ_c), from the first source that knows.
+How fast each transformation runs at each site (Γ_c) is from the first source that knows:
 
 HTCondor's schedd: jobs of the transformation that ended at the site
 ─► archive compute_rate, then runtime, at the site
@@ -37,6 +37,7 @@ from site_selector.cost import tuned_throughput
 from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.world import (
     FRESH_S,
+    NOTHING,
     ComputeEstimate,
     EstimatedValue,
     MeasurementSource,
@@ -54,7 +55,6 @@ _MOST_APART = 0.9  # of what a transfer took, for handshakes measured elsewhere
 _LEAST_RATIOS = 3  # below it their spread is unknown
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
-_NOTHING = EstimatedValue(0.0, "default")
 DEFAULT_BUFFER_BYTES = 4 << 20  # Linux's default tcp_wmem maximum
 Ratio = tuple[float, float, int]
 """Of what was measured to what was written down: median, spread, and of how many."""
@@ -116,7 +116,7 @@ def path_estimates(
     network: Network,
     now: float,
     application: str = "",
-    between: EstimatedValue = _NOTHING,
+    between: EstimatedValue = NOTHING,
 ) -> dict[tuple[str, str], PathEstimate]:
     """Estimates of every ordered pair of ``places``, some of which may be no site of the catalog,
     for an application, "" for any. ``between``: what a transfer's job waits where none was
@@ -131,15 +131,9 @@ def path_estimates(
         way: {name: _disk(measured, name, way, application, now) for name in names}
         for way in ("read", "write")
     }
-    limited = {
-        way: {name for name, disk in paths_known.items() if disk}
-        for way, paths_known in disks.items()
-    }
     for (a, b), (path, written) in paths_known.items():
-        if a not in limited["read"] and b not in limited["write"]:
-            continue
-        ends = [end for end in (path.gamma_t, disks["read"][a], disks["write"][b]) if end]
-        least = min(ends, key=lambda end: end.value)
+        ends = [end for end in (disks["read"][a], disks["write"][b]) if end is not None]
+        least = min([path.gamma_t, *ends], key=lambda end: end.value)
         if least is not path.gamma_t:
             link = path.bottleneck if least.value >= path.gamma_a.value else None
             paths_known[a, b] = replace(path, gamma_t=least, bottleneck=link), written
@@ -243,10 +237,8 @@ def as_measured(written: EstimatedValue, ratio: Ratio | None, others: str) -> Es
     times, spread, count = ratio
     note = f"times {times:.2g}, as {count} measured {others} were"
     return replace(
-        written,
-        value=written.value * times,
+        written.noted(note, written.value * times),
         spread=written.value * spread if count >= _LEAST_RATIOS else written.spread,
-        note=f"{written.note}; {note}" if written.note else note,
     )
 
 
@@ -288,15 +280,9 @@ def _path(
     written, room = _below(written, ceiling)
     # Where transfers of different sizes were seen, their handshakes are not taken for the path.
     pair = f"{src}>{dst}"
-    measured_rate = measured.estimate("transfer_rate", pair, now) or measured.estimate(
-        "throughput", pair, now
-    )
-    usable = measured_rate is not None and measured_rate.value > 0
-    gamma_a = (  # where probes replace transfers, they say so
-        rate_now(measured_rate, written, now, getattr(measured_rate, "note", ""))
-        if measured_rate is not None and usable
-        else written
-    )
+    rates = (measured.estimate(metric, pair, now) for metric in ("transfer_rate", "throughput"))
+    rate = next(filter(None, rates), None)
+    gamma_a = rate_now(rate, written, now) if rate is not None and rate.value > 0 else written
     if gamma_a.source == "archive" and link < float("inf"):
         room = link
     most = min(link, ceiling)
@@ -337,7 +323,7 @@ def _pairs(
 ) -> Iterator[tuple[str, str, tuple[str, str] | None]]:
     """Every ordered pair, and an earlier one of whose path exactly the same is known: hundreds of
     sites have many of them."""
-    subjects = _told(measured)
+    subjects = _subjects_of(measured)
     used = {end for pair in network.in_use_bps or () for end in pair}
     used.update(network.topology.sites if network.topology is not None else (), (SUBMIT_SITE,))
     named = {
@@ -363,7 +349,7 @@ def _pairs(
             yield a, b, None if other == (a, b) else other
 
 
-def _told(measured: MeasurementSource) -> frozenset[str] | None:
+def _subjects_of(measured: MeasurementSource) -> frozenset[str] | None:
     """What anything was measured of, None if unknown."""
     return measured.subjects if isinstance(measured, PlausibleMeasurements) else None
 
@@ -413,8 +399,7 @@ def _apart(
     part = (first.value + further.value * (files - 1)) / took_s
     shrunk = min(1.0, _MOST_APART / part) if part > 0 else 0.0
     rate = min(path.gamma_a.value / (1 - shrunk * part), path.link_bps)
-    note = f"{path.gamma_a.note}; " if path.gamma_a.note else ""
-    gamma_a = replace(path.gamma_a, value=rate, note=f"{note}without handshakes {first.note}")
+    gamma_a = path.gamma_a.noted(f"without handshakes {first.note}", rate)
     first, further = (replace(b, value=shrunk * b.value) for b in (first, further))
     return replace(path, gamma_a=gamma_a), first, further
 
@@ -424,11 +409,11 @@ def _carried(
     measured: MeasurementSource,
     metric: str,
     now: float,
-    unknown: EstimatedValue = _NOTHING,
+    unknown: EstimatedValue = NOTHING,
 ) -> dict[tuple[str, str], EstimatedValue]:
     """Seconds of every path. One that was never measured takes those of the path with the RTT
     nearest to its own, of several the longest: handshakes take a number of round trips."""
-    subjects = _told(measured)
+    subjects = _subjects_of(measured)
     rates = {
         pair: measured.estimate(metric, name, now) if subjects is None or name in subjects else None
         for pair in paths
@@ -482,9 +467,8 @@ class _Compute:
     def all(self) -> dict[tuple[str, str], ComputeEstimate]:
         rates_known: dict[tuple[str, str], ComputeEstimate] = {}
         unseen: list[tuple[str, str]] = []
-        rates: list[
-            tuple[float, EstimatedValue]
-        ] = []  # of those measured, as multiples of the written
+        # Of those measured, as multiples of the written.
+        rates: list[tuple[float, EstimatedValue]] = []
         for name, jobs in transformations(self.inputs).items():
             sites = dict.fromkeys(s for job in jobs for s in self.inputs.candidates[job])
             read = self._typical_input(jobs)

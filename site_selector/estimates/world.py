@@ -1,12 +1,7 @@
-"""Estimates: values with where they come from and how old they are, and what measurements look
-like.
+"""Estimates: values with where they come from, how old they are, and what they are worth now.
 
 The archive is behind :class:`MeasurementSource`, so that site selection never opens a file of
-measurements itself.
-
-What a measurement is worth now: its age and its spread, told and taken into account.
-
-Fresh and steady measurements are taken as they are. Three things are not:
+measurements itself. Fresh and steady measurements are taken as they are. Three things are not:
 
 - An **old** one (more than a day) is weighed against what the topology or the catalog says now: its
   weight halves every week. It is not thrown away, for what a host's disk or TCP could do then is
@@ -20,9 +15,8 @@ Fresh and steady measurements are taken as they are. Three things are not:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Protocol
 
@@ -47,7 +41,6 @@ class MeasurementSource(Protocol):
 
     def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
         """The estimate of ``metric`` ("throughput", "runtime", …) for ``subject``."""
-        ...
 
 
 class PoolSite(Protocol):
@@ -56,73 +49,59 @@ class PoolSite(Protocol):
     @property
     def at(self) -> float:
         """Unix second of the reading."""
-        ...
 
     @property
     def slots(self) -> int:
         """Jobs of one core that can run at once: N."""
-        ...
 
     @property
     def memory_bytes(self) -> int:
         """Of its slots together; 0 if unknown."""
-        ...
 
     @property
     def idle_slots(self) -> int:
         """Those of them that could start a job now."""
-        ...
 
     @property
     def ahead(self) -> float | None:
         """Idle jobs that want these slots; None if no schedd was asked."""
-        ...
 
     @property
     def before(self) -> float | None:
         """How many of them start before a new one of this user, by shares and priorities; None
         where that is not known."""
-        ...
 
     @property
     def claim_s(self) -> float:
         """For how many seconds a user who has jobs keeps a slot; less than 0: for ever."""
-        ...
 
     @property
     def share(self) -> float:
         """What this user can have of the slots while others want them, 0 to 1."""
-        ...
 
     @property
     def kept(self) -> int:
         """Slots of jobs that have run for much longer than is usual, and go on."""
-        ...
 
     @property
     def run_s(self) -> float | None:
         """How long a job holds a slot here, in seconds; None if unknown."""
-        ...
 
     @property
     def start_s(self) -> float | None:
         """What a job waits here without jobs ahead of it; None if unknown."""
-        ...
 
     @property
     def mips(self) -> float | None:
         """Speed of one core (Dhrystone); None if machines do not say."""
-        ...
 
     @property
     def stalled(self) -> float:
         """Cores of its machines that have stood still for minutes, waiting for disks."""
-        ...
 
     @property
     def runtimes(self) -> Mapping[str, tuple[float, int]]:
         """By transformation: median seconds of the jobs that ended here, and how many."""
-        ...
 
 
 class NoMeasurements:
@@ -150,20 +129,23 @@ class EstimatedValue:
     note: str = ""
     count: int = field(default=0, compare=False)
 
+    def noted(self, note: str, value: float | None = None) -> EstimatedValue:
+        """With a further note, and another value where that is given."""
+        joined = f"{self.note}; {note}" if self.note else note
+        return replace(self, note=joined, value=self.value if value is None else value)
+
     def as_dict(self, now: float) -> dict[str, Any]:
         """JSON-ready: value (None if infinite), source, age_s (0 for what was written down)."""
-        out: dict[str, Any] = {
+        more = {"spread": self.spread, "count": self.count, "note": self.note}
+        return {
             "value": self.value if isfinite(self.value) else None,
             "source": self.source,
             "age_s": 0.0 if self.at is None else round(max(0.0, now - self.at), 3),
+            **{key: value for key, value in more.items() if value},
         }
-        if self.spread:
-            out["spread"] = self.spread
-        if self.count:
-            out["count"] = self.count
-        if self.note:
-            out["note"] = self.note
-        return out
+
+
+NOTHING = EstimatedValue(0.0, "default")
 
 
 def origin(estimate: Mapping[str, Any]) -> str:
@@ -222,9 +204,9 @@ class PathEstimate:
     loss: float
     room_bps: float | None = None
     bottleneck: tuple[str, str] | None = None
-    setup: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
-    first: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
-    further: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
+    setup: EstimatedValue = NOTHING
+    first: EstimatedValue = NOTHING
+    further: EstimatedValue = NOTHING
 
     @property
     def rate_bps(self) -> float:
@@ -258,7 +240,7 @@ class World:
     paths: Mapping[tuple[str, str], PathEstimate]
     compute: Mapping[tuple[str, str], ComputeEstimate]
     output_ratio: Mapping[str, EstimatedValue] = field(default_factory=dict)
-    dag_overhead: EstimatedValue = field(default_factory=lambda: EstimatedValue(0.0, "default"))
+    dag_overhead: EstimatedValue = NOTHING
     note: str = ""
     errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     waits: Mapping[tuple[str, str], EstimatedValue] = field(default_factory=dict)
@@ -317,65 +299,44 @@ def archived(estimate: Estimate, note: str = "") -> EstimatedValue:
     )
 
 
-def seconds_now(
-    estimate: Estimate, other: EstimatedValue | None, now: float, note: str = ""
-) -> EstimatedValue:
-    """A measured time in seconds, weighed by its age against what else is known (None: nothing)."""
-    return _aged(
-        archived(estimate, note), other, now, _seconds, lambda a, b, w: w * a + (1 - w) * b
-    )
+def seconds_now(estimate: Estimate, other: EstimatedValue, now: float) -> EstimatedValue:
+    """A measured time in seconds, weighed by its age against what else is known."""
+    return _aged(estimate, other, now, _seconds, lambda a, b, w: w * a + (1 - w) * b)
 
 
-def rate_now(
-    estimate: Estimate, other: EstimatedValue | None, now: float, note: str = ""
-) -> EstimatedValue:
+def rate_now(estimate: Estimate, other: EstimatedValue, now: float) -> EstimatedValue:
     """A measured rate in bit/s, weighed by its age against what else is known, and less where it
-    is widely spread. ``other`` is None if nothing else is known."""
-    known = other if other is not None and other.value > 0 else None
-    aged = _aged(
-        archived(estimate, note), known, now, format_rate, lambda a, b, w: a**w * b ** (1 - w)
+    is widely spread."""
+    known = other if other.value > 0 else None
+    aged = _aged(estimate, known, now, format_rate, lambda a, b, w: a**w * b ** (1 - w))
+    spread = estimate.spread / estimate.value if estimate.value > 0 else 0.0
+    if spread <= WIDE:
+        return aged
+    c = min(spread, _MOST_SPREAD)
+    return aged.noted(
+        f"widely spread: {format_rate(estimate.value)} ± {format_rate(estimate.spread)}, planned "
+        "with what takes as long as such transfers do on average",
+        aged.value / (1 + c * c),
     )
-    return _cautious(aged, estimate)
 
 
 def _aged(
-    estimate: EstimatedValue,
+    estimate: Estimate,
     other: EstimatedValue | None,
     now: float,
     show: Callable[[float], str],
     mean: Callable[[float, float, float], float],
 ) -> EstimatedValue:
-    age = 0.0 if estimate.at is None else now - estimate.at
-    if age <= FRESH_S:
-        return estimate
-    if other is None or other.source == "default" or not math.isfinite(other.value):
-        return _noted(estimate, estimate.value, "old, and there is no other")
-    w = weight(age)
-    return _noted(
-        estimate,
-        mean(estimate.value, other.value, w),
-        f"old: measured {show(estimate.value)} weighs {w:.2g} beside {show(other.value)} "
+    measured, age_s = archived(estimate, getattr(estimate, "note", "")), now - estimate.at
+    if age_s <= FRESH_S:
+        return measured
+    if other is None or other.source == "default" or not isfinite(other.value):
+        return measured.noted("old, and there is no other")
+    w = weight(age_s)
+    return measured.noted(
+        f"old: measured {show(measured.value)} weighs {w:.2g} beside {show(other.value)} "
         f"({other.source})",
-    )
-
-
-def _cautious(estimated: EstimatedValue, estimate: Estimate) -> EstimatedValue:
-    spread = estimate.spread / estimate.value if estimate.value > 0 else 0.0
-    if spread <= WIDE:
-        return estimated
-    c = min(spread, _MOST_SPREAD)
-    return _noted(
-        estimated,
-        estimated.value / (1 + c * c),
-        f"widely spread: {format_rate(estimate.value)} ± {format_rate(estimate.spread)}, planned "
-        "with what takes as long as such transfers do on average",
-    )
-
-
-def _noted(estimate: EstimatedValue, value: float, note: str) -> EstimatedValue:
-    joined = f"{estimate.note}; {note}" if estimate.note else note
-    return EstimatedValue(
-        value, estimate.source, estimate.at, estimate.spread, joined, estimate.count
+        mean(measured.value, other.value, w),
     )
 
 

@@ -21,6 +21,7 @@ from site_selector.evaluation.worlds import (
     SPEED,
     Platform,
     Staging,
+    draw_links,
     log_uniform,
     simulator,
     true_problem,
@@ -89,13 +90,13 @@ class JudgedPuzzle:
     ratio: float
 
 
-def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> JudgedPuzzle:
+def judge(puzzle: Puzzle, staging: Staging = "per-site") -> JudgedPuzzle:
     """Map the puzzle with ADON and with every built-in, and execute the mappings."""
     trace = puzzle.trace()
     truth = true_problem(trace, puzzle.platform, staging)
     run = simulator(truth)
-    mappings = peers(truth, f"puzzle {seed}")
-    mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed).assignment
+    mappings = peers(truth, "puzzle 0")
+    mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, 0).assignment
     makespan = {name: run.makespan(mapping) for name, mapping in mappings.items()}
     best = min(makespan[name] for name in BUILT_IN)
     return JudgedPuzzle(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)
@@ -127,11 +128,7 @@ def draw_puzzle(rng: Random) -> Puzzle:
     """Any small workflow on any small platform."""
     n, sites = rng.randint(*TASKS), rng.randint(*SITES)
     store = rng.randrange(sites + 1)
-    places = max(sites, store + 1)
-    links = [[0.0] * places for _ in range(places)]
-    for a in range(places):
-        for b in range(a):
-            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
+    links = draw_links(rng, max(sites, store + 1))
     edges = [
         FileEdge(a, b, log_uniform(rng, *SIZE_BYTES))
         for b in range(n)
@@ -150,7 +147,7 @@ def draw_puzzle(rng: Random) -> Puzzle:
             tuple(round(log_uniform(rng, *WORKERS)) for _ in range(sites)),
             tuple(log_uniform(rng, *SPEED) for _ in range(sites)),
             tuple(log_uniform(rng, *QUEUE_S) for _ in range(sites)),
-            tuple(tuple(row) for row in links),
+            links,
             store,
         ),
     )

@@ -1,4 +1,4 @@
-"""What no mapping can go below, proven under the simulator's rules.
+"""What no mapping can go below, proven under the simulator's rules, and the best mapping known.
 
 Two arguments, of which the greater holds:
 
@@ -11,9 +11,8 @@ Two arguments, of which the greater holds:
   For any weights w ≥ 0 that is Σ w_s·N_s·max(0, T - head[s] - tail[s]) ≥ Σ_j min_s w_s·c_js, and
   the least T that satisfies it is a bound. Weights are sought that make it large.
 
-The best mapping known: from the truth, every policy's mapping, and a long search.
-
-It is clairvoyant, not optimal; the true best may be below it, the proven bound is.
+The best mapping known is from every policy's mapping with the truth, and a long search. It is
+clairvoyant, not optimal; the true best may be below it, the proven bound is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One trace on one platform: what every policy's mapping comes to, in every regime.
 
-Those whose mappings are compared: ADON, and what people use otherwise.
-
-Each gets the problem as it is assumed, and nothing else, but for ADON, which is also told how far
-off estimates may be: an installation has that from the spread of its measurements.
+Compared are ADON and what people use otherwise. Each gets the problem as it is assumed, and nothing
+else, but for ADON, which is also told how far off estimates may be: an installation has that from
+the spread of its measurements.
 """
 
 from __future__ import annotations
@@ -49,23 +48,23 @@ POLICIES = (OURS, *PEERS)
 _ROUNDING = 1e-9  # of a makespan: what adding in another order may change
 
 
-def peers(believed: Problem, seed: str) -> dict[str, Assignment]:
+def peers(estimated: Problem, seed: str) -> dict[str, Assignment]:
     """The mappings of the others, by policy."""
-    rank = upward_rank(believed)
+    rank = upward_rank(estimated)
     return {
-        "random": random_sites(believed, Random(f"{seed} random")),
-        "round-robin": round_robin(believed),
-        "group": group(believed, Random(f"{seed} group")),
-        "pegasus-heft": list_schedule(believed, rank, VARIANTS["pegasus-heft"]),
-        "heft": list_schedule(believed, rank, VARIANTS["heft"]),
-        "greedy": greedy(believed),
-        "insertion": list_schedule(believed, rank, VARIANTS["insertion"]),
-        "peft": list_schedule(believed, rank, VARIANTS["peft"]),
+        "random": random_sites(estimated, Random(f"{seed} random")),
+        "round-robin": round_robin(estimated),
+        "group": group(estimated, Random(f"{seed} group")),
+        "pegasus-heft": list_schedule(estimated, rank, VARIANTS["pegasus-heft"]),
+        "heft": list_schedule(estimated, rank, VARIANTS["heft"]),
+        "greedy": greedy(estimated),
+        "insertion": list_schedule(estimated, rank, VARIANTS["insertion"]),
+        "peft": list_schedule(estimated, rank, VARIANTS["peft"]),
     }
 
 
 def adon(
-    believed: Problem, kinds: Sequence[str], regime: Regime, error: float, seed: int
+    estimated: Problem, kinds: Sequence[str], regime: Regime, error: float, seed: int
 ) -> Chosen:
     """ADON's mapping, with the priorities it hands over and its forecast."""
     known = None
@@ -75,7 +74,7 @@ def adon(
         known = Uncertainty.everywhere(error)
     elif regime == "unknown-waits":
         known = Uncertainty.everywhere(error, random_waits=True)
-    return map_problem(believed, kinds, seed, known)
+    return map_problem(estimated, kinds, seed, known)
 
 
 def knowing(truth: Problem, kinds: Sequence[str], seed: int) -> dict[str, Assignment]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from site_selector.evaluation.cases import POLICIES, Outcome, Setting
+from site_selector.evaluation.cases import OURS, POLICIES, Outcome, Setting
 from site_selector.evaluation.traces import TraceFile
 from site_selector.evaluation.worlds import REGIMES, Platform
 
@@ -64,7 +64,7 @@ def honesty(rows: Iterable[Row], regime: str) -> Honesty | None:
     """None if nothing was forecast."""
     ratios, within = [], 0
     for outcome in (o for row in rows for o in row.outcomes if o.regime == regime):
-        shown, true_s = outcome.forecast, outcome.as_run_s["adon"]
+        shown, true_s = outcome.forecast, outcome.as_run_s[OURS]
         if shown is not None:
             ratios.append(true_s / shown.median_s)
             within += shown.low_s <= true_s <= shown.high_s

@@ -23,7 +23,7 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Number, Schema, read
 from network_provisioner.base.units import MAX_DURATION_S, MAX_SIZE_BYTES
-from site_selector.catalogs.workflow import find_cycle, topological_order
+from site_selector.catalogs.workflow import children_of, find_cycle, topological_order
 
 _NUMBERING = re.compile(r"[_.#-]?(?:ID)?[0-9]+\Z")
 _CLAIMS = {"schemaVersion", "tasks", "jobs"}  # what only a trace has, besides its workflow
@@ -97,13 +97,10 @@ def build_trace(
     named = _by_id(tasks)
     writer = _writers(tasks)
     parents = _edges(tasks, named, writer, warnings)
-    children: dict[str, list[str]] = {task.id: [] for task in tasks}
-    for task in tasks:
-        for parent in parents[task.id]:
-            children[parent].append(task.id)
+    children = children_of(parents)
     order, levels = topological_order(parents, children)
     if len(order) < len(tasks):
-        cycle = find_cycle(parents, order)
+        cycle = find_cycle(parents)
         raise InputError(f"found a cycle {' -> '.join(cycle)}, expected none")
     runtime = _runtimes(tasks, warnings)
     index = {task: i for i, task in enumerate(order)}

@@ -8,10 +8,9 @@ Four regimes say how far the two differ:
     wrong-waits     the same, and so are waits per site
     unknown-waits   the same, but a site's true wait is exponential about what is assumed
 
-Made-up platforms: sites with their workers, speeds and queues, and a link between every two.
-
-Drawn from wide ranges, every factor as likely: what a slow campus cluster behind an old link and a
-large machine on a research backbone have between them.
+Platforms are made up: sites with their workers, speeds and queues, and a link between every two.
+They are drawn from wide ranges, every factor as likely: what a slow campus cluster behind an old
+link and a large machine on a research backbone have between them.
 """
 
 from __future__ import annotations
@@ -71,18 +70,24 @@ def draw_platform(seed: int, number: int) -> Platform:
     apart = rng.random() < _STORE_APART
     store = n if apart else rng.randrange(n)
     places = n + apart
-    links = [[0.0] * places for _ in range(places)]
-    for a in range(places):
-        for b in range(a):
-            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
+    links = draw_links(rng, places)
     return Platform(
         tuple(f"site{i}" for i in range(n)),
         tuple(round(log_uniform(rng, *WORKERS)) for _ in range(n)),
         tuple(log_uniform(rng, *SPEED) for _ in range(n)),
         tuple(_queue(rng) for _ in range(n)),
-        tuple(tuple(row) for row in links),
+        links,
         store,
     )
+
+
+def draw_links(rng: Random, places: int) -> tuple[tuple[float, ...], ...]:
+    """Bits per second between every two places, the same both ways."""
+    links = [[0.0] * places for _ in range(places)]
+    for a in range(places):
+        for b in range(a):
+            links[a][b] = links[b][a] = log_uniform(rng, *LINK_BPS)
+    return tuple(map(tuple, links))
 
 
 def log_uniform(rng: Random, low: float, high: float) -> float:
@@ -174,13 +179,13 @@ def draw_worlds(truth: Problem, kinds: tuple[str, ...], error: float, rng: Rando
     The estimates of the regimes that have errors are the same but for waits; in the last, the true
     waits are drawn about what is assumed.
     """
-    believed = estimated_problem(truth, kinds, error, rng)
-    waits = believed.queue_s * np.array([rng.expovariate(1.0) for _ in believed.queue_s])
+    estimated = estimated_problem(truth, kinds, error, rng)
+    waits = estimated.queue_s * np.array([rng.expovariate(1.0) for _ in estimated.queue_s])
     return [
         Trial("exact", truth, truth),
-        Trial("errors", truth, replace(believed, queue_s=truth.queue_s)),
-        Trial("wrong-waits", truth, believed),
-        Trial("unknown-waits", replace(truth, queue_s=waits), believed),
+        Trial("errors", truth, replace(estimated, queue_s=truth.queue_s)),
+        Trial("wrong-waits", truth, estimated),
+        Trial("unknown-waits", replace(truth, queue_s=waits), estimated),
     ]
 
 

@@ -158,7 +158,7 @@ def _policies(portfolio: Mapping[str, float]) -> str:
 
 
 def show_text(world: World) -> str:
-    """What ADON believes about each site and path, with source and age."""
+    """The estimates of each site and path, with source and age."""
     return estimates_text(estimates_dict(world))
 
 
@@ -252,7 +252,7 @@ def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
     runtime of the same transformation cannot be compared and are left out. JSON-ready.
     """
     old = before.sites
-    moved_files = [
+    moved_jobs = [
         {
             "job": p.job,
             "transformation": p.transformation,
@@ -264,7 +264,7 @@ def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
     ]
     return {
         "makespan_s": {"before": finite(before.expected_s), "after": finite(after.expected_s)},
-        "moved": moved_files,
+        "moved": moved_jobs,
         "beliefs": _estimate_changes(before.beliefs, after.beliefs),
     }
 

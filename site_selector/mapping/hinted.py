@@ -15,7 +15,6 @@ That is put into the text, which is otherwise copied as it is.
 from __future__ import annotations
 
 import json
-import os
 from collections import abc
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -27,9 +26,8 @@ import yaml
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs import pegasus4
-from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
-from site_selector.catalogs.pegasus4 import dax
-from site_selector.catalogs.properties import escaped, expanded
+from site_selector.catalogs.documents import LOADER, RefusedError, read_expanded, uncollected
+from site_selector.catalogs.properties import escaped
 from site_selector.catalogs.workflow import WHAT
 from site_selector.mapping.placement import Mapping, Placement
 from site_selector.wholefile import write_whole
@@ -75,8 +73,7 @@ def hinted_copy(
     InputError if the workflow has no such job, where a job shares its profiles with others by an
     anchor (which Pegasus does not read), or where a file cannot be written.
     """
-    text = read_text(workflow_path, WHAT).replace("\r\n", "\n")
-    text = expanded(text, str(workflow_path), os.environ if variables is None else variables)
+    text = read_expanded(workflow_path, WHAT, variables).replace("\r\n", "\n")
     wanted = {placed.job: _wanted(placed) for placed in mapping.placements}
     if pegasus4.is_xml(text):
         return _hinted_xml(text, str(workflow_path), wanted, out_path)
@@ -96,7 +93,7 @@ def _hinted_xml(
 ) -> int:
     more = {job: value["profiles"] for job, value in wanted.items()}
     try:
-        pieces, jobs = dax.with_profiles(text, more)
+        pieces, jobs = pegasus4.with_profiles(text, more)
     except pegasus4.FormError as error:
         raise InputError(f"{name}:{error.line}: {error}, expected a {WHAT}") from None
     _check_known(name, [job for job in wanted if job not in jobs])

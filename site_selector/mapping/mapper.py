@@ -111,21 +111,21 @@ def map_problem(
         estimator = Estimator(problem, whole.rank)
         uncertainty = None if uncertainty is None else uncertainty.among(sites, places)
     budget = _budget(problem) if evaluations is None else evaluations
-    doubtful = uncertainty is not None and uncertainty.matters
+    doubt = uncertainty if uncertainty is not None and uncertainty.matters else None
     assignments = _portfolio(problem, estimator, seed)
     scores = {name: estimator.score(assignment) for name, assignment in assignments.items()}
     portfolio = {name: makespan for name, (makespan, _) in scores.items()}
     _scatter(estimator, kinds, assignments, scores, budget, seed)
     settling = round(_SETTLE_SHARE * budget)
-    hedging = round(_HEDGE_SHARE * budget) if doubtful else 0
+    hedging = 0 if doubt is None else round(_HEDGE_SHARE * budget)
     _search(estimator, kinds, assignments, scores, budget - settling - hedging, seed)
     best = min(scores, key=lambda name: (scores[name], name))
     point = assignment = assignments[best]
-    hedge = worlds = None
-    if doubtful and uncertainty is not None:
+    hedge = worlds = forecast = None
+    if doubt is not None:
         limit = min(portfolio[name] for name in SIMPLE)
         best, assignment, worlds = hedged_mapping(
-            estimator, kinds, uncertainty, assignments, best, limit, hedging, seed
+            estimator, kinds, doubt, assignments, best, limit, hedging, seed
         )
     best, assignment = _least_moved(estimator, {**assignments, best: assignment}, best, worlds)
     settled, tried, later = _settle(estimator, assignment, worlds, settling)
@@ -134,11 +134,9 @@ def map_problem(
     if worlds is not None and worlds.prefer(point, assignment):
         makespan = shown_seconds(estimator.makespan(point))
         hedge = comparison(worlds, point, makespan, assignment)
-    forecast = None
-    if doubtful and uncertainty is not None:
-        forecast = forecast_of(
-            estimator, kinds, uncertainty, assignment, worlds_to_draw(problem), seed
-        )
+    if doubt is not None:
+        count = worlds_to_draw(problem)
+        forecast = forecast_of(estimator, kinds, doubt, assignment, count, seed)
     assignment = [int(sites[site]) for site in assignment]
     schedule, drawn = whole(assignment), 0 if worlds is None else len(worlds)
     ids = tuple(whole.priority.tolist()), tuple(places.tolist())

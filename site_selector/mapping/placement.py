@@ -284,11 +284,11 @@ def _placement(placed: Placement, estimates: dict[str, Any]) -> dict[str, Any]:
         "reason": placed.reason,
         "queued": placed.queued,
         "alternatives": [_alternative(alternative) for alternative in placed.alternatives],
-        "believed": {} if chosen is None else _believed(chosen, estimates.get("paths", {})),
+        "believed": {} if chosen is None else _estimated(chosen, estimates.get("paths", {})),
     }
 
 
-def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+def _estimated(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     """What its terms come from, to be held against the truth: value and source, and of a path the
     seconds before bytes move and for each further file."""
     estimates: dict[str, tuple[Any, ...]] = {}

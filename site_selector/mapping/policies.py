@@ -2,10 +2,8 @@
 
 Each returns one site index per job. They are what ADON is compared with, and part of its portfolio.
 
-List scheduling: HEFT as in the literature, as in Pegasus, and with data in view.
-
-Jobs are taken in order of upward rank and go where they finish first (Topcuoglu, Hariri, Wu 2002).
-The variants differ in what they know:
+In list scheduling, jobs are taken in order of upward rank and go where they finish first
+(Topcuoglu, Hariri, Wu 2002). The variants differ in what they know:
 
     heft           costs of computing and of moving a job's results to its children
     pegasus-heft   Pegasus's own: jobs in order of their distance from the start (downward rank),
@@ -84,13 +82,15 @@ def group(problem: Problem, rng: Random) -> Assignment:
 
 
 def one_site(problem: Problem, site: int) -> Assignment:
-    """Everything that can run at ``site`` there, the rest greedily by T_t."""
-    return _greedy(problem, site)
+    """Everything that can run at ``site`` (-1: nothing) there, the rest greedily by T_t."""
+    shape, numbers, placed, steps = _start(problem)
+    compiled.run(steps, place_one_by_one, shape, numbers, placed, site)
+    return [int(site) for site in placed.site]
 
 
 def greedy(problem: Problem) -> Assignment:
     """Each job, parents first, where its own T_t is least given what is placed already."""
-    return _greedy(problem, -1)
+    return one_site(problem, -1)
 
 
 def by_level(problem: Problem) -> Assignment:
@@ -98,12 +98,6 @@ def by_level(problem: Problem) -> Assignment:
     shape, numbers, placed, steps = _start(problem)
     jobs = np.lexsort((np.arange(shape.n_jobs), np.array(problem.level)))
     compiled.run(steps, place_by_level, shape, numbers, placed, jobs)
-    return [int(site) for site in placed.site]
-
-
-def _greedy(problem: Problem, favourite: int) -> Assignment:
-    shape, numbers, placed, steps = _start(problem)
-    compiled.run(steps, place_one_by_one, shape, numbers, placed, favourite)
     return [int(site) for site in placed.site]
 
 

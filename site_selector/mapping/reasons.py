@@ -1,6 +1,5 @@
-"""Why a job goes where it goes: in one sentence the term that decided and what would change it.
-
-What would have to be different for another site to have the lesser T_t.
+"""Why a job goes where it goes: in one sentence the term that decided, and what would have to be
+different for another site to have the lesser T_t.
 
 Each flip changes one quantity and leaves all others as they are. It is exact under Algorithm 4: on
 one side of ``limit`` the one site has the lesser T_t, on the other side the other.

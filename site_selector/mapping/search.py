@@ -43,11 +43,9 @@ class Judge(Protocol):
 
     def value(self, assignment: Assignment) -> float:
         """The lower the better; a difference of 0.01 is one percent of the makespan."""
-        ...
 
     def below(self, assignment: Assignment, limit: float) -> float | None:
         """The value, or None if it is above ``limit``, which may be told with less work."""
-        ...
 
 
 class PointJudge:

@@ -180,13 +180,19 @@ def scenarios(
     Every single factor takes its range evenly over the worlds (a Latin hypercube), so that a few
     dozen of them tell nearly as much as many drawn blindly.
     """
+
+    def even(columns: int) -> Array:
+        """Numbers between 0 and 1, one row for each world, each column spread evenly."""
+        rows = np.tile(np.arange(count, dtype=np.float64)[:, None], (1, columns))
+        rows = rng.permuted(rows, axis=0)
+        return (rows + rng.random((count, columns))) / count
+
     names = sorted(set(kinds))
     kind = np.array([names.index(name) for name in kinds], dtype=np.int64)
-    draw = _Draw(count, rng)
     n, places, files = problem.n_sites, len(problem.places), len(problem.files)
     compute_e = np.broadcast_to(uncertainty.compute, (len(kinds), n))
-    kind_u, size_u = draw.even(len(names) * n), draw.even(files)
-    rate_u, wait_u = draw.even(places * places), draw.even(n)
+    kind_u, size_u = even(len(names) * n), even(files)
+    rate_u, wait_u = even(places * places), even(n)
     rate_u = rate_u[:, np.asarray(shape_of(problem).line)]  # what paths share is misjudged once
     size = np.array(problem.size)
     power = np.log(_middle(problem, kind, compute_e)) / math.log(0.5)
@@ -245,18 +251,6 @@ def _middle(problem: Problem, kind: NDArray[np.int64], error: Array) -> Array:
     share = free / (free + _LOOSE) * noise / (noise + excess)
     stands_out = (np.exp(share * rest) - 1) / np.where(use, 2 * e, 1.0)
     return np.where(use, np.clip(0.5 + stands_out, 0.05, 0.95), 0.5)
-
-
-class _Draw:
-    """Numbers between 0 and 1, one row for each world, each column spread evenly."""
-
-    def __init__(self, count: int, rng: np.random.Generator) -> None:
-        self.count, self.rng = count, rng
-
-    def even(self, columns: int) -> Array:
-        rows = np.tile(np.arange(self.count, dtype=np.float64)[:, None], (1, columns))
-        rows = self.rng.permuted(rows, axis=0)
-        return (rows + self.rng.random((self.count, columns))) / self.count
 
 
 def _factor(error: ArrayLike, u: Array) -> Array:

@@ -35,9 +35,8 @@ _SAFE = "/!$&'()*+,;=:@"  # what a path may hold as it is
 
 _GOOD = "1"
 Session = AbstractContextManager[Any]
-
-
 Row = tuple[str, int, str | None, str]
+"""Path, bytes, checksum and host of a replica."""
 
 
 def read_url(source: str, say: Say) -> Iterator[SourceFile]:
@@ -201,9 +200,6 @@ def read_zone(
         yield SourceFile(path.removeprefix(f"{below}/"), url, size, sha256, at)
     for kind, count in kinds.items():
         say(f"{source}: {count} checksums of kind {kind} left out, a catalog has sha256 only")
-
-
-"""Path, bytes, checksum and host of a replica."""
 
 
 def _found(zone: Any, root: str) -> tuple[str, list[Row]]:

@@ -19,6 +19,7 @@ from site_world import (
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import parse_document
 from site_selector.catalogs.entries import replicas_of, sites_of, transformations_of
+from site_selector.catalogs.replicas import measured
 from site_selector.inputs import load_inputs
 
 FLOW = workflow_text([job("x", "a", ["f"], ["g"])])
@@ -97,6 +98,25 @@ def test_replicas_by_name_and_by_pattern() -> None:
     assert matched is not None
     assert matched.size_bytes == 7
     assert replicas.find("b.txt") is None
+
+
+def test_a_url_that_cannot_be_read_has_no_size() -> None:
+    assert measured(None, [("local", "http://[2001:db8::1/f"), ("tacc", "//[/f")]) is None
+    assert measured(None, [("local", "gsiftp://[/f"), ("local", __file__)])
+
+
+def test_profiles_are_without_extensions() -> None:
+    text = sites_text({"mu": {"style": "condor", "x-note": "ours"}})
+    sites = sites_of(parse_document(text, "sites.yml", "x"))
+    assert sites["mu"].profiles["pegasus"] == {"style": "condor"}
+
+
+def test_a_container_of_a_program_in_the_workflow_is_named_by_text() -> None:
+    place = {"name": "mu", "pfn": "/a", "type": "installed", "container": ["box"]}
+    catalog = {"transformations": [{"name": "a", "sites": [place]}]}
+    text = yaml.safe_dump({"transformationCatalog": catalog})
+    with pytest.raises(InputError, match="a: found no container a list in the catalog"):
+        transformations_of(parse_document(text, "w", "x"), ("transformationCatalog",))
 
 
 def test_a_stageable_program_runs_wherever_it_fits() -> None:

@@ -13,6 +13,7 @@ from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import PlannedFiles
+from monitors.workflows.planned.transferlist import SiteUrl, Transfer
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,
@@ -99,6 +100,14 @@ def test_one_request_for_each_pair(submit_dir: Path) -> None:
     assert [(x["event"], x["hook"], x["id"]) for x in lines] == [
         ("decision", "pre", r.id) for r in requests
     ]
+
+
+def test_a_url_that_cannot_be_read_names_no_host(tmp_path: Path) -> None:
+    ends = (SiteUrl("a", "gsiftp://[2001:db8::1/f"),), (SiteUrl("mu", "gsiftp://dtn.mu/f"),)
+    where = make_submit_dir(tmp_path / "run", {JOB: [Transfer("f", *ends, 100)]})
+    world = World(FakeBroker())
+    assert [pair["state"] for pair in run(where, world)] == ["installed"]
+    assert [(r.src_host, r.dst_host) for r in world.broker.asked] == [("", "")]
 
 
 @pytest.mark.parametrize("job", ["stage_in_remote_mu_0_0", "align_ID1"])

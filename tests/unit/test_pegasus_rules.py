@@ -252,7 +252,7 @@ def test_the_data_configuration_of_a_job_at_each_site(
     assert (inputs.candidates["J1"], inputs.configurations["J1"]) == (("grove", "far"), expected)
     both = zip(("grove", "far"), expected, strict=True)
     staged = tuple((site, "local") for site, name in both if name == "condorio")
-    assert inputs.staged() == {"J1": staged}
+    assert inputs.staged == {"J1": staged}
     with pytest.raises(InputError, match="found 'magic', expected one of sharedfs"):
         load(data_configuration="magic")
 
@@ -361,10 +361,10 @@ def test_jobs_read_what_bypasses_staging_where_they_run(load: Load) -> None:
 def test_staging_sites_are_those_that_pegasus_takes(load: Load) -> None:
     catalog = sites(GROVE, {"name": "store"})
     nonshared = {"files": {"pegasus.properties": f"{KEY} = nonsharedfs"}, "sites_yml": catalog}
-    assert load(**nonshared).staged() == {"J1": ()}
+    assert load(**nonshared).staged == {"J1": ()}
     staged = {"J1": (("grove", "store"),)}
-    assert load(**nonshared, staging_site="store").staged() == staged
-    assert load(**nonshared, staging_site="grove=store,other=local").staged() == staged
+    assert load(**nonshared, staging_site="store").staged == staged
+    assert load(**nonshared, staging_site="grove=store,other=local").staged == staged
     with pytest.raises(InputError, match="staging site 'shop' is not in the site catalog"):
         load(**nonshared, staging_site="shop")
     with pytest.raises(InputError, match="found 'store', expected 'local' with the data"):
@@ -439,13 +439,18 @@ def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path
     template = (
         "pegasus.catalog.site.repo = file://{0}/served\npegasus.catalog.site.repo.file = {1}\n"
     )
-    own = sites({"name": "compute", "profiles": {"pegasus": {"style": "condor"}}})
+    tags = [{"name": "big", "profiles": {"pegasus": {KEY.removeprefix("pegasus."): "sharedfs"}}}]
+    own = sites({**POOL, "os.release": "rhel", "os.version": "9", "x-tags": tags})
     files = {"pegasus.properties": template.format(tmp_path, "pool.yml")}
-    inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
+    programs = program("compute")
+    programs["transformations"][0]["sites"][0] |= {"os.release": "rhel", "os.version": "9"}
+    job = {**JOB, "profiles": {"pegasus": {"tag": "big"}}}
+    inputs = load({**FLOW, "jobs": [job]}, own, transformations_yml=programs, files=files)
+    assert inputs.configurations["J1"] == ("sharedfs",)
     assert inputs.sites["compute"].profiles == {"env": {"A": "1"}, "pegasus": {"style": "condor"}}
     assert "staging" in inputs.sites
     files = {"pegasus.properties": template.format(tmp_path, "gone.yml")}
-    inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
+    inputs = load(sites_yml=own, transformations_yml=programs, files=files)
     assert inputs.notes[0].startswith("the hosted site catalog gone.yml cannot be read: ")
     (folder / "bare.yml").write_text("sites: []\n")  # which Pegasus refuses, hosted or not
     files = {"pegasus.properties": template.format(tmp_path, "bare.yml")}

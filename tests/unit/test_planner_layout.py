@@ -128,6 +128,9 @@ def test_a_path_at_another_site_becomes_a_url_of_its_server(case: Case) -> None:
     place_at("/elsewhere/raw.txt")
     with pytest.raises(InputError, match="expected a URL, or a path below a directory"):
         planned(case)
+    place_at(url := "http://[2001:db8::1/raw.txt")  # pegasus-transfer says what is wrong with it
+    (entry,) = planned(case)["stage_in_local_mu_0_0"].entries
+    assert isinstance(entry, Transfer) and entry.source.url == url
 
 
 def test_results_that_stay_where_they_are_made_are_copied_there(case: Case) -> None:
