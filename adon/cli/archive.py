@@ -16,7 +16,6 @@ from adon.cli.parsing import (
     DRY_RUN,
     SINCE,
     UNTIL,
-    CommandParser,
     Noun,
     add_output,
     config,
@@ -32,22 +31,17 @@ if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
 
 NOUN = Noun("archive", __doc__)
-add = NOUN.add
 _SUBJECT = option("subject", "path, site or host, such as 'mu>tacc'", "SUBJECT")
 _NOTHING = "nothing was measured"
 _six = "{:.6g}".format
-
-
-def _add_selection(parser: CommandParser) -> None:
-    for add_to in (
-        option("--subject", "only this path, site or host, such as 'mu>tacc'", "SUBJECT"),
-        option("--workflow", "only this workflow, by its UUID", "WORKFLOW"),
-        option("--source", "only measurements of this source", "NAME"),
-        SINCE,
-        UNTIL,
-        ARCHIVE,
-    ):
-        add_to(parser)
+_SELECTION = (
+    option("--subject", "only this path, site or host, such as 'mu>tacc'", "SUBJECT"),
+    option("--workflow", "only this workflow, by its UUID", "WORKFLOW"),
+    option("--source", "only measurements of this source", "NAME"),
+    SINCE,
+    UNTIL,
+    ARCHIVE,
+)
 
 
 def _moment(text: str | None, option: str) -> float | None:
@@ -92,7 +86,7 @@ def _show(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "query",
     option("metrics", "metrics, such as throughput", "METRIC,...", names),
-    _add_selection,
+    *_SELECTION,
     limit(10**9, 100),
     add_output,
 )
@@ -223,7 +217,7 @@ def _rollups(args: argparse.Namespace) -> int:
         "metrics", "only these metrics (default: all)", "METRIC,...", names, nargs="?", default=[],
     ),
     option("-o/--output", "output file (default: CSV on standard output)", "FILE", Path),
-    _add_selection,
+    *_SELECTION,
 )  # fmt: skip
 def _export(args: argparse.Namespace) -> int:
     """Export measurements to a file, or as CSV to standard output.

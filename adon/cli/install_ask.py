@@ -1,28 +1,32 @@
-"""What every installation does with its changes: show, ask, carry out, verify, take back."""
+"""What every installation does: it makes a configuration of the hooks, shows its changes, asks,
+carries them out, verifies them, takes them back."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from adon.cli.parsing import DRY_RUN, UNDO, Option, flag, option
-from network_provisioner.base.errors import InputError
+from adon.cli.parsing import DEFAULT_BROKER, DRY_RUN, UNDO, Option, flag, option
+from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
+    from network_provisioner.client.hookconfig import HookConfig
     from pegasus_hooks.install.edits import FileEdit
     from pegasus_hooks.install.home import InstallTarget
     from pegasus_hooks.install.parts import InstallPart
     from pegasus_hooks.install.verify import Verification
 
 _LIMIT_S = 20.0
-
-
+# Every user's own, made when the first workflow runs.
+WATCH_FOLDER = "~/.local/state/adon/watch"
 CHANGES = (DRY_RUN, flag("--yes", "do not ask"), UNDO)
 
 
@@ -73,21 +77,56 @@ def output_of(words: Sequence[str]) -> str:
             words, capture_output=True, text=True, check=True, timeout=_LIMIT_S
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise InputError(f"{words[0]}: {error}, expected a Python that runs") from None
+        raise InputError(f"{words[0]}: {error}, expected it to run") from None
 
 
 def value_of(name: str) -> str:
     """What HTCondor goes by on this machine; empty if it has none, or cannot be asked."""
     program = shutil.which("condor_config_val")
-    if program is None:
-        return ""
     try:
-        done = subprocess.run(
-            [program, name], capture_output=True, text=True, check=False, timeout=_LIMIT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return output_of([program, name]).strip() if program else ""
+    except InputError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def hook_config(args: argparse.Namespace, ahead: bool = False) -> HookConfig:
+    """The hooks' configuration. Raises InputError for what is no URL."""
+    from adon.config.adon_yml import load_config
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.hookconfig import HookConfig
+
+    broker, archive = args.broker, None
+    if args.config is not None:
+        loaded = load_config(args.config)
+        broker, archive = broker or loaded.broker_url, loaded.broker.archive
+    broker = broker or DEFAULT_BROKER
+    BrokerClient(broker)
+    token = args.token_file and str(args.token_file)
+    if token is not None and not token.startswith("~"):
+        token = str(Path(token).absolute())
+    return HookConfig(
+        broker=broker, archive=archive, token_file=token, watch=WATCH_FOLDER, ahead=ahead
+    )
+
+
+def site_hooks(args: argparse.Namespace, **more: Any) -> bytes:
+    """The same for programs that HTCondor starts at a site, as a file; ``more`` are settings."""
+    from network_provisioner.client.hookconfig import HookConfig
+
+    config = replace(hook_config(args), archive=None, watch=None, site=args.site, **more)
+    usual = asdict(HookConfig(""))
+    settings = {k: v for k, v in asdict(config).items() if v != usual[k]}
+    return (json.dumps(settings, indent=1) + "\n").encode()
+
+
+def notes(args: argparse.Namespace) -> Iterator[str]:
+    """Whether the broker answers now; it need not."""
+    from network_provisioner.client.hookclient import client_of
+
+    try:
+        client_of(hook_config(args)).health()
+    except AdonError as error:
+        yield f"{error}; until that changes transfers go without a path"
 
 
 def confirm_changes(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:

@@ -16,12 +16,13 @@ from adon.cli.install_ask import (
     blocking_path,
     confirm_changes,
     hooks_token,
+    notes,
     refuse_foreign,
     settings_removal,
+    site_hooks,
     this_python,
     value_of,
 )
-from adon.cli.install_pegasus import notes, site_hooks
 from adon.cli.parsing import DEFAULT_BROKER, config, flag, one_of, option
 from network_provisioner.base.errors import InputError
 
@@ -95,7 +96,6 @@ def condor(args: argparse.Namespace) -> int:
     Exit codes: 0 done, or nothing to do; 1 you declined; 2 it cannot be installed there, and
     nothing was changed.
     """
-    args.ahead = False
     from pegasus_hooks.install.edits import carry_out, check_writable, installation_lock
 
     to_install, to_undo = _to_install, _to_undo

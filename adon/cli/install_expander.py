@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_ask import output_of, refuse_foreign, this_python
+from adon.cli.install_ask import output_of, refuse_foreign, this_python, value_of
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,9 +54,9 @@ def verification_lines(path: Path, condor: str) -> Iterator[str]:
         f"verified: condor_master will run {version}{f' as {user}' if user else ''}, by {path} "
         f"(driver {section.driver})"
     )
-    tool = shutil.which("condor_config_val")
-    if tool and DAEMON not in (listed := output_of([tool, "DAEMON_LIST"])):
-        yield f"note: DAEMON_LIST is set again elsewhere: {listed.strip()}, expected {DAEMON} in it"
+    listed = value_of("DAEMON_LIST")
+    if listed and DAEMON not in listed:
+        yield f"note: DAEMON_LIST is set again elsewhere: {listed}, expected {DAEMON} in it"
     if user not in ("", condor):
         log = LOG.replace("$(LOG)", "$(condor_config_val LOG)")
         yield f'note: {user} needs a log: install -o {user} -m 644 /dev/null "{log}"'

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
 from adon.cli.live import watch
-from adon.cli.options import answered_records, bad_answer, client, print_answer, tool_options
+from adon.cli.options import client, tool_options
 from adon.cli.output import for_programs, print_fields, print_json, print_records
 from adon.cli.parsing import (
     SETTINGS,
-    CommandParser,
     Noun,
     add_broker,
     add_output,
@@ -37,22 +36,17 @@ if TYPE_CHECKING:
     from network_provisioner.topology.graph import Topology
 
 NOUN = Noun("measure", __doc__)
-add = NOUN.add
 _LOOK_S = 0.5
 _GRACE_S = 60.0  # after a run's end for its result to come
 _NAME = option("name", "name of the task", "NAME")
 _TO = option("--to", "the other end, if the tool has one", "SITE")
-
-
-def _add_what(parser: CommandParser) -> None:
-    for add_to in (
-        option("--tool", "tcp, udp, echo, ping, trace, host or command", "TOOL"),
-        option("--from", "first end", "SITE", dest="source"),
-        _TO,
-        option("--for", "duration (default: the tool's)", "TIME", dest="lasts"),
-        SETTINGS,
-    ):
-        add_to(parser)
+_WHAT = (
+    option("--tool", "tcp, udp, echo, ping, trace, host or command", "TOOL"),
+    option("--from", "first end", "SITE", dest="source"),
+    _TO,
+    option("--for", "duration (default: the tool's)", "TIME", dest="lasts"),
+    SETTINGS,
+)
 
 
 @NOUN.verb(
@@ -150,9 +144,8 @@ def _list(args: argparse.Namespace) -> int:
     """
     tasks = client(args).call("GET", "/v1/tasks")
     none = "nothing is measured regularly: 'adon measure add' adds a task"
-    return answered_records(
+    return print_records(
         args,
-        "list of tasks",
         text.tasks(time.time()),
         tasks,
         none=none,
@@ -188,9 +181,8 @@ def _schedule(args: argparse.Namespace) -> int:
     if args.task is not None and not runs["runs"]:
         with _named(broker, args.task):
             broker.call("GET", f"/v1/tasks/{quoted(args.task)}")
-    return answered_records(
+    return print_records(
         args,
-        "schedule",
         text.runs(runs["runs"], schedule["moved"], runs["now"]),
         runs["runs"],
         document={"schedule": schedule, **runs},
@@ -210,9 +202,8 @@ def _agents(args: argparse.Namespace) -> int:
     """
     agents, now = client(args).call("GET", "/v1/agents"), time.time()
     none = "the broker knows no agent: they are listed under monitoring.agents in its adon.yml"
-    return answered_records(
+    return print_records(
         args,
-        "list of agents",
         text.agents(now),
         agents,
         none=none,
@@ -223,7 +214,7 @@ def _agents(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "run",
     option("task", "name of a task", "TASK", nargs="?"),
-    _add_what,
+    *_WHAT,
     option("--within", "deadline, from now; at most 1 h", "TIME", default="10 min"),
     flag("--no-wait", "print the time of the run, and do not wait for it"),
     add_broker,
@@ -254,9 +245,8 @@ def _run(args: argparse.Namespace) -> int:
         path, body = "/v1/tasks/run", {**what, "within": args.within}
     with _named(broker, args.task or ""):
         run = broker.call("POST", path, body)
-    with bad_answer(args, "run"):
-        planned = text.run_time_text(run, time.time())
-        key, until = str(run["id"]), float(run["until"])
+    planned = text.run_time_text(run, time.time())
+    key, until = str(run["id"]), float(run["until"])
     if args.no_wait:
         return print_fields(args, run, lambda: planned)
     if not for_programs(args):
@@ -280,9 +270,8 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
             if error.code != "unknown_measurement":
                 raise
             hidden += 1  # who may start a measurement may not always see what it gives
-    print_answer(
+    print_fields(
         args,
-        "measurement",
         {**run, "measurements": readings},
         lambda: text.results(run, readings, hidden),
     )
@@ -308,7 +297,7 @@ def _named(broker: Any, wanted: str) -> Iterator[None]:
 @NOUN.verb(
     "add",
     _NAME,
-    _add_what,
+    *_WHAT,
     option("--every", "period", "TIME", required=True),
     option("--within", "deadline, from the start of each period (default: its end)", "TIME"),
     add_broker,
@@ -330,9 +319,8 @@ def _add(args: argparse.Namespace) -> int:
     if args.within is not None:
         body["within"] = args.within
     task = client(args).call("PUT", f"/v1/tasks/{quoted(args.name)}", body)
-    return answered_records(
+    return print_records(
         args,
-        "task",
         text.tasks(time.time()),
         [task],
         document=task,
@@ -352,7 +340,7 @@ def _delete(args: argparse.Namespace) -> int:
     broker = client(args)
     with _named(broker, args.name):
         task = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
-    return print_answer(args, "task", task, lambda: f"{args.name} is measured no longer")
+    return print_fields(args, task, lambda: f"{args.name} is measured no longer")
 
 
 @NOUN.verb(
@@ -383,16 +371,13 @@ def _who(args: argparse.Namespace) -> int:
             for key, value in (("from", args.source), ("to", args.to), ("metric", args.metric))
             if value
         )
-        access = client(args).call("GET", f"/v1/access?{query}")
-        with bad_answer(args, "list of keys"):
-            keys = access["keys"]
+        keys = client(args).call("GET", f"/v1/access?{query}")["keys"]
     else:
         keys = _configured(args)
     document = {"from": args.source, "to": args.to, "metric": args.metric, "keys": keys}
-    with bad_answer(args, "list of keys"):
-        return print_fields(
-            args, keys, lambda: text.who(keys, args.source, args.to, args.metric), document
-        )
+    return print_fields(
+        args, keys, lambda: text.who(keys, args.source, args.to, args.metric), document
+    )
 
 
 def _configured(args: argparse.Namespace) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from adon.cli.output import Column, for_programs, print_fields, rendered
+from adon.cli.output import Column, for_programs, print_fields, print_records
 from adon.cli.parsing import Noun, add_output, option
 from network_provisioner.base.database_url import check_state, is_database_url
 from network_provisioner.base.errors import InputError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from network_provisioner.stores.store import Store
 
 NOUN = Noun("state", __doc__)
-add = NOUN.add
 _PLACE = "SQLite file or postgresql:// URL"
 _COLUMNS = (Column("of"), Column("kind"), Column("count", "count>"))
 
@@ -53,13 +52,13 @@ def _show(args: argparse.Namespace) -> int:
         {"of": of, "kind": kind, "count": n} for of in kept for kind, n in sorted(kept[of].items())
     ]
     document = kept | {"unreadable": store.unreadable}
-    print(rendered(args, _COLUMNS, records, document=document, none="nothing is kept"))
-    return _left_out(store, args.json or args.csv)
+    print_records(args, _COLUMNS, records, document=document, none="nothing is kept")
+    return _left_out(args, store)
 
 
-def _left_out(store: Store, for_programs: bool) -> int:
+def _left_out(args: argparse.Namespace, store: Store) -> int:
     """Say what cannot be read; the exit code."""
-    for what, why in store.unreadable.items() if not for_programs else ():
+    for what, why in store.unreadable.items() if not for_programs(args) else ():
         print(f"{what} cannot be read: {why}")
     return 1 if store.unreadable else 0
 
@@ -124,4 +123,4 @@ def _copied(args: argparse.Namespace, place: str, to: str) -> int:
     }
     text = f"copied {transits} transits and {versions} versions of documents"
     print_fields(args, record, lambda: text)
-    return _left_out(source, for_programs(args))
+    return _left_out(args, source)

@@ -9,9 +9,9 @@ from typing import Any
 
 from adon.cli.live import draw_again
 from adon.cli.monitor_text import list_columns, shortened
-from adon.cli.options import bad_answer, client
+from adon.cli.options import client
 from adon.cli.output import Column, Record, duration, table
-from adon.cli.parsing import Nouns, add_broker, add_handler, flag, option
+from adon.cli.parsing import Noun, add_broker, flag, option
 from adon.cli.terminal import bar, for_output, screen_size
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import local_time
@@ -46,19 +46,15 @@ _LINKS = (
 )
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon top``."""
-    add_handler(
-        nouns,
-        "top",
-        _run,
-        option("--user", "only workflows and transfers of this user", "USER"),
-        option("--every", "time between two screens", "TIME", default="2 s"),
-        flag("--once", "print one screen, and end"),
-        add_broker,
-    )
+NOUN = Noun("top")
 
 
+@NOUN.command(
+    option("--user", "only workflows and transfers of this user", "USER"),
+    option("--every", "time between two screens", "TIME", default="2 s"),
+    flag("--once", "print one screen, and end"),
+    add_broker,
+)
 def _run(args: argparse.Namespace) -> int:
     """Show workflows, transfers, links and the pool live, on one screen. Ctrl-C ends it.
 
@@ -72,9 +68,8 @@ def _run(args: argparse.Namespace) -> int:
     """
 
     def draw() -> str:
-        with bad_answer(args, "screen"):
-            lines = screen_size().lines
-            return _screen(_looked(args, lines), lines)
+        lines = screen_size().lines
+        return _screen(_looked(args, lines), lines)
 
     if args.once:
         print(draw())

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.options import above_0, bad_answer, client
+from adon.cli.options import above_0, client
 from adon.cli.output import Column, duration, note, print_fields, print_records
 from adon.cli.parsing import TEMPLATE, Noun, add_broker, add_output, option, whole
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from network_provisioner.templates.advice import HostTcp, PathFigures
 
 NOUN = Noun("transfer", __doc__)
-add = NOUN.add
 _ENDS = ("src", "dst")
 _SITES = (option("src", "site that sends", "FROM"), option("dst", "site that receives", "TO"))
 WITHOUT, WITH = "without", "with"
@@ -53,10 +52,9 @@ def _advise(args: argparse.Namespace) -> int:
 
     rate_bps = above_0(parse_rate, args.rate, "--rate")
     answer = client(args).advice(args.src, args.dst, rate_bps, args.template)
-    with bad_answer(args, "advice"):
-        figures = _with_own(_figures(answer["figures"]), answer["hosts"])
-        answer |= {"figures": asdict(figures), "advice": asdict(advise(figures))}
-        return print_fields(args, answer, lambda: "\n".join(_lines(answer, figures, args.template)))
+    figures = _with_own(_figures(answer["figures"]), answer["hosts"])
+    answer |= {"figures": asdict(figures), "advice": asdict(advise(figures))}
+    return print_fields(args, answer, lambda: "\n".join(_lines(answer, figures, args.template)))
 
 
 def _figures(details: dict[str, Any]) -> PathFigures:

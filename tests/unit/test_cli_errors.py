@@ -256,9 +256,10 @@ def test_options_of_site(tmp_path: Path) -> None:
     assert refusal("site", "explain", "workflow.yml", "--job", "ID3") == (
         "job 'ID3' is not in workflow 'small', did you mean 'ID2'?"
     )
-    assert refusal(*command, "--archive", "none") == (
-        "none: found no such file, expected an archive of measurements"
-    )
+    for verb in ("map", "explain", "show", "edge"):
+        assert refusal("site", verb, "workflow.yml", "--archive", "none") == (
+            "none: found no such file, expected an archive of measurements"
+        )
     assert refusal(*command, "--archive", "sites.yml") == (
         "archive sites.yml: found a file that is not a whole SQLite database, expected an ADON "
         "archive or no file"

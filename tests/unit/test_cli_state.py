@@ -35,6 +35,9 @@ def test_show(file: Path) -> None:
         "documents": {"policy": 1},
         "unreadable": {},
     }
+    file.write_bytes(file.read_bytes().replace(b'"src"', b'"s\xffc"', 1))
+    ran = adon("state", "show", file, "--columns", "kind,count")
+    assert ran.code == 1 and "cannot be read" not in ran.out
 
 
 def test_copy(file: Path, tmp_path: Path) -> None:

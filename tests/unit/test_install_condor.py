@@ -220,6 +220,22 @@ def test_condor_master_runs_the_expander_and_stops_it(
     assert files(etc) == before
 
 
+def test_an_expander_is_installed_where_htcondor_cannot_be_asked(
+    etc: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = etc.parent / "bin/condor_config_val"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
+    config = etc / "adon.yml"
+    config.write_text(f"{NETWORK}expansion: {{flavours: {{w: {{cores: 1}}}}}}\n")
+    words = ["--config-dir", str(etc / "config.d"), "--yes", "--config", str(config)]
+    assert main(["install", "condor", "--expander", *words]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "" and "DAEMON_LIST is set again" not in shown.out
+
+
 def test_an_expander_runs_as_whose_the_archive_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

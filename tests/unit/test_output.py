@@ -90,7 +90,7 @@ def test_on_a_narrow_terminal_long_texts_are_below_their_row(
     assert text.splitlines()[-3:] == ["  name montage-m", "    changed", "    9 min 43 s"]
 
 
-def test_records_are_the_same_in_every_form() -> None:
+def test_records_are_the_same_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
     records = [{"id": "=a", "totals": {"done": 1}, "ends": ["x", "y"], "at": None, "rate_bps": 2e6}]
     columns = (
         output.Column("id"),
@@ -101,7 +101,8 @@ def test_records_are_the_same_in_every_form() -> None:
 
     def printed(**chosen: Any) -> str:
         given = {"json": False, "csv": False, "columns": None} | chosen
-        return output.rendered(Namespace(**given), columns, records)
+        assert output.print_records(Namespace(**given), columns, records) == 0
+        return capsys.readouterr().out.rstrip("\n")
 
     assert printed() == "id  end    rate  done\n=a  y    2 Mb/s     1"
     assert printed(csv=True) == "id,ends.1,rate_bps,totals.done\n'=a,y,2000000.0,1"
@@ -166,3 +167,14 @@ def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream, coloured in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stdout", stream)
         assert ("\x1b[31m" in terminal.grid(("state",), [("failed",)])) is coloured
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"), (0.053, "53 ms"), (0.9994, "999 ms"), (0.9996, "1 s"), (119.96, "120 s"),
+        (148, "2 min 28 s"), (599.7, "10 min"), (6720, "112 min"), (7320, "2 h 2 min"),
+    ],
+)  # fmt: skip
+def test_durations_have_three_figures_at_most(seconds: float, text: str) -> None:
+    assert output.duration(seconds) == text
