@@ -208,7 +208,10 @@ def _daemon_user() -> str:
     """Who HTCondor's own daemons run as, where root starts them."""
     if os.geteuid() != 0:
         return ""
-    return next((user.pw_name for user in pwd.getpwall() if user.pw_name == "condor"), "")
+    try:
+        return pwd.getpwnam("condor").pw_name
+    except KeyError:
+        return ""
 
 
 def _notes(args: argparse.Namespace) -> Iterator[str]:

@@ -144,6 +144,8 @@ class PlacementInputs:
         read = read_inputs(self.sources(), self.execution_sites, default)
         for line in read.notes:
             say(line)
+        for site in self.output_site.split(",") if self.output_site is not None else ():
+            known_site(site, read.sites, "output site")
         read = replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
         return read if self.config is None else within_template(read, self.config, say)
 
@@ -181,9 +183,6 @@ def place_files(
 ) -> PlacedWorkflow:
     """:func:`place` for files. Raises InputError, also for a missing archive."""
     inputs = files.inputs(say)
-    if files.output_site is not None:
-        for site in files.output_site.split(","):
-            known_site(site, inputs.sites, "output site")
     measured, live = files.read_sources(say, *subjects(inputs, files.output_site))
     placed = place(
         inputs,

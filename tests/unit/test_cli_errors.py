@@ -249,14 +249,14 @@ def test_options_of_site(tmp_path: Path) -> None:
     write_world(tmp_path)
     command = ("site", "map", "workflow.yml")
     assert refusal(*command, "--sites", "none.yml") == f"none.yml: {NO_FILE} site catalog"
-    assert refusal(*command, "--output-site", "tac") == (
-        "output site 'tac' is not in the site catalog, which lists local, mu, tacc,"
-        " condorpool, did you mean 'tacc'?"
-    )
     assert refusal("site", "explain", "workflow.yml", "--job", "ID3") == (
         "job 'ID3' is not in workflow 'small', did you mean 'ID2'?"
     )
     for verb in ("map", "explain", "show", "edge"):
+        assert refusal("site", verb, "workflow.yml", "--output-site", "tac") == (
+            "output site 'tac' is not in the site catalog, which lists local, mu, tacc,"
+            " condorpool, did you mean 'tacc'?"
+        )
         assert refusal("site", verb, "workflow.yml", "--archive", "none") == (
             "none: found no such file, expected an archive of measurements"
         )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from adon.cli import install_ask, install_execute, install_expander
+from adon.cli import install_ask, install_condor, install_execute, install_expander
 from adon.cli.main import main
 from adon.config.adon_yml import parse_config
 from condor_plugins.jobs.jobad import EVENT_ATTRIBUTES
@@ -234,6 +237,14 @@ def test_an_expander_is_installed_where_htcondor_cannot_be_asked(
     assert main(["install", "condor", "--expander", *words]) == 0
     shown = capsys.readouterr()
     assert shown.err == "" and "DAEMON_LIST is set again" not in shown.out
+
+
+def test_the_user_of_htcondor_need_not_be_in_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directory servers list nobody, and know everybody by name."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(pwd, "getpwall", list)
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name))
+    assert install_condor._daemon_user() == "condor"
 
 
 def test_an_expander_runs_as_whose_the_archive_is(
