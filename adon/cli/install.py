@@ -16,10 +16,9 @@ from adon.cli import install_condor
 from adon.cli.install_ask import (
     CHANGES,
     blocking_path,
-    conclude,
-    confirm_changes,
     hook_config,
     hooks_token,
+    install,
     notes,
     still_needed,
     this_python,
@@ -191,7 +190,6 @@ def _selector(args: argparse.Namespace, python: str) -> InstallPart:
 def _install(
     args: argparse.Namespace, home: PegasusHome | None, places: Sequence[InstallTarget]
 ) -> int:
-    from pegasus_hooks.install.edits import check_writable
     from pegasus_hooks.install.installing import changes_to_install
 
     place = places[0]
@@ -202,21 +200,12 @@ def _install(
         place, {*keep, *(part.name for part in parts if part.jars or part.programs)}
     )
     wanted = changes_to_install(place, parts, places[1:], keep, in_use)
-    needed = [change for change in wanted if change.needed]
-    if not needed:
-        where = " and ".join(str(file) for file in place.files)
-        print(f"nothing to do: ADON is installed as asked, in {where}")
-        if args.only != "hooks" and not args.dry_run:
-            _warm()
-        return 0
-    check_writable(needed)
-    if not confirm_changes(args, needed):
-        return 0 if args.dry_run else 1
     check = partial(_verified, args, home, place, parts) if home is not None else None
-    if not conclude(place, wanted, parts, check):
-        return 1
-    if args.only != "hooks":
+    code = install(args, place, wanted, parts, check)
+    if not code and not args.dry_run and args.only != "hooks":
         _warm()
+    if code is not None:
+        return code
     for line in _notes(args, place, parts):
         print(f"note: {line}")
     if place.shell and args.only != "hooks":
@@ -311,7 +300,6 @@ def _run_file(args: argparse.Namespace) -> int:
 
 def _install_file(args: argparse.Namespace, home: PegasusHome, place: InstallTarget) -> int:
     from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, entry
-    from pegasus_hooks.install.edits import check_writable
     from pegasus_hooks.install.installing import changes_to_install
     from pegasus_hooks.install.parts import hooks_part
     from pegasus_hooks.install.verify import verify
@@ -326,17 +314,9 @@ def _install_file(args: argparse.Namespace, home: PegasusHome, place: InstallTar
         part = catalog_part(place, home, python, config)
         wanted = changes_for_catalog(place, home, part)
         lines = {"catalog_entry": entry(home, part)}
-    needed = [change for change in wanted if change.needed]
-    if not needed:
-        print(f"nothing to do: ADON is installed as asked, in {place.settings}")
-        return 0
-    check_writable(needed)
-    if not confirm_changes(args, needed):
-        return 0 if args.dry_run else 1
     added = {name: "".join(f"{line}\n" for line in new_lines) for name, new_lines in lines.items()}
     check = partial(verify, home, [part], os.environ, False, **added)
-    if not conclude(place, wanted, [part], check):
-        return 1
-    for line in notes(args):
+    code = install(args, place, wanted, [part], check)
+    for line in notes(args) if code is None else ():
         print(f"note: {line}")
-    return 0
+    return code or 0

@@ -146,31 +146,42 @@ def confirm_changes(args: argparse.Namespace, needed: Sequence[FileEdit]) -> boo
     return False
 
 
-def conclude(
+def install(
+    args: argparse.Namespace,
     place: InstallTarget,
     wanted: Sequence[FileEdit],
     parts: Sequence[InstallPart],
     verified: Callable[[], Verification] | None,
-) -> bool:
-    """Carry out, verify (None: no planner to ask), and take back what is not accepted."""
-    from pegasus_hooks.install.edits import carry_out, reversed_edits
+) -> int | None:
+    """Show the changes, ask, carry out, verify (None: no planner to ask), and take back what is not
+    accepted. None if all is in place now, else the exit code. Raises InputError."""
+    from pegasus_hooks.install.edits import carry_out, check_writable, reversed_edits
 
+    needed = [change for change in wanted if change.needed]
+    if not needed:
+        where = " and ".join(str(file) for file in place.files)
+        print(f"nothing to do: ADON is installed as asked, in {where}")
+        return 0
+    check_writable(needed)
+    if not confirm_changes(args, needed):
+        return 0 if args.dry_run else 1
     carry_out(wanted, place.own)
     for part in parts:
         print(f"installed: {part.what}")
     if verified is None:
         print("not verified: no pegasus-plan on PATH")
-        return True
+        return None
     try:
         print("verifying: pegasus-plan plans a workflow of two jobs", flush=True)
         good = _say(verified())
     except BaseException:
         carry_out(reversed_edits(wanted), place.own)
         raise
-    if not good:
-        carry_out(reversed_edits(wanted), place.own)
-        print("taken back: all files are as they were")
-    return good
+    if good:
+        return None
+    carry_out(reversed_edits(wanted), place.own)
+    print("taken back: all files are as they were")
+    return 1
 
 
 def _say(verdict: Verification) -> bool:
