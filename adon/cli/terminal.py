@@ -173,7 +173,9 @@ def _page(pager: Sequence[str], parts: Iterable[str]) -> None:
     import subprocess
 
     environment = {"LESS": "FRX", **os.environ}  # colours, and the text stays on the terminal
-    with subprocess.Popen(pager, stdin=subprocess.PIPE, text=True, env=environment) as shown:
+    with subprocess.Popen(
+        pager, stdin=subprocess.PIPE, text=True, errors="backslashreplace", env=environment
+    ) as shown:
         interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the pager's
         try:
             assert shown.stdin is not None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 import time
 from argparse import Namespace
@@ -160,6 +162,16 @@ def test_more_than_a_terminal_has_lines_for_goes_to_the_pager(
     monkeypatch.setenv("PAGER", "")
     terminal.print_paged(["1", "2", "3", "4"])
     assert screen.getvalue().endswith("3\n1\n2\n3\n4\n")
+
+
+def test_a_pager_of_few_letters_gets_the_others_escaped() -> None:
+    """As standard output does: see main()."""
+    code = "from adon.cli.terminal import _page; _page(['cat'], ['\\u0393'])"
+    locale = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | locale, capture_output=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (b"\\u0393\n", b"")
 
 
 def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
