@@ -74,7 +74,7 @@ def output_of(words: Sequence[str]) -> str:
     """What a program writes. Raises InputError if it does not run."""
     try:
         return subprocess.run(
-            words, capture_output=True, text=True, check=True, timeout=_LIMIT_S
+            words, capture_output=True, text=True, errors="replace", check=True, timeout=_LIMIT_S
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"{words[0]}: {error}, expected it to run") from None

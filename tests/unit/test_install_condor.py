@@ -223,12 +223,13 @@ def test_condor_master_runs_the_expander_and_stops_it(
     assert files(etc) == before
 
 
-def test_an_expander_is_installed_where_htcondor_cannot_be_asked(
-    etc: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("script", ["exit 1", "printf 'ADON_EXPANDER \\377'"])
+def test_an_expander_is_installed_whatever_htcondor_answers(
+    etc: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    tool = etc.parent / "bin/condor_config_val"
+    tool = etc / "bin/condor_config_val"
     tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\nexit 1\n")
+    tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
     config = etc / "adon.yml"
