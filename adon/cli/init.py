@@ -119,7 +119,7 @@ def _run(args: argparse.Namespace) -> int:
     if not any(edit.needed for edit in edits):
         print(f"{file}: nothing to change")
         return 0
-    if not _agrees(args, "Write these files?"):
+    if not args.yes and _ask(args, "Write these files?", "no")[:1].lower() != "y":
         print("nothing was written")
         return 1
     carry_out(edits)
@@ -347,10 +347,6 @@ def _ask(args: argparse.Namespace, what: str, default: str) -> str:
         return default
     print(f"{what} [{default}]: ", end="", flush=True)
     return sys.stdin.readline().strip() or default
-
-
-def _agrees(args: argparse.Namespace, question: str) -> bool:
-    return args.yes or _ask(args, question, "no")[:1].lower() == "y"
 
 
 def _try(file: Path, parsed: Config) -> int:

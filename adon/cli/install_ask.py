@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import pwd
 import shutil
 import stat
 import subprocess
@@ -86,6 +88,16 @@ def value_of(name: str) -> str:
     try:
         return output_of([program, name]).strip() if program else ""
     except InputError:
+        return ""
+
+
+def daemon_user() -> str:
+    """Who HTCondor's own daemons run as, where root starts them."""
+    if os.geteuid() != 0:
+        return ""
+    try:
+        return pwd.getpwnam("condor").pw_name
+    except KeyError:
         return ""
 
 

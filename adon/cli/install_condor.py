@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import pwd
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ from adon.cli.install_ask import (
     CHANGES,
     blocking_path,
     confirm_changes,
+    daemon_user,
     hooks_token,
     notes,
     refuse_foreign,
@@ -102,7 +101,7 @@ def condor(args: argparse.Namespace) -> int:
     if args.execute:
         to_install, to_undo = install_execute.to_install, install_execute.to_undo
     elif args.expander:
-        to_install, to_undo = _expander, install_expander.to_undo
+        to_install, to_undo = install_expander.to_install, install_expander.to_undo
     folder = args.config_dir.expanduser().absolute()
     if not folder.is_dir():
         raise InputError(f"{folder}: found no folder, expected HTCondor's LOCAL_CONFIG_DIR")
@@ -121,7 +120,7 @@ def condor(args: argparse.Namespace) -> int:
         print("taken out: " + ", ".join(str(change.path) for change in needed))
     elif args.expander:
         print("installed: what makes the pool larger and smaller")
-        for line in install_expander.verification_lines(args.config, _daemon_user()):
+        for line in install_expander.verification_lines(args.config):
             print(line)
     elif args.execute:
         print("installed: the attributes of this machine's slots")
@@ -133,10 +132,6 @@ def condor(args: argparse.Namespace) -> int:
             print(f"note: {line}")
     print("to apply it: condor_reconfig")
     return 0
-
-
-def _expander(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
-    return install_expander.to_install(folder, args.config, _daemon_user())
 
 
 def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
@@ -198,20 +193,10 @@ def _settings(args: argparse.Namespace, hooks: Path) -> TransferSettings:
     return TransferSettings(
         str(this_python()),
         hooks,
-        _daemon_user(),
+        daemon_user(),
         "" if token is None else str(Path(token).absolute()),
         args.site,
     )
-
-
-def _daemon_user() -> str:
-    """Who HTCondor's own daemons run as, where root starts them."""
-    if os.geteuid() != 0:
-        return ""
-    try:
-        return pwd.getpwnam("condor").pw_name
-    except KeyError:
-        return ""
 
 
 def _notes(args: argparse.Namespace) -> Iterator[str]:

@@ -142,7 +142,7 @@ def _list(args: argparse.Namespace) -> int:
       adon measure list
       adon measure list --broker https://broker.example:8470 --json
     """
-    tasks = client(args).call("GET", "/v1/tasks")
+    tasks = client(args).read(list, "GET", "/v1/tasks")
     none = "nothing is measured regularly: 'adon measure add' adds a task"
     return print_records(
         args,
@@ -200,7 +200,7 @@ def _agents(args: argparse.Namespace) -> int:
       adon measure agents
       adon measure agents --json
     """
-    agents, now = client(args).call("GET", "/v1/agents"), time.time()
+    agents, now = client(args).read(list, "GET", "/v1/agents"), time.time()
     none = "the broker knows no agent: they are listed under monitoring.agents in its adon.yml"
     return print_records(
         args,

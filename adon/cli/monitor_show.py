@@ -331,7 +331,8 @@ def _anomalies(args: argparse.Namespace) -> int:
 
     Exit codes: 0 done; 2 archive, broker or configuration cannot be read.
     """
-    from adon.cli.monitor_source import source_of, there
+    from adon.cli.monitor_source import source_of
+    from monitors.alerts.anomalies.model import explanation_lines
 
     now = time.time()
     if not args.explain:
@@ -340,11 +341,17 @@ def _anomalies(args: argparse.Namespace) -> int:
             return _list_anomalies(args, source, since)
     if args.csv or args.columns or args.broker is not None:
         raise InputError("--explain: found with --broker, --csv or --columns, expected without")
-    there(args.archive)
     with open_archive(args.archive) as archive:
         explained = _explained(archive, args, now)
-        records = [_limits_json(*series) for series in explained]
-        shown = "\n\n".join(_limits_text(*series) for series in explained)
+        records = [
+            {"metric": metric, "subject": subject, "source": source, **asdict(limits)}
+            for metric, subject, source, limits in explained
+        ]
+        blocks = (
+            [f"{metric} of {subject} (from {source})", *explanation_lines(metric, limits)]
+            for metric, subject, source, limits in explained
+        )
+        shown = "\n\n".join("\n  ".join(block) for block in blocks)
         text = shown or _lacking(archive.metrics(), args.metric) or _UNWATCHED
         return print_fields(args, records, lambda: text, {"series": records})
 
@@ -420,21 +427,6 @@ def _section(config: Path | None) -> dict[str, Any]:
         return {}
     monitoring = load_config(config).monitoring
     return monitoring.anomalies if monitoring is not None else {}
-
-
-def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -> dict[str, Any]:
-    return {"metric": metric, "subject": subject, "source": source, **asdict(limits)}
-
-
-def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
-    from monitors.alerts.anomalies.model import explanation_lines
-
-    return "\n".join(
-        [
-            f"{metric} of {subject} (from {source})",
-            *(f"  {s}" for s in explanation_lines(metric, limits)),
-        ]
-    )
 
 
 @NOUN.verb(

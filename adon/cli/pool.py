@@ -254,18 +254,14 @@ def _decisions(config: Config, last: int) -> list[dict[str, Any]]:
     from adon.config.adon_yml import broker_of
 
     try:
-        decisions = broker_of(config, _BROKER_S).read(
-            _decided, "GET", f"/v1/decisions?kind=pool&limit={last}"
+        decisions: list[dict[str, Any]] = broker_of(config, _BROKER_S).read(
+            lambda answer: list(answer["decisions"]), "GET", f"/v1/decisions?kind=pool&limit={last}"
         )
     except BrokerError as error:
         if error.code not in _UNANSWERED:
             raise
         decisions = _archived(config.broker.archive, last)
     return list(reversed(decisions))
-
-
-def _decided(answer: Any) -> list[dict[str, Any]]:
-    return list(answer["decisions"])
 
 
 def _archived(where: str, last: int) -> list[dict[str, Any]]:

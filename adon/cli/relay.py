@@ -80,5 +80,5 @@ def _list(args: argparse.Namespace) -> int:
     'adon transit explain' shows which relays carry a transit, or why none do.
     """
     none = "no relays: the topology has no node of kind relay"
-    relays = client(args).call("GET", "/v1/relays")
+    relays = client(args).read(list, "GET", "/v1/relays")
     return print_records(args, _COLUMNS, relays, none=none)

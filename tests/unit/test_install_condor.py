@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from adon.cli import install_ask, install_condor, install_execute, install_expander
+from adon.cli import install_ask, install_execute, install_expander
 from adon.cli.main import main
 from adon.config.adon_yml import parse_config
 from condor_plugins.jobs.jobad import EVENT_ATTRIBUTES
@@ -245,7 +245,7 @@ def test_the_user_of_htcondor_need_not_be_in_a_list(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(pwd, "getpwall", list)
     monkeypatch.setattr(pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name))
-    assert install_condor._daemon_user() == "condor"
+    assert install_ask.daemon_user() == "condor"
 
 
 def test_an_expander_runs_as_whose_the_archive_is(
