@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -102,13 +101,11 @@ def _backup(args: argparse.Namespace) -> int:
     if not file.parent.is_dir():
         raise InputError(f"{file}: found no folder {file.parent}")
     with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
-        made = Path(folder) / file.name
-        code = _copied(args, args.place, str(made))
-        os.link(made, file)  # unlike a renaming, never over what came meanwhile
-    return code
+        return _copied(args, args.place, str(Path(folder) / file.name), file)
 
 
-def _copied(args: argparse.Namespace, place: str, to: str) -> int:
+def _copied(args: argparse.Namespace, place: str, to: str, file: Path | None = None) -> int:
+    """Copy a state, give the copy the name ``file``, and say so; the exit code."""
     from network_provisioner.stores.opening import copy_state
 
     with (
@@ -116,6 +113,9 @@ def _copied(args: argparse.Namespace, place: str, to: str) -> int:
         closing(_opened(to, reading=False)) as target,
     ):
         transits, versions = copy_state(source, target)
+    if file is not None:
+        file.touch(exist_ok=False)  # never over what came meanwhile; many a share has no links
+        Path(to).replace(file)
     record = {
         "transits": transits,
         "document_versions": versions,
