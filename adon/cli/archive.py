@@ -23,7 +23,7 @@ from adon.cli.parsing import (
     names,
     option,
 )
-from network_provisioner.base.database_url import check_state
+from network_provisioner.base.database_url import check_state, is_database_url
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.instants import local_time
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 NOUN = Noun("archive", __doc__)
 _SUBJECT = option("subject", "path, site or host, such as 'mu>tacc'", "SUBJECT")
 _NOTHING = "nothing was measured"
+_DEMOS = Path(".adon", "archive.sqlite")  # where 'make demo' leaves its archive
 _six = "{:.6g}".format
 _SELECTION = (
     option("--subject", "only this path, site or host, such as 'mu>tacc'", "SUBJECT"),
@@ -243,14 +244,24 @@ def _export(args: argparse.Namespace) -> int:
     return 0
 
 
-def open_archive(place: str) -> Archive:
-    """An archive that is there, for reading. Raises InputError, ArchiveError."""
-    from adon.cli.monitor_source import there
+def is_there(place: str) -> bool:
+    """Whether an archive is a file that is there, or a database."""
+    return is_database_url(place) or Path(place).exists()
+
+
+def open_archive(place: str, *, writes: bool = False) -> Archive:
+    """An archive that is there, for reading. Raises InputError, which says what makes one,
+    ArchiveError."""
     from monitors.archive.archive import Archive
 
     check_state(place)
-    there(place)
-    return Archive(place, read_only=True)
+    if not is_there(place):
+        demos = f"; the demo's is --archive {_DEMOS}" if _DEMOS.exists() else ""
+        raise InputError(
+            f"{place}: found no such file, expected an archive of measurements:"
+            f" 'adon monitor run' makes one{demos}"
+        )
+    return Archive(place, read_only=not writes)
 
 
 @NOUN.verb("retain", config("adon.yml with monitoring.retention"), DRY_RUN, add_output)

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.archive import open_archive
+from adon.cli.archive import is_there, open_archive
 from adon.cli.live import watch
 from adon.cli.options import moment_of
 from adon.cli.output import (
@@ -255,9 +255,9 @@ def _report(args: argparse.Namespace) -> int:
 @contextmanager
 def _measured(args: argparse.Namespace) -> Iterator[WorkflowSource]:
     """The archive where it is there, else the broker's."""
-    from adon.cli.monitor_source import ArchiveSource, BrokerSource, there_is
+    from adon.cli.monitor_source import ArchiveSource, BrokerSource
 
-    if not there_is(args.archive):
+    if not is_there(args.archive):
         yield BrokerSource(args.broker, args.token_file)
         return
     with open_archive(args.archive) as archive:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+from adon.cli.archive import open_archive
 from adon.cli.options import credentials
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import READ, analyse
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
-from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError, BrokerError, InputError, meant
 from network_provisioner.client.broker import BrokerClient
 
@@ -31,7 +31,6 @@ _SHORTEST = 4  # of the beginning of an id
 _SHOWN = 5
 MOST_LISTED = 100_000
 _PAGE = 2000  # workflows that are asked for at a time
-_DEMOS = Path(".adon", "archive.sqlite")  # where 'make demo' leaves its archive
 
 Rows = list[dict[str, Any]]
 T = TypeVar("T")
@@ -212,25 +211,8 @@ def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Wor
     if args.broker is not None:
         yield BrokerSource(args.broker, args.token_file)
         return
-    there(args.archive)
-    with Archive(args.archive, read_only=not writes) as archive:
+    with open_archive(args.archive, writes=writes) as archive:
         yield ArchiveSource(archive)
-
-
-def there_is(place: str | Path) -> bool:
-    """Whether an archive is a file that is there, or a database."""
-    return is_database_url(str(place)) or Path(place).exists()
-
-
-def there(place: str | Path) -> None:
-    """An archive that is a file must be there. Raises InputError, which says what makes one."""
-    if there_is(place):
-        return
-    demos = f"; the demo's is --archive {_DEMOS}" if _DEMOS.exists() else ""
-    raise InputError(
-        f"{place}: found no such file, expected an archive of measurements:"
-        f" 'adon monitor run' makes one{demos}"
-    )
 
 
 def find(source: WorkflowSource, wanted: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import pool_run
-from adon.cli.archive import open_archive, when
+from adon.cli.archive import is_there, open_archive, when
 from adon.cli.live import watch
 from adon.cli.options import above_0
 from adon.cli.output import (
@@ -265,11 +265,10 @@ def _decisions(config: Config, last: int) -> list[dict[str, Any]]:
 
 
 def _archived(where: str, last: int) -> list[dict[str, Any]]:
-    from adon.cli.monitor_source import there_is
     from adon.dashboard.decisions import of_pool_decision
     from monitors.archive.archive import Selection
 
-    if not there_is(where):
+    if not is_there(where):
         return []  # nothing is recorded
     with open_archive(where) as archive:
         page = archive.page(Selection(("pool_decision",)), newest=True, limit=last)

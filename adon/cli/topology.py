@@ -136,7 +136,7 @@ def _drain(args: argparse.Namespace) -> int:
         Column("element"),
         Column("at", "from", local_time),
         Column("until", cell=lambda until: local_time(until) if until else "-"),
-        Column("active", cell=lambda active: "yes" if active else "no"),
+        Column("active"),
         Column("on", "transits", _count),
         Column("reserved", cell=_count),
         Column("note"),
