@@ -47,7 +47,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 86400:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected seconds above 0")
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected seconds above 0, at most 86400")
     return value
 
 

@@ -28,6 +28,7 @@ from adon.cli.parsing import (
 from network_provisioner.access import ANYBODY
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.units import parse_duration
+from network_provisioner.client.http1 import quoted
 
 if TYPE_CHECKING:
     from adon.config.sections import MonitoringConfig
@@ -170,8 +171,6 @@ def _schedule(args: argparse.Namespace) -> int:
       adon measure schedule
       adon measure schedule --task mu-tacc --around '2 h'
     """
-    from network_provisioner.client.http1 import quoted
-
     span_s, broker, now = parse_duration(args.around, "--around"), client(args), time.time()
     query = f"since={max(0.0, now - span_s):.3f}&until={now + span_s:.3f}"
     if args.task is not None:
@@ -233,8 +232,6 @@ def _run(args: argparse.Namespace) -> int:
 
     Exit codes: 0 measured; 1 nothing measured; 2 the broker refuses or does not answer.
     """
-    from network_provisioner.client.http1 import quoted
-
     what = _what(args)
     if (args.task is None) == ("tool" not in what) or (args.task is not None and what):
         raise InputError("found a task and --tool, or neither; expected TASK, or --tool and --from")
@@ -259,8 +256,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
     """Print what came of a run; an exit code."""
-    from network_provisioner.client.http1 import quoted
-
     readings, hidden = [], 0
     for metric in run.get("measured", []):
         try:
@@ -313,8 +308,6 @@ def _add(args: argparse.Namespace) -> int:
       adon measure add mu-tacc --tool tcp --from mu --to tacc --every '1 h' --for '10 s'
       adon measure add mu-load --tool host --from mu --every '1 min'
     """
-    from network_provisioner.client.http1 import quoted
-
     body = {**_what(args), "every": args.every}
     if args.within is not None:
         body["within"] = args.within
@@ -335,8 +328,6 @@ def _delete(args: argparse.Namespace) -> int:
     Examples:
       adon measure delete mu-tacc
     """
-    from network_provisioner.client.http1 import quoted
-
     broker = client(args)
     with _named(broker, args.name):
         task = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
@@ -363,8 +354,6 @@ def _who(args: argparse.Namespace) -> int:
       adon measure who --from mu --to tacc --metric tcp_throughput --config adon.yml
     """
     args.to = args.to or ""
-    from network_provisioner.client.http1 import quoted
-
     if args.config is None:
         query = "&".join(
             f"{key}={quoted(value)}"

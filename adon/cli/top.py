@@ -16,6 +16,7 @@ from adon.cli.terminal import bar, for_output, screen_size
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
+from network_provisioner.client.http1 import quoted
 
 _AROUND = 12  # lines that are no rows: the first, headings and gaps
 _LEAST = 3  # rows of each, where there is room
@@ -80,8 +81,6 @@ def _run(args: argparse.Namespace) -> int:
 def _looked(args: argparse.Namespace, most: int) -> dict[str, Any]:
     """What the broker says of each, at most this many. Raises BrokerError if it does not
     answer."""
-    from network_provisioner.client.http1 import quoted
-
     broker, user = client(args), args.user
     whose = "" if user is None else f"&user={quoted(user)}"
     return {

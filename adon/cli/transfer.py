@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -188,8 +189,6 @@ def _compare(args: argparse.Namespace) -> int:
 
     Exit codes: 0 compared; 1 no transfer of one kind succeeded; 2 could not run.
     """
-    import shlex
-
     command = shlex.split(args.command)
     size = None if args.size is None else parse_size(args.size, "--size")
     if not command or size == 0:

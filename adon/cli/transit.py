@@ -6,6 +6,7 @@ import argparse
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.live import watch
@@ -108,7 +109,6 @@ def _request(args: argparse.Namespace) -> int:
     broker.
     """
     import uuid
-    from dataclasses import fields
 
     from network_provisioner.base.model import LIVE, TransitRequest
 
@@ -441,8 +441,6 @@ def _packets(t: Transit) -> str:
 
 def _tuned(tuning: TuningSettings) -> str:
     """How to tune a transfer; for 0 its tool decides."""
-    from network_provisioner.base.units import format_size
-
     buffer = tuning.buffer_bytes and format_size(tuning.buffer_bytes)
     given = {"streams": tuning.streams, "buffer": buffer, "threads": tuning.threads}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value)
