@@ -68,9 +68,12 @@ def _run(args: argparse.Namespace) -> int:
       adon top --once
     """
 
+    from network_provisioner.client.broker import bad_answer
+
     def draw() -> str:
-        lines = screen_size().lines
-        return _screen(_looked(args, lines), lines)
+        with bad_answer(args.broker, "valid one"):  # for the next screen may be drawn all the same
+            lines = screen_size().lines
+            return _screen(_looked(args, lines), lines)
 
     if args.once:
         print(draw())
