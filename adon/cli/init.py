@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import note
-from adon.cli.parsing import DRY_RUN, Noun, catalog, config, flag, option
+from adon.cli.parsing import DRY_RUN, Noun, catalog, command_words, config, flag, option
 from adon.machine.service_account import SERVICE
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -47,7 +46,7 @@ _OPTIONS = (
     option("--reach", "where the broker listens; with an address other than loopback, tokens and a "
            f"certificate are made (default: as configured, else {_LOOPBACK})", "HOST:PORT"),
     option("--exec", "prefix for tc, if the switches' ports are on another host (default: as "
-           "configured)", "COMMAND", dest="execute"),
+           "configured)", "COMMAND", command_words, dest="execute"),
     DRY_RUN,
     flag("--yes", "do not ask; use options and defaults"),
 )  # fmt: skip
@@ -298,7 +297,7 @@ def _choose(
             folder, facts.attached, f"https://{reach}", host.strip("[]"), state
         )
     configured = before.controller.exec if before else []
-    execute = configured if args.execute is None else shlex.split(args.execute)
+    execute = configured if args.execute is None else args.execute
     choices = Choices(
         names, args.switches, reach, frozenset(shared), _devices(facts.network, execute), execute,
         state, tokens, known,

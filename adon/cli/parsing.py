@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -283,6 +284,14 @@ def names(text: str) -> list[str]:
     if "" in names:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected names between commas")
     return list(dict.fromkeys(names))
+
+
+def command_words(text: str) -> list[str]:
+    """An argument type: a command with its arguments, in quotes where a shell needs them."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}: {error}, expected a command") from None
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

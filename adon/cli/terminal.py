@@ -164,7 +164,10 @@ def print_paged(parts: Iterable[str]) -> None:
 
 def _pager() -> list[str]:
     """``$PAGER``, else less; nothing where no person reads or there is no such program."""
-    command = shlex.split(os.environ.get("PAGER", "less"))
+    try:
+        command = shlex.split(os.environ.get("PAGER", "less"))
+    except ValueError:  # a quote is not closed
+        return []
     return command if command and sys.stdout.isatty() and shutil.which(command[0]) else []
 
 

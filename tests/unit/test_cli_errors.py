@@ -56,6 +56,16 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "the following arguments are required: TO",
             "adon transit request",
         ),
+        (
+            ("init", "--exec", "ip netns exec 'x"),
+            'argument --exec: found "ip netns exec \'x": No closing quotation, expected a command',
+            "adon init",
+        ),
+        (
+            ("transfer", "compare", "mu", "tacc", "--command", "cp 'x"),
+            'argument --command: found "cp \'x": No closing quotation, expected a command',
+            "adon transfer compare",
+        ),
     ],
 )
 def test_arguments(words: tuple[str, ...], said: str, command: str) -> None:
