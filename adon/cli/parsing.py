@@ -377,7 +377,10 @@ _INPUTS = (
         "adon.yml says)", "FILE", Path,
     ),
     broker_option("ask the broker for the network and what is reserved on it"),
-    option("--seed", "the same files, archive and seed give the same mapping", "N", int, default=0),
+    option(
+        "--seed", "the same files, archive and seed give the same mapping", "N", whole(0, 10**9),
+        default=0,
+    ),
 )  # fmt: skip
 
 

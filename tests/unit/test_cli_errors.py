@@ -49,7 +49,14 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "unrecognized arguments: --sead 1, did you mean '--seed'?",
             "adon plan",
         ),
-        (("plan", "w.yml", "--seed", "x"), "argument --seed: invalid int value: 'x'", "adon plan"),
+        *(
+            (
+                ("plan", "w.yml", f"--seed={seed}"),
+                f"argument --seed: found '{seed}', expected a whole number from 0 to 1000000000",
+                "adon plan",
+            )
+            for seed in ("x", "-1")
+        ),
         (("plan", "w.yml", "--dir"), "argument --dir: expected one argument", "adon plan"),
         (
             ("transit", "request", "mu"),
