@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import gc
 import io
+import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from random import Random
+from statistics import median
 from typing import TYPE_CHECKING, TextIO
 
-from adon.planning.kept_placements import leave, placement_reasons
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.inputs import WARNING, inputs_of
@@ -32,15 +34,21 @@ from site_selector.estimates.estimating import estimate_world, subjects
 from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.plans import Plan
 from site_selector.estimates.running import Live
-from site_selector.estimates.world import MeasurementSource, NoMeasurements
+from site_selector.estimates.world import (
+    MeasurementSource,
+    NoMeasurements,
+    World,
+    estimates_dict,
+)
 from site_selector.inputs import Inputs, size_note
-from site_selector.mapping.describe import no_room, queue_reasons
+from site_selector.mapping.describe import describe, no_room, queue_reasons
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.kernels import compiled
 from site_selector.mapping.mapper import map_problem, worlds_to_draw
+from site_selector.mapping.narrow import worthwhile_sites
+from site_selector.mapping.placement import Forecast, queue_lines, write_placements
 from site_selector.mapping.placement import Mapping as SiteMapping
-from site_selector.mapping.placement import queue_lines
-from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
+from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites, round_robin
 from site_selector.mapping.reasons import range_text, seconds
 from site_selector.mapping.robust import forecast_of
 from site_selector.mapping.takes import plan_of
@@ -54,6 +62,8 @@ SEED = 0
 QUICK = ", a first mapping without search"
 _GRACE_S = 5.0  # after the planner has given up
 _COMPILING_S = 600.0
+_REASONS_S = 300.0
+_DRAWS = 5
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -225,6 +235,54 @@ def _at_one_site(estimator: Estimator, chosen: Assignment) -> str:
     return f"; all at {min(sites)[1]}: {seconds(min(sites)[0])}" if sites else ""
 
 
+def placement_reasons(
+    inputs: Inputs,
+    world: World,
+    problem: Problem,
+    sites: Sequence[int],
+    policy: str,
+    forecast: Forecast | None = None,
+) -> SiteMapping:
+    """An assignment of sites with the reason for each; of hundreds of sites those are alternatives
+    that a search would look at."""
+    estimator = Estimator(problem)
+    schedule = estimator(tuple(sites))
+    places = {*worthwhile_sites(problem).tolist(), *sites}
+    places.update(range(problem.n_sites, len(problem.places)))
+    placements = describe(inputs, world, problem, sites, schedule, places=places)
+    return SiteMapping(
+        inputs.workflow.name,
+        policy,
+        schedule.makespan_s,
+        {"random": _pegasus_s(problem, estimator)},
+        placements,
+        estimates_dict(world, {problem.places[place] for place in places}),
+        forecast=forecast,
+    )
+
+
+def _pegasus_s(problem: Problem, estimator: Estimator) -> float:
+    """Seconds that it would take with Pegasus's own choice of sites; infinite where that lets a
+    job wait for ever."""
+    draws = (estimator.makespan(random_sites(problem, Random(seed))) for seed in range(_DRAWS))
+    median_s = median(draws)
+    return median_s if median_s < NEVER_S else math.inf
+
+
+def leave_reasons(submit_dir: Path, tell: Callable[[], SiteMapping]) -> None:
+    """Ask ``tell``, and write its answer into ``submit_dir``, by a process that outlives
+    this one and has no parent. Nothing where the directory is not there."""
+
+    def write() -> None:
+        signal.setitimer(signal.ITIMER_REAL, _REASONS_S)
+        os.nice(10)
+        write_placements(submit_dir, tell(), time.time())
+
+    if submit_dir.is_dir():
+        with suppress(OSError):  # too many processes: then the reasons are not recorded
+            detached(write)
+
+
 def _compile() -> None:
     """For the next workflow: the planner may end this process before it has compiled all."""
     signal.setitimer(signal.ITIMER_REAL, _COMPILING_S)
@@ -251,7 +309,7 @@ def main() -> int:
         for answer in answers(request, note):
             if answer.last and request.submit_dir:
                 # Before the answer: the planner ends this process with it.
-                leave(Path(request.submit_dir), answer.tell)
+                leave_reasons(Path(request.submit_dir), answer.tell)
             answer.write(out)
             if not answer.last and not compiled.is_warm():
                 with suppress(OSError):  # too many processes

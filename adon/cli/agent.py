@@ -22,6 +22,7 @@ from adon.cli.parsing import (
     log_as,
     logging_options,
     option,
+    whole,
 )
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from monitors.measurements.probes.probe import Reading
 
 NOUN = Noun("agent", __doc__)
-add = NOUN.add
 
 
 @NOUN.verb("run", config("agent.yml", "agent.yml"), logging_options)
@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
     "probe",
     option("tool", "tcp, udp, echo, ping, trace or host", "TOOL"),
     option("--peer", "the other end's IP address", "ADDRESS", default=""),
-    option("--port", "port of the server", "PORT", int, default=5201),
+    option("--port", "port of the server", "PORT", whole(1, 65535), default=5201),
     flag("--serve", "act as the server of a tool with two ends"),
     option("--bind", "local address to use", "ADDRESS", default=""),
     option("--for", "duration", "TIME", dest="lasts", default="10 s"),
@@ -145,8 +145,6 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
         raise InputError(f"--peer: found nothing, expected the address of {tool.name}'s other end")
     if args.serve and tool.ends != 2:
         raise InputError(f"--serve: found it with {tool.name}, which needs no server")
-    if not 1 <= args.port <= 65535:
-        raise InputError(f"--port: found {args.port}, expected 1 to 65535")
     options = tool.checked(tool_options(args.set), "--set")
     duration_s = parse_duration(args.lasts, "--for")
     role: Role = "alone" if tool.ends != 2 else "server" if args.serve else "client"

@@ -16,7 +16,6 @@ from adon.cli.parsing import (
     DRY_RUN,
     SINCE,
     UNTIL,
-    CommandParser,
     Noun,
     add_output,
     config,
@@ -24,7 +23,7 @@ from adon.cli.parsing import (
     names,
     option,
 )
-from network_provisioner.base.database_url import check_state
+from network_provisioner.base.database_url import check_state, is_database_url
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.instants import local_time
 
@@ -32,22 +31,18 @@ if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
 
 NOUN = Noun("archive", __doc__)
-add = NOUN.add
 _SUBJECT = option("subject", "path, site or host, such as 'mu>tacc'", "SUBJECT")
 _NOTHING = "nothing was measured"
+_DEMOS = Path(".adon", "archive.sqlite")  # where 'make demo' leaves its archive
 _six = "{:.6g}".format
-
-
-def _add_selection(parser: CommandParser) -> None:
-    for add_to in (
-        option("--subject", "only this path, site or host, such as 'mu>tacc'", "SUBJECT"),
-        option("--workflow", "only this workflow, by its UUID", "WORKFLOW"),
-        option("--source", "only measurements of this source", "NAME"),
-        SINCE,
-        UNTIL,
-        ARCHIVE,
-    ):
-        add_to(parser)
+_SELECTION = (
+    option("--subject", "only this path, site or host, such as 'mu>tacc'", "SUBJECT"),
+    option("--workflow", "only this workflow, by its UUID", "WORKFLOW"),
+    option("--source", "only measurements of this source", "NAME"),
+    SINCE,
+    UNTIL,
+    ARCHIVE,
+)
 
 
 def _moment(text: str | None, option: str) -> float | None:
@@ -92,7 +87,7 @@ def _show(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "query",
     option("metrics", "metrics, such as throughput", "METRIC,...", names),
-    _add_selection,
+    *_SELECTION,
     limit(10**9, 100),
     add_output,
 )
@@ -214,7 +209,7 @@ def _rollups(args: argparse.Namespace) -> int:
         "metrics", "only these metrics (default: all)", "METRIC,...", names, nargs="?", default=[],
     ),
     option("-o/--output", "output file (default: CSV on standard output)", "FILE", Path),
-    _add_selection,
+    *_SELECTION,
 )  # fmt: skip
 def _export(args: argparse.Namespace) -> int:
     """Export measurements to a file, or as CSV to standard output.
@@ -240,14 +235,24 @@ def _export(args: argparse.Namespace) -> int:
     return 0
 
 
-def open_archive(place: str) -> Archive:
-    """An archive that is there, for reading. Raises InputError, ArchiveError."""
-    from adon.cli.monitor_source import there
+def is_there(place: str) -> bool:
+    """Whether an archive is a file that is there, or a database."""
+    return is_database_url(place) or Path(place).exists()
+
+
+def open_archive(place: str, *, writes: bool = False) -> Archive:
+    """An archive that is there, for reading. Raises InputError, which says what makes one,
+    ArchiveError."""
     from monitors.archive.archive import Archive
 
     check_state(place)
-    there(place)
-    return Archive(place, read_only=True)
+    if not is_there(place):
+        demos = f"; the demo's is --archive {_DEMOS}" if _DEMOS.exists() else ""
+        raise InputError(
+            f"{place}: found no such file, expected an archive of measurements:"
+            f" 'adon monitor run' makes one{demos}"
+        )
+    return Archive(place, read_only=not writes)
 
 
 @NOUN.verb("retain", config("adon.yml with monitoring.retention"), DRY_RUN, add_output)

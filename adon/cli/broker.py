@@ -10,8 +10,6 @@ from typing import Any
 from adon.cli.output import print_fields, print_json
 from adon.cli.parsing import (
     Noun,
-    Nouns,
-    add_handler,
     add_output,
     config,
     log_as,
@@ -20,21 +18,11 @@ from adon.cli.parsing import (
 )
 from network_provisioner.access import Role, hash_of, new_token
 
-_TOKEN = Noun("token", "Create tokens, which identify callers and their roles.")
+NOUN = Noun("broker")
 _CONFIG = config("adon.yml with network, controller and addresses")
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon broker`` with its verbs."""
-    verbs: Nouns[Any] = add_handler(nouns, "broker", _run, _CONFIG, logging_options).add_subparsers(
-        metavar="[VERB]"
-    )
-    add_handler(verbs, "openapi", _openapi)
-    add_handler(verbs, "alerts", _alerts)
-    add_handler(verbs, "clear", _clear, _CONFIG)
-    _TOKEN.add(verbs)
-
-
+@NOUN.command(_CONFIG, logging_options)
 def _run(args: argparse.Namespace) -> int:
     """Run the broker, which grants, installs and releases paths and bandwidth.
 
@@ -56,6 +44,30 @@ def _run(args: argparse.Namespace) -> int:
     return serve(args.config, say=lambda line: print(line, flush=True))
 
 
+@NOUN.verb("openapi")
+def _openapi(args: argparse.Namespace) -> int:
+    """Print the description of the REST API (OpenAPI 3.1), as /openapi.json serves it."""
+    from adon.service.monitoring import documented_routes
+    from network_provisioner.api import description
+
+    print_json(description(documented_routes()))
+    return 0
+
+
+@NOUN.verb("alerts")
+def _alerts(args: argparse.Namespace) -> int:
+    """Print alerting rules for Prometheus; docs/runbook.md says what to do about each alarm.
+
+    Examples:
+      adon broker alerts > /etc/prometheus/adon.rules.yml
+    """
+    from importlib.resources import files
+
+    print(files("adon.service").joinpath("alerts.yml").read_text(encoding="utf-8"), end="")
+    return 0
+
+
+@NOUN.verb("clear", _CONFIG)
 def _clear(args: argparse.Namespace) -> int:
     """Remove all rules, groups, meters and queues of ADON from the switches.
 
@@ -65,6 +77,9 @@ def _clear(args: argparse.Namespace) -> int:
     from adon.service.serve import clear_switches
 
     return clear_switches(args.config, say=print)
+
+
+_TOKEN = NOUN.noun("token", "Create tokens, which identify callers and their roles.")
 
 
 @_TOKEN.verb(
@@ -121,24 +136,3 @@ def _write_secret(file: Path, text: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as opened:
         opened.write(text + "\n")
-
-
-def _alerts(args: argparse.Namespace) -> int:
-    """Print alerting rules for Prometheus; docs/runbook.md says what to do about each alarm.
-
-    Examples:
-      adon broker alerts > /etc/prometheus/adon.rules.yml
-    """
-    from importlib.resources import files
-
-    print(files("adon.service").joinpath("alerts.yml").read_text(encoding="utf-8"), end="")
-    return 0
-
-
-def _openapi(args: argparse.Namespace) -> int:
-    """Print the description of the REST API (OpenAPI 3.1), as /openapi.json serves it."""
-    from adon.service.monitoring import documented_routes
-    from network_provisioner.api import description
-
-    print_json(description(documented_routes()))
-    return 0

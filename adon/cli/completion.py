@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import credentials
-from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_handler, one_of, option
+from adon.cli.parsing import DEFAULT_BROKER, Noun, Nouns, one_of, option
 from network_provisioner.base.errors import AdonError
 
 if TYPE_CHECKING:
@@ -47,13 +47,16 @@ _KINDS = {
 }
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon completion``."""
-    shell = option("shell", "bash, zsh or tcsh", "SHELL", choices=_SHELLS, nargs="?")
-    of = option("--names", "print the broker's names, one per line", "KIND", choices=sorted(_NAMES))
-    add_handler(nouns, "completion", _run, one_of(shell, of, required=True))
+NOUN = Noun("completion")
 
 
+@NOUN.command(
+    one_of(
+        option("shell", "bash, zsh or tcsh", "SHELL", choices=_SHELLS, nargs="?"),
+        option("--names", "print the broker's names, one per line", "KIND", choices=sorted(_NAMES)),
+        required=True,
+    )
+)
 def _run(args: argparse.Namespace) -> int:
     """Print a script with which your shell completes commands, options, files and names.
 

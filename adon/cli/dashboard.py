@@ -8,18 +8,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from adon.cli.parsing import Nouns, add_handler, option
+from adon.cli.parsing import Noun, option
 from network_provisioner.base.daemon_log import log_to
 from network_provisioner.base.errors import InputError
 
-
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon dashboard``."""
-    demo = option("--demo", "the demo's state", "DIR", Path, default=Path(".adon"))
-    listen = option("--listen", "where to serve", "HOST:PORT", default="127.0.0.1:8470")
-    add_handler(nouns, "dashboard", _run, demo, listen)
+NOUN = Noun("dashboard")
 
 
+@NOUN.command(
+    option("--demo", "the demo's state", "DIR", Path, default=Path(".adon")),
+    option("--listen", "where to serve", "HOST:PORT", default="127.0.0.1:8470"),
+)
 def _run(args: argparse.Namespace) -> int:
     """Show the demo's measurements in the dashboard, without a network.
 

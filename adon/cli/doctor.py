@@ -1,7 +1,4 @@
-"""Check what this machine has and lacks, and say how to get it.
-
-'MISSING' marks what is required. 'without' marks what is optional, and says what happens instead.
-"""
+"""``adon doctor``: what this machine, its configuration and its broker have and lack."""
 
 from __future__ import annotations
 
@@ -12,14 +9,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from adon.cli.options import credentials
 from adon.cli.output import Column, note, print_records
-from adon.cli.parsing import Nouns, add_command, add_output
+from adon.cli.parsing import Noun, add_output, config, flag
 from adon.machine import box
 from adon.machine.service_account import as_broker, service_user
 from network_provisioner.base import account
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from adon.config.sections import Config
     from network_provisioner.client.broker import BrokerClient
 
-_MORE = """
-Exit codes: 0 nothing required is missing; 1 something is.
-"""
 _PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
 _COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn", "psycopg")
 _PROGRAMS = ("condor_master", "globus-gridftp-server", "globus-url-copy", "bwa", "samtools")
@@ -52,20 +47,6 @@ class CheckResult:
     ok: bool
     needed: bool = True
     advice: str = ""
-
-
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon doctor``."""
-    parser = add_command(nouns, "doctor", __doc__, _run, _MORE)
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE",
-        help="also check this configuration (default: ./adon.yml, if it exists)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--fix", action="store_true",
-        help="first create missing folders of state and archive, and close both to other users",
-    )  # fmt: skip
-    add_output(parser)
 
 
 def findings(config: Path | None = None) -> Iterator[CheckResult]:
@@ -262,15 +243,24 @@ def _followed(config: Config, file: Path) -> Iterator[CheckResult]:
 
 def _running(config: Config) -> Iterator[CheckResult]:
     """What is wrong with the network and the broker now."""
+    from network_provisioner.client.broker import bad_answer
+
     what = "the broker"
     try:
         broker = _broker(config)
         what = f"the broker at {broker.url}"
         health = broker.health()
+        with bad_answer(broker.url, "health"):
+            results = list(_health(what, health))
     except AdonError as error:  # it may run elsewhere, or later
         problem = str(error).removeprefix(f"{what} ")
-        yield CheckResult(what, problem, False, False, "the state of the network is unknown")
-        return
+        results = [CheckResult(what, problem, False, False, "the state of the network is unknown")]
+    yield from results
+
+
+def _health(what: str, health: Mapping[str, Any]) -> Iterator[CheckResult]:
+    """What the broker says of itself and its switches. Raises KeyError, TypeError if that is
+    something else."""
     if health["status"] == "ok":
         unknown = health.get("links_unknown")
         status = f"ok; it cannot watch the links {', '.join(unknown)}" if unknown else "ok"
@@ -286,11 +276,12 @@ def _running(config: Config) -> Iterator[CheckResult]:
 
 def _broker(config: Config) -> BrokerClient:
     """The broker of a configuration. Raises AdonError."""
+    from adon.config.adon_yml import broker_of
     from network_provisioner.client.broker import BrokerClient
-    from network_provisioner.client.credentials import from_environment
 
-    url = os.environ.get("ADON_BROKER", config.broker_url)
-    return BrokerClient(url, _ASKED_S, *from_environment(os.environ))
+    if url := os.environ.get("ADON_BROKER"):
+        return BrokerClient(url, _ASKED_S, *credentials())
+    return broker_of(config, _ASKED_S)
 
 
 def _slow(config: Config) -> Iterator[CheckResult]:
@@ -357,11 +348,29 @@ def _file(config: Path, path: Path, is_state: bool) -> tuple[str, bool]:
     return f"{path} can be written by {user}", True
 
 
+NOUN = Noun("doctor")
+
+
+@NOUN.command(
+    config("also check this configuration (default: ./adon.yml, if it exists)", None),
+    flag(
+        "--fix",
+        "first create missing folders of state and archive, and close both to other users",
+    ),
+    add_output,
+)
 def _run(args: argparse.Namespace) -> int:
-    config = args.config or (Path("adon.yml") if Path("adon.yml").is_file() else None)
-    if args.fix and config is not None:
-        _fix(config)
-    results = list(findings(config))
+    """Check what this machine has and lacks, and say how to get it.
+
+    'MISSING' marks what is required. 'without' marks what is optional, and says what happens
+    instead.
+
+    Exit codes: 0 nothing required is missing; 1 something is.
+    """
+    file = args.config or (Path("adon.yml") if Path("adon.yml").is_file() else None)
+    if args.fix and file is not None:
+        _fix(file)
+    results = list(findings(file))
     healthy = all(f.ok or not f.needed for f in results)
     rows = [asdict(f) for f in results]
     columns = [*map(Column, ("what", "found", "ok", "needed", "advice"))]
@@ -371,13 +380,27 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _fix(file: Path) -> None:
+    """Make the folders of state and archive that are missing, for the user of the package's
+    services, and close both files to others, where they are ours. Raises OSError."""
     from adon.config.adon_yml import load_config
-    from adon.config.repairs import repair
 
-    with contextlib.suppress(AdonError):  # reported as a finding
-        user = service_user(file)
-        for line in repair(load_config(file), -1 if user is None else user.pw_uid):
-            note(line)
+    try:
+        config = load_config(file)
+    except AdonError:  # reported as a finding
+        return
+    user = service_user(file)
+    kept = (config.broker.state, config.broker.archive)
+    for path in dict.fromkeys(Path(place) for place in kept if not is_database_url(place)):
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700, parents=True)
+            os.chown(path.parent, -1 if user is None else user.pw_uid, -1)
+            note(f"made the folder {path.parent}")
+        if not path.exists():
+            continue
+        status = path.stat()
+        if status.st_mode & 0o077 and os.geteuid() in (0, status.st_uid):
+            path.chmod(status.st_mode & 0o700)
+            note(f"closed {path} to others")
 
 
 def _text(results: Sequence[CheckResult], healthy: bool) -> str:

@@ -1,18 +1,8 @@
-"""Make an adon.yml for this network, and try it.
-
-It looks for sites in Pegasus's catalogs and in the pool, for their data transfer nodes in URLs and
-DNS, and for switches, links, speeds, delays and the nodes' ports by listening to the switches. This
-machine's neighbours that forward packets between switches become routers. It asks for the rest:
-names, links that others use too, and who may reach the broker. Then it writes all files or none,
-and tests them: a broker grants and releases one transit.
-
-In an existing adon.yml it changes only what is new or different.
-"""
+"""``adon init``: an adon.yml for this network, and the trial of it."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import note
-from adon.cli.parsing import DRY_RUN, Nouns, add_command, catalog, config, flag, option
+from adon.cli.parsing import DRY_RUN, Noun, catalog, command_words, config, flag, option
 from adon.machine.service_account import SERVICE
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -38,20 +28,6 @@ _LOOPBACK, _SWITCHES = "127.0.0.1:8470", "0.0.0.0:6653"
 _ALL = ("0.0.0.0", "[::]")
 _QUIET = 0.4  # of the time to listen: Open vSwitch tries again after 8 s at most
 _TC_S = 20.0
-_MORE = """
-Point the switches at this machine first. Open vSwitch:
-  ovs-vsctl set bridge BRIDGE protocols=OpenFlow13 fail-mode=secure
-  ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653
-
-If a broker controls them, stop it first; transits keep their paths.
-
-Examples:
-  adon init --sites sites.yml
-  adon init --dtn mu=dtn.example.edu --dtn tacc=192.0.2.7 --yes
-  adon init --sites sites.yml --reach broker.example.edu:8470
-
-Exit codes: 0 done; 1 you declined, or no transit was granted; 2 nothing was written.
-"""
 _OPTIONS = (
     config("the file to write"),
     catalog("site"),
@@ -70,20 +46,42 @@ _OPTIONS = (
     option("--reach", "where the broker listens; with an address other than loopback, tokens and a "
            f"certificate are made (default: as configured, else {_LOOPBACK})", "HOST:PORT"),
     option("--exec", "prefix for tc, if the switches' ports are on another host (default: as "
-           "configured)", "COMMAND", dest="execute"),
+           "configured)", "COMMAND", command_words, dest="execute"),
     DRY_RUN,
     flag("--yes", "do not ask; use options and defaults"),
 )  # fmt: skip
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon init``."""
-    parser = add_command(nouns, "init", __doc__, _run, _MORE)
-    for add_to in _OPTIONS:
-        add_to(parser)
+NOUN = Noun("init")
 
 
+@NOUN.command(*_OPTIONS)
 def _run(args: argparse.Namespace) -> int:
+    """Make an adon.yml for this network, and try it.
+
+    It looks for sites in Pegasus's catalogs and in the pool, for their data transfer nodes in URLs
+    and DNS, and for switches, links, speeds, delays and the nodes' ports by listening to the
+    switches. This machine's neighbours that forward packets between switches become routers. It
+    asks for the rest: names, links that others use too, and who may reach the broker. Then it
+    writes all files or none, and tests them: a broker grants and releases one transit.
+
+    In an existing adon.yml it changes only what is new or different.
+
+    Point the switches at this machine first. Open vSwitch:
+      ovs-vsctl set bridge BRIDGE protocols=OpenFlow13 fail-mode=secure
+      ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653
+
+    If a broker controls them, stop it first; transits keep their paths.
+
+    Examples:
+      adon init --sites sites.yml
+      adon init --dtn mu=dtn.example.edu --dtn tacc=192.0.2.7 --yes
+      adon init --sites sites.yml --reach broker.example.edu:8470
+
+    Exit codes: 0 done; 1 you declined, or no transit was granted; 2 nothing was written.
+    """
+    import yaml
+
     from adon.config.adon_yml import parse_config
     from adon.init.files import config_edits, unit_edits
     from adon.init.merge import updated
@@ -96,17 +94,14 @@ def _run(args: argparse.Namespace) -> int:
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
         raise InputError("standard input is not a terminal, expected --yes or --dry-run")
     before = _before(args.config)
-    if before is not None:
-        args.switches = args.switches or before.controller.listen
-    args.switches = args.switches or _SWITCHES
+    args.switches = args.switches or (before.controller.listen if before else _SWITCHES)
     facts = _find(args, before)
     choices, secrets = _choose(args, facts, before)
     file = args.config.absolute()
-    text = rendered(facts, choices)
-    if before is not None:
+    if before is None:
+        text = rendered(facts, choices)
+    else:
         text = updated(file.read_text("utf-8-sig"), before, facts, choices)
-    import yaml
-
     parsed = parse_config(yaml.safe_load(text), str(file))
     network = topology_from_dict(parsed.topology)
     make_controller(parsed.controller, network)
@@ -123,7 +118,7 @@ def _run(args: argparse.Namespace) -> int:
     if not any(edit.needed for edit in edits):
         print(f"{file}: nothing to change")
         return 0
-    if not _agrees(args, "Write these files?"):
+    if not args.yes and _ask(args, "Write these files?", "no")[:1].lower() != "y":
         print("nothing was written")
         return 1
     carry_out(edits)
@@ -213,28 +208,25 @@ def _listen(
 
     listen_s = parse_duration(args.listen_for, "--listen-for")
     print(f"listening for switches on {args.switches}, at most {listen_s:g} s", flush=True)
-    try:
-        with Scan(args.switches) as scan:
-            until = time.monotonic() + listen_s
-            while True:
-                if not scan.settle(until, _QUIET * listen_s):
-                    raise InputError(
-                        f"no switch connected to {args.switches} within {listen_s:g} s, expected "
-                        "at least one: set its controller to this machine (adon init --help)"
-                    )
-                network = scan.discover()
-                places = scan.find_ports(network, addresses)
-                hosts = _single(places)
-                complete = hosts.keys() >= set(addresses) and joins(network, hosts)
-                if complete or time.monotonic() >= until:
-                    break
-            try:
-                delays_s, passages = scan.find_delays(network, hosts, routers)
-            except ControllerError as error:  # a switch need not do all of that
-                note(f"delays and routers are unknown: {error}")
-                delays_s, passages = {}, []
-    except AdonError as error:
-        raise InputError(str(error)) from None
+    with Scan(args.switches) as scan:
+        until = time.monotonic() + listen_s
+        while True:
+            if not scan.settle(until, _QUIET * listen_s):
+                raise InputError(
+                    f"no switch connected to {args.switches} within {listen_s:g} s, expected at "
+                    "least one: set its controller to this machine (adon init --help)"
+                )
+            network = scan.discover()
+            places = scan.find_ports(network, addresses)
+            hosts = _single(places)
+            complete = hosts.keys() >= set(addresses) and joins(network, hosts)
+            if complete or time.monotonic() >= until:
+                break
+        try:
+            delays_s, passages = scan.find_delays(network, hosts, routers)
+        except ControllerError as error:  # a switch need not do all of that
+            note(f"delays and routers are unknown: {error}")
+            delays_s, passages = {}, []
     for dpid, ports in sorted(network.ports.items()):
         print(f"switch {format_dpid(dpid)}: ports {', '.join(p.name for p in ports.values())}")
     print(f"links between switches: {len(network.links)}, through routers: {len(passages)}")
@@ -290,7 +282,6 @@ def _choose(
     host, _ = split_address(reach, "--reach")
     if host in _ALL and before is None:
         raise InputError(f"--reach: found {reach}, expected the name or address that others use")
-    secure = not is_loopback(host)
     folder = args.config.absolute().parent
     state = SERVICE[1] if folder == SERVICE[0] else ""
     edits: list[FileEdit] = []
@@ -301,15 +292,15 @@ def _choose(
             "'adon init' did not make these tokens and this certificate: make tokens for the "
             "agents of new sites yourself"
         )
-    elif secure:
+    elif not is_loopback(host):
         edits, tokens = secret_edits(
             folder, facts.attached, f"https://{reach}", host.strip("[]"), state
         )
     configured = before.controller.exec if before else []
-    execute = configured if args.execute is None else shlex.split(args.execute)
+    execute = configured if args.execute is None else args.execute
     choices = Choices(
         names, args.switches, reach, frozenset(shared), _devices(facts.network, execute), execute,
-        secure, state, tokens, known,
+        state, tokens, known,
     )  # fmt: skip
     return choices, edits
 
@@ -355,10 +346,6 @@ def _ask(args: argparse.Namespace, what: str, default: str) -> str:
         return default
     print(f"{what} [{default}]: ", end="", flush=True)
     return sys.stdin.readline().strip() or default
-
-
-def _agrees(args: argparse.Namespace, question: str) -> bool:
-    return args.yes or _ask(args, question, "no")[:1].lower() == "y"
 
 
 def _try(file: Path, parsed: Config) -> int:

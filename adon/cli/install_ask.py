@@ -1,28 +1,34 @@
-"""What every installation does with its changes: show, ask, carry out, verify, take back."""
+"""What every installation does: it makes a configuration of the hooks, shows its changes, asks,
+carries them out, verifies them, takes them back."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import pwd
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from adon.cli.parsing import DRY_RUN, UNDO, Option, flag, option
-from network_provisioner.base.errors import InputError
+from adon.cli.parsing import DEFAULT_BROKER, DRY_RUN, UNDO, Option, flag, option
+from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
+    from network_provisioner.client.hookconfig import HookConfig
     from pegasus_hooks.install.edits import FileEdit
     from pegasus_hooks.install.home import InstallTarget
     from pegasus_hooks.install.parts import InstallPart
     from pegasus_hooks.install.verify import Verification
 
 _LIMIT_S = 20.0
-
-
+# Every user's own, made when the first workflow runs.
+WATCH_FOLDER = "~/.local/state/adon/watch"
 CHANGES = (DRY_RUN, flag("--yes", "do not ask"), UNDO)
 
 
@@ -70,24 +76,69 @@ def output_of(words: Sequence[str]) -> str:
     """What a program writes. Raises InputError if it does not run."""
     try:
         return subprocess.run(
-            words, capture_output=True, text=True, check=True, timeout=_LIMIT_S
+            words, capture_output=True, text=True, errors="replace", check=True, timeout=_LIMIT_S
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise InputError(f"{words[0]}: {error}, expected a Python that runs") from None
+        raise InputError(f"{words[0]}: {error}, expected it to run") from None
 
 
 def value_of(name: str) -> str:
     """What HTCondor goes by on this machine; empty if it has none, or cannot be asked."""
     program = shutil.which("condor_config_val")
-    if program is None:
+    try:
+        return output_of([program, name]).strip() if program else ""
+    except InputError:
+        return ""
+
+
+def daemon_user() -> str:
+    """Who HTCondor's own daemons run as, where root starts them."""
+    if os.geteuid() != 0:
         return ""
     try:
-        done = subprocess.run(
-            [program, name], capture_output=True, text=True, check=False, timeout=_LIMIT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return pwd.getpwnam("condor").pw_name
+    except KeyError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def hook_config(args: argparse.Namespace, ahead: bool = False) -> HookConfig:
+    """The hooks' configuration. Raises InputError for what is no URL."""
+    from adon.config.adon_yml import load_config
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.hookconfig import HookConfig
+
+    broker, archive = args.broker, None
+    if args.config is not None:
+        loaded = load_config(args.config)
+        broker, archive = broker or loaded.broker_url, loaded.broker.archive
+    broker = broker or DEFAULT_BROKER
+    BrokerClient(broker)
+    token = args.token_file and str(args.token_file)
+    if token is not None and not token.startswith("~"):
+        token = str(Path(token).absolute())
+    return HookConfig(
+        broker=broker, archive=archive, token_file=token, watch=WATCH_FOLDER, ahead=ahead
+    )
+
+
+def site_hooks(args: argparse.Namespace, **more: Any) -> bytes:
+    """The same for programs that HTCondor starts at a site, as a file; ``more`` are settings."""
+    from network_provisioner.client.hookconfig import HookConfig
+
+    config = replace(hook_config(args), archive=None, watch=None, site=args.site, **more)
+    usual = asdict(HookConfig(""))
+    settings = {k: v for k, v in asdict(config).items() if v != usual[k]}
+    return (json.dumps(settings, indent=1) + "\n").encode()
+
+
+def notes(args: argparse.Namespace) -> Iterator[str]:
+    """Whether the broker answers now; it need not."""
+    from network_provisioner.client.hookclient import client_of
+
+    try:
+        client_of(hook_config(args)).health()
+    except AdonError as error:
+        yield f"{error}; until that changes transfers go without a path"
 
 
 def confirm_changes(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
@@ -107,31 +158,42 @@ def confirm_changes(args: argparse.Namespace, needed: Sequence[FileEdit]) -> boo
     return False
 
 
-def conclude(
+def install(
+    args: argparse.Namespace,
     place: InstallTarget,
     wanted: Sequence[FileEdit],
     parts: Sequence[InstallPart],
     verified: Callable[[], Verification] | None,
-) -> bool:
-    """Carry out, verify (None: no planner to ask), and take back what is not accepted."""
-    from pegasus_hooks.install.edits import carry_out, reversed_edits
+) -> int | None:
+    """Show the changes, ask, carry out, verify (None: no planner to ask), and take back what is not
+    accepted. None if all is in place now, else the exit code. Raises InputError."""
+    from pegasus_hooks.install.edits import carry_out, check_writable, reversed_edits
 
+    needed = [change for change in wanted if change.needed]
+    if not needed:
+        where = " and ".join(str(file) for file in place.files)
+        print(f"nothing to do: ADON is installed as asked, in {where}")
+        return 0
+    check_writable(needed)
+    if not confirm_changes(args, needed):
+        return 0 if args.dry_run else 1
     carry_out(wanted, place.own)
     for part in parts:
         print(f"installed: {part.what}")
     if verified is None:
         print("not verified: no pegasus-plan on PATH")
-        return True
+        return None
     try:
         print("verifying: pegasus-plan plans a workflow of two jobs", flush=True)
         good = _say(verified())
     except BaseException:
         carry_out(reversed_edits(wanted), place.own)
         raise
-    if not good:
-        carry_out(reversed_edits(wanted), place.own)
-        print("taken back: all files are as they were")
-    return good
+    if good:
+        return None
+    carry_out(reversed_edits(wanted), place.own)
+    print("taken back: all files are as they were")
+    return 1
 
 
 def _say(verdict: Verification) -> bool:

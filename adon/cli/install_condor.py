@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import pwd
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +13,15 @@ from adon.cli.install_ask import (
     CHANGES,
     blocking_path,
     confirm_changes,
+    daemon_user,
     hooks_token,
+    notes,
     refuse_foreign,
     settings_removal,
+    site_hooks,
     this_python,
     value_of,
 )
-from adon.cli.install_pegasus import notes, site_hooks
 from adon.cli.parsing import DEFAULT_BROKER, config, flag, one_of, option
 from network_provisioner.base.errors import InputError
 
@@ -95,14 +95,13 @@ def condor(args: argparse.Namespace) -> int:
     Exit codes: 0 done, or nothing to do; 1 you declined; 2 it cannot be installed there, and
     nothing was changed.
     """
-    args.ahead = False
     from pegasus_hooks.install.edits import carry_out, check_writable, installation_lock
 
     to_install, to_undo = _to_install, _to_undo
     if args.execute:
         to_install, to_undo = install_execute.to_install, install_execute.to_undo
     elif args.expander:
-        to_install, to_undo = _expander, install_expander.to_undo
+        to_install, to_undo = install_expander.to_install, install_expander.to_undo
     folder = args.config_dir.expanduser().absolute()
     if not folder.is_dir():
         raise InputError(f"{folder}: found no folder, expected HTCondor's LOCAL_CONFIG_DIR")
@@ -121,7 +120,7 @@ def condor(args: argparse.Namespace) -> int:
         print("taken out: " + ", ".join(str(change.path) for change in needed))
     elif args.expander:
         print("installed: what makes the pool larger and smaller")
-        for line in install_expander.verification_lines(args.config, _daemon_user()):
+        for line in install_expander.verification_lines(args.config):
             print(line)
     elif args.execute:
         print("installed: the attributes of this machine's slots")
@@ -133,10 +132,6 @@ def condor(args: argparse.Namespace) -> int:
             print(f"note: {line}")
     print("to apply it: condor_reconfig")
     return 0
-
-
-def _expander(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
-    return install_expander.to_install(folder, args.config, _daemon_user())
 
 
 def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
@@ -198,17 +193,10 @@ def _settings(args: argparse.Namespace, hooks: Path) -> TransferSettings:
     return TransferSettings(
         str(this_python()),
         hooks,
-        _daemon_user(),
+        daemon_user(),
         "" if token is None else str(Path(token).absolute()),
         args.site,
     )
-
-
-def _daemon_user() -> str:
-    """Who HTCondor's own daemons run as, where root starts them."""
-    if os.geteuid() != 0:
-        return ""
-    return next((user.pw_name for user in pwd.getpwall() if user.pw_name == "condor"), "")
 
 
 def _notes(args: argparse.Namespace) -> Iterator[str]:

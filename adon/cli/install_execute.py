@@ -16,10 +16,10 @@ from adon.cli.install_ask import (
     output_of,
     refuse_foreign,
     settings_removal,
+    site_hooks,
     this_python,
     value_of,
 )
-from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_ask import output_of, refuse_foreign, this_python
+from adon.cli.install_ask import daemon_user, output_of, refuse_foreign, this_python, value_of
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,17 +22,17 @@ LOG = "$(LOG)/AdonExpanderLog"
 AGAIN_S = 60
 
 
-def to_install(folder: Path, config: Path | None, condor: str) -> list[FileEdit]:
-    """The file that is wanted; ``condor`` is who HTCondor's own daemons run as, "" if that is
-    who starts them. Raises InputError."""
+def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
+    """The file that is wanted. Raises InputError."""
     from pegasus_hooks.install.edits import FileEdit, read
 
     path = folder / NAME
     before = read(path)
     refuse_foreign(path, before is not None and not _is_ours(before))
-    if config is None:
+    if args.config is None:
         raise InputError("found no --config, expected adon.yml with section 'expansion'")
-    wanted = text(str(this_python()), config.absolute(), user_of(_loaded(config)[0], condor))
+    user = user_of(_loaded(args.config)[0], daemon_user())
+    wanted = text(str(this_python()), args.config.absolute(), user)
     return [FileEdit(path, before, wanted.encode())]
 
 
@@ -46,26 +46,27 @@ def to_undo(folder: Path) -> list[FileEdit]:
     return [] if before is None else [FileEdit(path, before, None)]
 
 
-def verification_lines(path: Path, condor: str) -> Iterator[str]:
+def verification_lines(path: Path) -> Iterator[str]:
     """What condor_master will run, as far as can be seen from here."""
     config, section = _loaded(path)
     version = output_of([str(this_python()), "-I", "-m", "adon", "--version"]).strip()
+    condor = daemon_user()
     user = user_of(config, condor)
     yield (
         f"verified: condor_master will run {version}{f' as {user}' if user else ''}, by {path} "
         f"(driver {section.driver})"
     )
-    tool = shutil.which("condor_config_val")
-    if tool and DAEMON not in (listed := output_of([tool, "DAEMON_LIST"])):
-        yield f"note: DAEMON_LIST is set again elsewhere: {listed.strip()}, expected {DAEMON} in it"
+    listed = value_of("DAEMON_LIST")
+    if listed and DAEMON not in listed:
+        yield f"note: DAEMON_LIST is set again elsewhere: {listed}, expected {DAEMON} in it"
     if user not in ("", condor):
         log = LOG.replace("$(LOG)", "$(condor_config_val LOG)")
         yield f'note: {user} needs a log: install -o {user} -m 644 /dev/null "{log}"'
 
 
 def user_of(config: Config, condor: str) -> str:
-    """Who it is to run as: whose the archive is, in which it reads and records; "" for who starts
-    condor_master."""
+    """Who it is to run as where HTCondor's own daemons run as ``condor``: whose the archive is, in
+    which it reads and records; "" for who starts condor_master."""
     try:
         owner = Path(config.broker.archive).owner() if condor else ""
     except (OSError, KeyError):  # a database, or not there yet

@@ -61,7 +61,7 @@ def build_parser(words: Sequence[str] = ()) -> CommandParser:
     nouns = parser.add_subparsers(dest="noun", metavar="COMMAND", parser_class=SubcommandParser)
     first = next((word for word in words if not word.startswith("-")), "")
     for noun in (first,) if first in NOUNS else NOUNS:
-        import_module(f"adon.cli.{noun}").add(nouns)
+        import_module(f"adon.cli.{noun}").NOUN.add(nouns)
     return parser
 
 

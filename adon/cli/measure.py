@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
 from adon.cli.live import watch
-from adon.cli.options import answered_records, bad_answer, client, print_answer, tool_options
+from adon.cli.options import client, tool_options
 from adon.cli.output import for_programs, print_fields, print_json, print_records
 from adon.cli.parsing import (
     SETTINGS,
-    CommandParser,
     Noun,
     add_broker,
     add_output,
@@ -29,6 +28,7 @@ from adon.cli.parsing import (
 from network_provisioner.access import ANYBODY
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.units import parse_duration
+from network_provisioner.client.http1 import quoted
 
 if TYPE_CHECKING:
     from adon.config.sections import MonitoringConfig
@@ -37,22 +37,17 @@ if TYPE_CHECKING:
     from network_provisioner.topology.graph import Topology
 
 NOUN = Noun("measure", __doc__)
-add = NOUN.add
 _LOOK_S = 0.5
 _GRACE_S = 60.0  # after a run's end for its result to come
 _NAME = option("name", "name of the task", "NAME")
 _TO = option("--to", "the other end, if the tool has one", "SITE")
-
-
-def _add_what(parser: CommandParser) -> None:
-    for add_to in (
-        option("--tool", "tcp, udp, echo, ping, trace, host or command", "TOOL"),
-        option("--from", "first end", "SITE", dest="source"),
-        _TO,
-        option("--for", "duration (default: the tool's)", "TIME", dest="lasts"),
-        SETTINGS,
-    ):
-        add_to(parser)
+_WHAT = (
+    option("--tool", "tcp, udp, echo, ping, trace, host or command", "TOOL"),
+    option("--from", "first end", "SITE", dest="source"),
+    _TO,
+    option("--for", "duration (default: the tool's)", "TIME", dest="lasts"),
+    SETTINGS,
+)
 
 
 @NOUN.verb(
@@ -148,11 +143,10 @@ def _list(args: argparse.Namespace) -> int:
       adon measure list
       adon measure list --broker https://broker.example:8470 --json
     """
-    tasks = client(args).call("GET", "/v1/tasks")
+    tasks = client(args).read(list, "GET", "/v1/tasks")
     none = "nothing is measured regularly: 'adon measure add' adds a task"
-    return answered_records(
+    return print_records(
         args,
-        "list of tasks",
         text.tasks(time.time()),
         tasks,
         none=none,
@@ -177,8 +171,6 @@ def _schedule(args: argparse.Namespace) -> int:
       adon measure schedule
       adon measure schedule --task mu-tacc --around '2 h'
     """
-    from network_provisioner.client.http1 import quoted
-
     span_s, broker, now = parse_duration(args.around, "--around"), client(args), time.time()
     query = f"since={max(0.0, now - span_s):.3f}&until={now + span_s:.3f}"
     if args.task is not None:
@@ -188,9 +180,8 @@ def _schedule(args: argparse.Namespace) -> int:
     if args.task is not None and not runs["runs"]:
         with _named(broker, args.task):
             broker.call("GET", f"/v1/tasks/{quoted(args.task)}")
-    return answered_records(
+    return print_records(
         args,
-        "schedule",
         text.runs(runs["runs"], schedule["moved"], runs["now"]),
         runs["runs"],
         document={"schedule": schedule, **runs},
@@ -208,11 +199,10 @@ def _agents(args: argparse.Namespace) -> int:
       adon measure agents
       adon measure agents --json
     """
-    agents, now = client(args).call("GET", "/v1/agents"), time.time()
+    agents, now = client(args).read(list, "GET", "/v1/agents"), time.time()
     none = "the broker knows no agent: they are listed under monitoring.agents in its adon.yml"
-    return answered_records(
+    return print_records(
         args,
-        "list of agents",
         text.agents(now),
         agents,
         none=none,
@@ -223,7 +213,7 @@ def _agents(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "run",
     option("task", "name of a task", "TASK", nargs="?"),
-    _add_what,
+    *_WHAT,
     option("--within", "deadline, from now; at most 1 h", "TIME", default="10 min"),
     flag("--no-wait", "print the time of the run, and do not wait for it"),
     add_broker,
@@ -242,8 +232,6 @@ def _run(args: argparse.Namespace) -> int:
 
     Exit codes: 0 measured; 1 nothing measured; 2 the broker refuses or does not answer.
     """
-    from network_provisioner.client.http1 import quoted
-
     what = _what(args)
     if (args.task is None) == ("tool" not in what) or (args.task is not None and what):
         raise InputError("found a task and --tool, or neither; expected TASK, or --tool and --from")
@@ -254,9 +242,8 @@ def _run(args: argparse.Namespace) -> int:
         path, body = "/v1/tasks/run", {**what, "within": args.within}
     with _named(broker, args.task or ""):
         run = broker.call("POST", path, body)
-    with bad_answer(args, "run"):
-        planned = text.run_time_text(run, time.time())
-        key, until = str(run["id"]), float(run["until"])
+    planned = text.run_time_text(run, time.time())
+    key, until = str(run["id"]), float(run["until"])
     if args.no_wait:
         return print_fields(args, run, lambda: planned)
     if not for_programs(args):
@@ -269,8 +256,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
     """Print what came of a run; an exit code."""
-    from network_provisioner.client.http1 import quoted
-
     readings, hidden = [], 0
     for metric in run.get("measured", []):
         try:
@@ -280,9 +265,8 @@ def _said(args: argparse.Namespace, broker: Any, run: dict[str, Any]) -> int:
             if error.code != "unknown_measurement":
                 raise
             hidden += 1  # who may start a measurement may not always see what it gives
-    print_answer(
+    print_fields(
         args,
-        "measurement",
         {**run, "measurements": readings},
         lambda: text.results(run, readings, hidden),
     )
@@ -308,7 +292,7 @@ def _named(broker: Any, wanted: str) -> Iterator[None]:
 @NOUN.verb(
     "add",
     _NAME,
-    _add_what,
+    *_WHAT,
     option("--every", "period", "TIME", required=True),
     option("--within", "deadline, from the start of each period (default: its end)", "TIME"),
     add_broker,
@@ -324,15 +308,12 @@ def _add(args: argparse.Namespace) -> int:
       adon measure add mu-tacc --tool tcp --from mu --to tacc --every '1 h' --for '10 s'
       adon measure add mu-load --tool host --from mu --every '1 min'
     """
-    from network_provisioner.client.http1 import quoted
-
     body = {**_what(args), "every": args.every}
     if args.within is not None:
         body["within"] = args.within
     task = client(args).call("PUT", f"/v1/tasks/{quoted(args.name)}", body)
-    return answered_records(
+    return print_records(
         args,
-        "task",
         text.tasks(time.time()),
         [task],
         document=task,
@@ -347,12 +328,10 @@ def _delete(args: argparse.Namespace) -> int:
     Examples:
       adon measure delete mu-tacc
     """
-    from network_provisioner.client.http1 import quoted
-
     broker = client(args)
     with _named(broker, args.name):
         task = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
-    return print_answer(args, "task", task, lambda: f"{args.name} is measured no longer")
+    return print_fields(args, task, lambda: f"{args.name} is measured no longer")
 
 
 @NOUN.verb(
@@ -375,24 +354,19 @@ def _who(args: argparse.Namespace) -> int:
       adon measure who --from mu --to tacc --metric tcp_throughput --config adon.yml
     """
     args.to = args.to or ""
-    from network_provisioner.client.http1 import quoted
-
     if args.config is None:
         query = "&".join(
             f"{key}={quoted(value)}"
             for key, value in (("from", args.source), ("to", args.to), ("metric", args.metric))
             if value
         )
-        access = client(args).call("GET", f"/v1/access?{query}")
-        with bad_answer(args, "list of keys"):
-            keys = access["keys"]
+        keys = client(args).call("GET", f"/v1/access?{query}")["keys"]
     else:
         keys = _configured(args)
     document = {"from": args.source, "to": args.to, "metric": args.metric, "keys": keys}
-    with bad_answer(args, "list of keys"):
-        return print_fields(
-            args, keys, lambda: text.who(keys, args.source, args.to, args.metric), document
-        )
+    return print_fields(
+        args, keys, lambda: text.who(keys, args.source, args.to, args.metric), document
+    )
 
 
 def _configured(args: argparse.Namespace) -> Any:

@@ -229,9 +229,9 @@ def who(keys: Rows, source: str, to: str, metric: str) -> str:
     return "\n".join(lines)
 
 
-def _said(resource_text: object) -> str:
+def _said(value: object) -> str:
     """What agents and other users say, on one line and without a terminal's own signs."""
-    return printable("" if resource_text is None else str(resource_text))
+    return printable("" if value is None else str(value))
 
 
 def _counted(count: int, noun: str) -> str:

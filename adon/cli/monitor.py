@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from monitors.workflows.planned.submit_dir import SubmitDir
     from monitors.workflows.sink import Requests, Sink
 
-add = NOUN.add
 _LOOKED = (
     " in the hooks' registry, in Pegasus's database or in HTCondor's queue;"
     " a DIR names one, --keep waits for those to come"

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.archive import open_archive
+from adon.cli.archive import is_there, open_archive
 from adon.cli.live import watch
 from adon.cli.options import moment_of
 from adon.cli.output import (
@@ -25,10 +25,10 @@ from adon.cli.output import (
 )
 from adon.cli.parsing import (
     ARCHIVE,
-    BROKER,
     SINCE,
     TOKEN_FILE,
     Noun,
+    add_broker,
     add_output,
     broker_option,
     config,
@@ -37,6 +37,7 @@ from adon.cli.parsing import (
     one_of,
     option,
     page_file,
+    reads_answers,
     whole,
 )
 from adon.cli.terminal import bar, print_paged
@@ -54,6 +55,7 @@ NOUN = Noun("monitor", "Follow workflows, and show what was measured.")
 _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 # Where measurements go, or are.
 SOURCE = (one_of(ARCHIVE, broker_option("the broker's archive instead")), TOKEN_FILE)
+_READ = (*SOURCE, reads_answers)
 _WORKFLOW = option("workflow", "UUID, name, or submit directory", "WORKFLOW")
 _NOW = flag("--now", "first let the process that follows the workflow read its files")
 _UNWATCHED = "no measurements of watched metrics"
@@ -85,7 +87,7 @@ _DISKS = (
     SINCE,
     flag("--inside", "include sub-workflows"),
     limit(100_000, 1000),
-    *SOURCE,
+    *_READ,
     add_output,
     watch,
 )
@@ -113,14 +115,15 @@ def _list(args: argparse.Namespace) -> int:
             yield page[:left]
             left -= len(page)
 
-    filters = {"user": args.user, "state": args.state, "roots": not args.inside}
-    filters |= {"since": moment_of(args.since, "--since", now) or 0.0}
+    since = moment_of(args.since, "--since", now) or 0.0
     none = "no workflows"
     if not any((args.user, args.state, args.since)):
         none = "no workflows yet: 'adon monitor run' follows them"
     with source_of(args) as source:
         # One more than is shown says whether there are more.
-        listed = pages(source.workflows(args.limit + 1, **filters))
+        listed = pages(
+            source.workflows(args.limit + 1, args.user, args.state, since, not args.inside)
+        )
         first = next(listed, [])
         columns = text.list_columns(now) if for_programs(args) else text.fitted_columns(first, now)
         every = chain([first], listed)
@@ -135,7 +138,7 @@ def _list(args: argparse.Namespace) -> int:
     _WORKFLOW,
     _NOW,
     option("--history", "also show its last N changes", "N", whole(0, 10_000), default=0),
-    *SOURCE,
+    *_READ,
     add_output,
     watch,
 )
@@ -166,7 +169,7 @@ def _status(args: argparse.Namespace) -> int:
     return print_records(args, text.STATUS, rows, document=overview, text=lambda _: shown)
 
 
-@NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without sub-workflows"), *SOURCE, add_output)
+@NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without sub-workflows"), *_READ, add_output)
 def _show(args: argparse.Namespace) -> int:
     """Analyse a workflow: run times, waits, transfers, retries and failures.
 
@@ -210,8 +213,7 @@ def _show(args: argparse.Namespace) -> int:
         default=Path("report.html"),
     ),
     ARCHIVE,
-    BROKER,
-    TOKEN_FILE,
+    add_broker,
 )  # fmt: skip
 def _report(args: argparse.Namespace) -> int:
     """Write a report about a run: a self-contained page, and its values as JSON.
@@ -253,9 +255,9 @@ def _report(args: argparse.Namespace) -> int:
 @contextmanager
 def _measured(args: argparse.Namespace) -> Iterator[WorkflowSource]:
     """The archive where it is there, else the broker's."""
-    from adon.cli.monitor_source import ArchiveSource, BrokerSource, there_is
+    from adon.cli.monitor_source import ArchiveSource, BrokerSource
 
-    if not there_is(args.archive):
+    if not is_there(args.archive):
         yield BrokerSource(args.broker, args.token_file)
         return
     with open_archive(args.archive) as archive:
@@ -284,11 +286,12 @@ def _of_broker(
     args: argparse.Namespace, workflow: str
 ) -> tuple[list[Transit], list[dict[str, Any]], list[str]]:
     """The transits of a workflow, the network's links, and what is missing as a sentence."""
-    from adon.cli.options import bad_answer, client
+    from adon.cli.options import client
+    from network_provisioner.client.broker import bad_answer
 
     try:
         broker = client(args)
-        with bad_answer(args, "network"):
+        with bad_answer(args.broker, "network"):
             return broker.list(workflow=workflow), broker.topology()["links"], []
     except BrokerError as error:
         return [], [], [f"without reservations and capacities of links: {error}"]
@@ -306,7 +309,7 @@ def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:
 
 @NOUN.verb(
     "anomalies",
-    *SOURCE,
+    *_READ,
     option("--metric", "only this metric", "METRIC"),
     option("--subject", "only this path or host, such as 'mu>tacc'", "SUBJECT"),
     SINCE,
@@ -328,7 +331,8 @@ def _anomalies(args: argparse.Namespace) -> int:
 
     Exit codes: 0 done; 2 archive, broker or configuration cannot be read.
     """
-    from adon.cli.monitor_source import source_of, there
+    from adon.cli.monitor_source import source_of
+    from monitors.alerts.anomalies.model import explanation_lines
 
     now = time.time()
     if not args.explain:
@@ -337,11 +341,17 @@ def _anomalies(args: argparse.Namespace) -> int:
             return _list_anomalies(args, source, since)
     if args.csv or args.columns or args.broker is not None:
         raise InputError("--explain: found with --broker, --csv or --columns, expected without")
-    there(args.archive)
     with open_archive(args.archive) as archive:
         explained = _explained(archive, args, now)
-        records = [_limits_json(*series) for series in explained]
-        shown = "\n\n".join(_limits_text(*series) for series in explained)
+        records = [
+            {"metric": metric, "subject": subject, "source": source, **asdict(limits)}
+            for metric, subject, source, limits in explained
+        ]
+        blocks = (
+            [f"{metric} of {subject} (from {source})", *explanation_lines(metric, limits)]
+            for metric, subject, source, limits in explained
+        )
+        shown = "\n\n".join("\n  ".join(block) for block in blocks)
         text = shown or _lacking(archive.metrics(), args.metric) or _UNWATCHED
         return print_fields(args, records, lambda: text, {"series": records})
 
@@ -419,27 +429,12 @@ def _section(config: Path | None) -> dict[str, Any]:
     return monitoring.anomalies if monitoring is not None else {}
 
 
-def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -> dict[str, Any]:
-    return {"metric": metric, "subject": subject, "source": source, **asdict(limits)}
-
-
-def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
-    from monitors.alerts.anomalies.model import explanation_lines
-
-    return "\n".join(
-        [
-            f"{metric} of {subject} (from {source})",
-            *(f"  {s}" for s in explanation_lines(metric, limits)),
-        ]
-    )
-
-
 @NOUN.verb(
     "disks",
     option("--host", "only this host, by its agent's name", "NAME"),
     option("--since", "only from this time on: a time, or how long ago", "TIME", default="1 h"),
     option("--workflow", "only while this workflow ran: UUID, name, or directory", "WORKFLOW"),
-    *SOURCE,
+    *_READ,
     add_output,
 )
 def _disks(args: argparse.Namespace) -> int:

@@ -7,20 +7,20 @@ import argparse
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+from adon.cli.archive import open_archive
 from adon.cli.options import credentials
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import READ, analyse
-from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
-from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError, BrokerError, InputError, meant
 from network_provisioner.client.broker import BrokerClient
 
@@ -31,34 +31,178 @@ _SHORTEST = 4  # of the beginning of an id
 _SHOWN = 5
 MOST_LISTED = 100_000
 _PAGE = 2000  # workflows that are asked for at a time
-_DEMOS = Path(".adon", "archive.sqlite")  # where 'make demo' leaves its archive
 
 Rows = list[dict[str, Any]]
+T = TypeVar("T")
 
 
-class WorkflowSource(Protocol):
-    """Answers as the REST API does."""
+class ArchiveSource:
+    """Reads an archive, as the user who may read it; answers as the REST API does."""
 
-    def workflows(self, limit: int = MOST_LISTED, **criteria: Any) -> Iterator[Rows]:
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._known = KnownWorkflows(archive, time.time, _STUCK_AFTER_S)
+
+    def workflows(
+        self,
+        limit: int = MOST_LISTED,
+        user: str | None = None,
+        state: str | None = None,
+        since: float = 0.0,
+        roots: bool = False,
+    ) -> Iterator[Rows]:
         """Pages of ``GET /v1/workflows``, at most ``limit`` workflows."""
+        known = [
+            workflow
+            for workflow in self._all().values()
+            if user in (None, workflow.user)
+            and (state is None or workflow.is_in(state))
+            and workflow.at >= since
+            and not (roots and workflow.parent)
+        ][:limit]
+        for i in range(0, len(known), _PAGE):
+            yield [_checked(workflow.as_dict()) for workflow in known[i : i + _PAGE]]
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """``GET /v1/workflows/KEY``."""
+        workflow = self._all()[key]
+        return _checked(workflow.as_dict()) | {
+            "source": workflow.source,
+            "children": list(workflow.children),
+            "history": self._known.changes(key, history),
+        }
 
     def analysis(self, key: str, whole: bool) -> dict[str, Any]:
         """``GET /v1/workflows/KEY/analysis``."""
+        known = self._all()
+        ids = self._known.inside(key, known) if whole else [key]
+        made = analyse(
+            m
+            for workflow in ids
+            for metric in READ
+            for m in self._archive.query(metric, workflow=workflow)
+        )
+        return {"workflow": key, "state": known[key].state, "workflows": ids} | asdict(made)
 
     def waiting(self, key: str) -> Rows:
-        """Transfers of a workflow that wait for a path, each with ``job`` and ``reason``."""
+        """Transfers of a workflow that wait for a path, each with ``job`` and ``reason``: only the
+        broker knows."""
+        return []
 
     def refresh(self, key: str) -> bool:
         """``POST /v1/workflows/KEY/refresh``; whether it was measured."""
+        refresher = Refresher(self._archive, time.time)
+        number = refresher.ask(key, self._known.facts(key))
+        until = time.monotonic() + _REFRESH_S
+        while not (answered := refresher.answered(number)) and time.monotonic() < until:
+            time.sleep(LOOK_S / 2)
+        return answered
 
     def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
         """All pages of ``GET /v1/measurements``."""
+        return self._archive.query(metric, **criteria)
 
     def metrics(self) -> list[str]:
         """What there are measurements of."""
+        return self._archive.metrics()
+
+    def _all(self) -> dict[str, Overview]:
+        return self._known.all(lambda _: True)
+
+
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """A workflow that is no longer followed does not run for ever: not where its directory, on
+    this machine, is gone."""
+    here = row["host"].split(".")[0] in ("", socket.gethostname().split(".")[0])
+    if here and row["state"] in ("planned", "running") and row["submit_dir"]:
+        try:
+            os.stat(row["submit_dir"])  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            return row | {"stuck": "its submit directory is gone"}
+        except (OSError, ValueError):
+            pass
+    return row
+
+
+class BrokerSource:
+    """Asks a broker. Raises InputError for an invalid URL or token; every question raises
+    BrokerError."""
+
+    def __init__(self, url: str, token_file: Path | None = None) -> None:
+        self._client = BrokerClient(url, _TIMEOUT_S, *credentials(token_file))
+
+    def workflows(
+        self,
+        limit: int = MOST_LISTED,
+        user: str | None = None,
+        state: str | None = None,
+        since: float = 0.0,
+        roots: bool = False,
+    ) -> Iterator[Rows]:
+        """See :class:`ArchiveSource`."""
+        given = {"user": user, "state": state, "since": since, "roots": roots}
+        query: dict[str, Any] = {key: value for key, value in given.items() if value}
+        while limit > 0:
+            size = min(_PAGE, limit)
+            rows = self._ask(list, "GET", "/v1/workflows", query | {"limit": size})
+            yield rows
+            if len(rows) < size:
+                return
+            limit -= size
+            query["cursor"] = f"{rows[-1]['at']}:{rows[-1]['id']}"
+
+    def workflow(self, key: str, history: int) -> dict[str, Any]:
+        """See :class:`ArchiveSource`."""
+        return self._ask(dict, "GET", _path(key), {"history": history})
+
+    def analysis(self, key: str, whole: bool) -> dict[str, Any]:
+        """See :class:`ArchiveSource`."""
+        return self._ask(dict, "GET", f"{_path(key)}/analysis", {"whole": whole})
+
+    def waiting(self, key: str) -> Rows:
+        """See :class:`ArchiveSource`; none where the caller may not see them."""
+        with suppress(BrokerError):
+            queued = self._client.list("queued", key)
+            return [{"job": t.request.job, "reason": t.reason} for t in queued]
+        return []
+
+    def refresh(self, key: str) -> bool:
+        """See :class:`ArchiveSource`."""
+        return bool(self._ask(dict, "POST", f"{_path(key)}/refresh")["refreshed"])
+
+    def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
+        """See :class:`ArchiveSource`."""
+        query = {"metric": metric} | {k: v for k, v in criteria.items() if v is not None}
+        measurements: list[Measurement] = []
+        while query.get("cursor", "first"):
+            page, query["cursor"] = self._ask(_page, "GET", "/v1/measurements", query)
+            measurements += page
+        return measurements
+
+    def metrics(self) -> list[str]:
+        """See :class:`ArchiveSource`."""
+        return self._ask(_metrics, "GET", "/v1/measurements/series")
+
+    def _ask(
+        self, read: Callable[[Any], T], verb: str, path: str, query: Mapping[str, Any] | None = None
+    ) -> T:
+        return self._client.read(read, verb, path + (f"?{urlencode(query)}" if query else ""))
+
+
+def _path(workflow: str) -> str:
+    return f"/v1/workflows/{quote(workflow)}"
+
+
+def _page(answer: Any) -> tuple[list[Measurement], str | None]:
+    """Measurements, and the cursor of the next page; None for no more."""
+    return [Measurement(**row) for row in answer["measurements"]], answer["next"]
+
+
+def _metrics(answer: Any) -> list[str]:
+    return sorted({series["metric"] for series in answer["series"]})
+
+
+WorkflowSource = ArchiveSource | BrokerSource
 
 
 @contextmanager
@@ -67,25 +211,8 @@ def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Wor
     if args.broker is not None:
         yield BrokerSource(args.broker, args.token_file)
         return
-    there(args.archive)
-    with Archive(args.archive, read_only=not writes) as archive:
+    with open_archive(args.archive, writes=writes) as archive:
         yield ArchiveSource(archive)
-
-
-def there_is(place: str | Path) -> bool:
-    """Whether an archive is a file that is there, or a database."""
-    return is_database_url(str(place)) or Path(place).exists()
-
-
-def there(place: str | Path) -> None:
-    """An archive that is a file must be there. Raises InputError, which says what makes one."""
-    if there_is(place):
-        return
-    demos = f"; the demo's is --archive {_DEMOS}" if _DEMOS.exists() else ""
-    raise InputError(
-        f"{place}: found no such file, expected an archive of measurements:"
-        f" 'adon monitor run' makes one{demos}"
-    )
 
 
 def find(source: WorkflowSource, wanted: str) -> str:
@@ -137,146 +264,3 @@ def _instead(wanted: str, known: Rows) -> str:
     anything = "expected an id, a name or a submit directory ('adon monitor list' has them)"
     by_id = meant(wanted, [row["id"] for row in known], anything)
     return meant(wanted, dict.fromkeys(row["name"] for row in known), by_id)
-
-
-def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """A workflow that is no longer followed does not run for ever: not where its directory, on
-    this machine, is gone."""
-    here = row["host"].split(".")[0] in ("", socket.gethostname().split(".")[0])
-    if here and row["state"] in ("planned", "running") and row["submit_dir"]:
-        try:
-            os.stat(row["submit_dir"])  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError):
-            return row | {"stuck": "its submit directory is gone"}
-        except (OSError, ValueError):
-            pass
-    return row
-
-
-class ArchiveSource:
-    """Reads an archive, as the user who may read it."""
-
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-        self._known = KnownWorkflows(archive, time.time, _STUCK_AFTER_S)
-
-    def workflows(self, limit: int = MOST_LISTED, **criteria: Any) -> Iterator[Rows]:
-        """See :class:`WorkflowSource`."""
-        user, state, roots = (
-            criteria.get("user"),
-            criteria.get("state"),
-            criteria.get("roots", False),
-        )
-        known = [
-            workflow
-            for workflow in self._known.all(lambda _: True).values()
-            if user in (None, workflow.user)
-            and (state is None or workflow.is_in(state))
-            and workflow.at >= criteria.get("since", 0.0)
-            and not (roots and workflow.parent)
-        ][:limit]
-        for i in range(0, len(known), _PAGE):
-            yield [_checked(workflow.as_dict()) for workflow in known[i : i + _PAGE]]
-
-    def workflow(self, key: str, history: int) -> dict[str, Any]:
-        """See :class:`WorkflowSource`."""
-        workflow = self._known.all(lambda _: True)[key]
-        return _checked(workflow.as_dict()) | {
-            "source": workflow.source,
-            "children": list(workflow.children),
-            "history": self._known.changes(key, history),
-        }
-
-    def analysis(self, key: str, whole: bool) -> dict[str, Any]:
-        """See :class:`WorkflowSource`."""
-        known = self._known.all(lambda _: True)
-        ids = self._known.inside(key, known) if whole else [key]
-        made = analyse(
-            m
-            for workflow in ids
-            for metric in READ
-            for m in self._archive.query(metric, workflow=workflow)
-        )
-        return {"workflow": key, "state": known[key].state, "workflows": ids} | asdict(made)
-
-    def waiting(self, key: str) -> Rows:
-        """Only the broker knows."""
-        return []
-
-    def refresh(self, key: str) -> bool:
-        """See :class:`WorkflowSource`."""
-        refresher = Refresher(self._archive, time.time)
-        number = refresher.ask(key, self._known.facts(key))
-        until = time.monotonic() + _REFRESH_S
-        while not (answered := refresher.answered(number)) and time.monotonic() < until:
-            time.sleep(LOOK_S / 2)
-        return answered
-
-    def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
-        """See :class:`WorkflowSource`."""
-        return self._archive.query(metric, **criteria)
-
-    def metrics(self) -> list[str]:
-        """See :class:`WorkflowSource`."""
-        return self._archive.metrics()
-
-
-class BrokerSource:
-    """Asks a broker. Raises InputError for an invalid URL or token; every question raises
-    BrokerError."""
-
-    def __init__(self, url: str, token_file: Path | None = None) -> None:
-        self._client = BrokerClient(url, _TIMEOUT_S, *credentials(token_file))
-
-    def workflows(self, limit: int = MOST_LISTED, **criteria: Any) -> Iterator[Rows]:
-        """See :class:`WorkflowSource`."""
-        query = {key: value for key, value in criteria.items() if value not in (None, False)}
-        while limit > 0:
-            size = min(_PAGE, limit)
-            rows: Rows = self._ask("GET", "/v1/workflows", query | {"limit": size})
-            yield rows
-            if len(rows) < size:
-                return
-            limit -= size
-            query["cursor"] = f"{rows[-1]['at']}:{rows[-1]['id']}"
-
-    def workflow(self, key: str, history: int) -> dict[str, Any]:
-        """See :class:`WorkflowSource`."""
-        return self._one("GET", key, "", {"history": history})
-
-    def analysis(self, key: str, whole: bool) -> dict[str, Any]:
-        """See :class:`WorkflowSource`."""
-        return self._one("GET", key, "/analysis", {"whole": whole})
-
-    def waiting(self, key: str) -> Rows:
-        """See :class:`WorkflowSource`; none where the caller may not see them."""
-        with suppress(BrokerError):
-            queued = self._client.list("queued", key)
-            return [{"job": t.request.job, "reason": t.reason} for t in queued]
-        return []
-
-    def refresh(self, key: str) -> bool:
-        """See :class:`WorkflowSource`."""
-        return bool(self._one("POST", key, "/refresh", {})["refreshed"])
-
-    def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
-        """See :class:`WorkflowSource`."""
-        query = {"metric": metric} | {k: v for k, v in criteria.items() if v is not None}
-        measurements: list[Measurement] = []
-        while query.get("cursor", "first"):
-            page = self._ask("GET", "/v1/measurements", query)
-            measurements += (Measurement(**row) for row in page["measurements"])
-            query["cursor"] = page["next"]
-        return measurements
-
-    def metrics(self) -> list[str]:
-        """See :class:`WorkflowSource`."""
-        known = self._ask("GET", "/v1/measurements/series", {})["series"]
-        return sorted({series["metric"] for series in known})
-
-    def _one(self, verb: str, key: str, ending: str, query: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._ask(verb, f"/v1/workflows/{quote(key)}{ending}", query)
-        return answer
-
-    def _ask(self, verb: str, path: str, query: Mapping[str, Any]) -> Any:
-        return self._client.call(verb, path + (f"?{urlencode(query)}" if query else ""))

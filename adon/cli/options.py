@@ -7,12 +7,10 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import Column, Record, fields_rendered, note, rendered
-from adon.cli.terminal import print_paged
+from adon.cli.output import note
 from network_provisioner.base.database_url import place
 from network_provisioner.base.errors import InputError, printable_values
 from network_provisioner.base.units import parse_duration
@@ -129,38 +127,6 @@ def credentials(token_file: Path | None = None) -> tuple[str | None, Tls]:
 
     token, tls = from_environment(os.environ)
     return (token if token_file is None else read_token(token_file)), tls
-
-
-def bad_answer(args: argparse.Namespace, what: str) -> AbstractContextManager[None]:
-    """As :func:`network_provisioner.client.broker.bad_answer`, of the broker that was asked."""
-    from network_provisioner.client.broker import bad_answer as of_broker
-
-    return of_broker(args.broker, what)
-
-
-def print_answer(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:
-    """Print the record or records that a broker answered, see
-    :func:`adon.cli.output.print_fields`; exit code 0. Raises InputError, and BrokerError if the
-    answer is no ``what``."""
-    with bad_answer(args, what):
-        rendered_text = fields_rendered(args, value, text)
-    print_paged([rendered_text])
-    return 0
-
-
-def answered_records(
-    args: argparse.Namespace,
-    what: str,
-    columns: Sequence[Column],
-    records: Sequence[Record],
-    **around: Any,
-) -> int:
-    """Print records that a broker answered, see :func:`adon.cli.output.rendered`; exit code 0.
-    Raises InputError, and BrokerError if the answer is no ``what``."""
-    with bad_answer(args, what):
-        rendered_text = rendered(args, columns, records, **around)
-    print_paged([rendered_text])
-    return 0
 
 
 def place_workflow(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflow:

@@ -28,7 +28,7 @@ _LINES = 10  # where there is no terminal: about as many in all
 
 def duration(seconds: float) -> str:
     """Seconds for people: ``53 ms``, ``42 s``, ``2 min 28 s``, ``15 min``, ``1 h 52 min``."""
-    if 0 < seconds < 1:
+    if 0 < seconds < 0.9995:  # else it would be 1e+03 ms
         return f"{1e3 * seconds:.3g} ms"
     if seconds < 120:
         return f"{seconds:.3g} s"
@@ -38,6 +38,14 @@ def duration(seconds: float) -> str:
     if minutes < 120:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def metric_text(metric: str, value: float) -> str:
+    """A path's throughput (bits per second), loss (a share), delay or jitter (seconds) for
+    people."""
+    if metric == "throughput":
+        return format_rate(value)
+    return f"{value:g}" if metric == "loss" else duration(value)
 
 
 class Column(NamedTuple):
@@ -97,7 +105,7 @@ def text_of(key: str, value: Any) -> str:
     return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def rendered(
+def print_records(
     args: argparse.Namespace,
     columns: Sequence[Column],
     records: Sequence[Record],
@@ -105,10 +113,10 @@ def rendered(
     document: Any = ...,
     none: str = "",
     text: Callable[[str], str] | None = None,
-) -> str:
-    """What a command prints of records, by the options of :func:`adon.cli.parsing.add_output`.
+) -> int:
+    """Print records by the options of :func:`adon.cli.parsing.add_output`; exit code 0.
 
-    ``document`` is its JSON where that is not the records themselves; ``none`` is the text where
+    ``document`` is their JSON where that is not the records themselves; ``none`` is the text where
     there are none, and ``text`` adds to the table the lines around it. With ``--columns`` each
     form has these alone: JSON is a list of objects then. Raises InputError for a column that no
     record has.
@@ -118,12 +126,15 @@ def rendered(
         records = [{c.key: _value_or_none(record, c.key) for c in columns} for record in records]
         document, none, text = ..., "", None
     if args.json:
-        return json_text(records if document is ... else document)
-    if args.csv:
-        return _csv(_split(columns), records)
-    if not records and none:
-        return none
-    return table(columns, records) if text is None else text(table(columns, records))
+        shown = json_text(records if document is ... else document)
+    elif args.csv:
+        shown = _csv(_split(columns), records)
+    elif not records and none:
+        shown = none
+    else:
+        shown = table(columns, records) if text is None else text(table(columns, records))
+    print_paged([shown])
+    return 0
 
 
 def rendered_pages(
@@ -134,9 +145,9 @@ def rendered_pages(
     none: str = "",
     below: Callable[[], Iterable[str]] = tuple,
 ) -> Iterator[str]:
-    """What :func:`rendered` makes of all records, in parts, each as soon as its page is there;
-    ``below`` makes the lines below the table. The columns are those of the first page, and as wide
-    as it needs them. Raises InputError for a column that no record of it has."""
+    """What :func:`print_records` prints of all records, in parts, each as soon as its page is
+    there; ``below`` makes the lines below the table. The columns are those of the first page, and
+    as wide as it needs them. Raises InputError for a column that no record of it has."""
     rest = iter(pages)
     first = next(rest, ())
     every: Iterable[Sequence[Record]] = chain([first], rest)
@@ -164,37 +175,19 @@ def print_fields(
 ) -> int:
     """Print what is no table for people but ``text``: for programs, a column for each field of the
     record or records; exit code 0. Raises InputError for a column that no record has."""
-    print_paged([fields_rendered(args, records, text, document)])
-    return 0
-
-
-def fields_rendered(
-    args: argparse.Namespace,
-    records: Record | Sequence[Record],
-    text: Callable[[], str],
-    document: Any = ...,
-) -> str:
-    """What :func:`print_fields` prints."""
-    if not (args.json or args.csv or args.columns):
-        return text()
+    if not for_programs(args):
+        print_paged([text()])
+        return 0
     document = records if document is ... else document
     records = [records] if isinstance(records, Mapping) else records
     keys = dict.fromkeys(key for record in records for key in record)
     whole = [{key: record.get(key) for key in keys} for record in records]
-    return rendered(args, [Column(key) for key in keys], whole, document=document)
+    return print_records(args, [Column(key) for key in keys], whole, document=document)
 
 
 def for_programs(args: argparse.Namespace) -> bool:
     """Whether a program reads what the command prints, which has nothing else then."""
     return bool(args.json or args.csv or args.columns)
-
-
-def print_records(
-    args: argparse.Namespace, columns: Sequence[Column], records: Sequence[Record], **around: Any
-) -> int:
-    """Print them as :func:`rendered` has them; exit code 0. Raises InputError."""
-    print_paged([rendered(args, columns, records, **around)])
-    return 0
 
 
 def _split(columns: Sequence[Column]) -> list[Column]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -72,15 +73,6 @@ class SubcommandParser(CommandParser):
         return namespace, unknown
 
 
-def add_noun(nouns: Nouns[Any], name: str, doc: str | None) -> Nouns[Any]:
-    """A command with verbs; its help is the module's docstring."""
-    text = (doc or "").strip()
-    noun = nouns.add_parser(name, help=_first(text), description=text)
-    noun.set_defaults(run=help_command(noun))
-    verbs: Nouns[Any] = noun.add_subparsers(dest="verb", metavar="VERB")
-    return verbs
-
-
 def help_command(parser: argparse.ArgumentParser) -> Run:
     """A command that explains those below it."""
 
@@ -91,50 +83,68 @@ def help_command(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def add_command(
-    parent: Nouns[Any], name: str, help_text: str | None, run: Run, more: str = ""
-) -> CommandParser:
-    """A command that runs. ``help_text`` is its description, ``more`` follows its options."""
-    text = (help_text or "").strip()
-    parser: CommandParser = parent.add_parser(
-        name, help=_first(text), description=text, epilog=more.strip() or None
-    )
-    parser.set_defaults(run=run)
-    return parser
-
-
 def add_handler(parent: Nouns[Any], name: str, run: Run, *options: Option) -> CommandParser:
     """A command with options, explained by the docstring of ``run``; examples and exit codes are
     below the options."""
     first, _, rest = (run.__doc__ or "").partition("\n")
-    text, *more = _AFTER.split(f"{first}\n{textwrap.dedent(rest)}", maxsplit=1)
-    parser = add_command(parent, name, text, run, *more)
+    text, *more = _AFTER.split(f"{first}\n{textwrap.dedent(rest)}".strip(), maxsplit=1)
+    epilog = more[0] if more else None
+    parser: CommandParser = parent.add_parser(
+        name, help=_first(text), description=text.strip(), epilog=epilog
+    )
+    parser.set_defaults(run=run)
     for add in options:
         add(parser)
     return parser
 
 
 class Noun:
-    """A command with verbs, in the order in which their handlers are defined."""
+    """A command with verbs, in the order in which their handlers are defined, with a handler of its
+    own, or with both."""
 
-    def __init__(self, name: str, doc: str | None) -> None:
+    def __init__(self, name: str, doc: str | None = None) -> None:
         self._name, self._doc = name, doc
-        self._verbs: list[tuple[str, Run, tuple[Option, ...]]] = []
+        self._own: tuple[Run, tuple[Option, ...]] | None = None
+        self._below: list[Callable[[Nouns[Any]], object]] = []
+
+    def command(self, *options: Option) -> Callable[[Run], Run]:
+        """Decorates the handler of the command without a verb."""
+
+        def register(run: Run) -> Run:
+            self._own = run, options
+            return run
+
+        return register
 
     def verb(self, name: str, *options: Option) -> Callable[[Run], Run]:
         """Decorates the handler of a verb."""
 
         def register(run: Run) -> Run:
-            self._verbs.append((name, run, options))
+            self._below.append(lambda verbs: add_handler(verbs, name, run, *options))
             return run
 
         return register
 
+    def noun(self, name: str, doc: str) -> Noun:
+        """A verb that has verbs itself."""
+        below = Noun(name, doc)
+        self._below.append(below.add)
+        return below
+
     def add(self, nouns: Nouns[Any]) -> None:
         """Add it to the command line."""
-        verbs = add_noun(nouns, self._name, self._doc)
-        for name, run, options in self._verbs:
-            add_handler(verbs, name, run, *options)
+        if self._own is not None:
+            run, options = self._own
+            parser = add_handler(nouns, self._name, run, *options)
+        else:
+            text = (self._doc or "").strip()
+            parser = nouns.add_parser(self._name, help=_first(text), description=text)
+            parser.set_defaults(run=help_command(parser))
+        if self._below:
+            metavar = "VERB" if self._own is None else "[VERB]"
+            verbs = parser.add_subparsers(dest="verb", metavar=metavar)
+            for add in self._below:
+                add(verbs)
 
 
 def _first(text: str) -> str:
@@ -174,7 +184,7 @@ add_json = flag("--json", "print JSON")
 
 
 def add_output(parser: CommandParser) -> None:
-    """How records are printed: see :func:`adon.cli.output.rendered`."""
+    """How records are printed: see :func:`adon.cli.output.print_records`."""
     one_of(add_json, flag("--csv", "print CSV, with raw values and a header"))(parser)
     option("--columns", "print only these columns, in this order", "NAME,...", names)(parser)
 
@@ -184,16 +194,30 @@ def _broker_url(text: str) -> str:
 
 
 TOKEN_FILE = option("--token-file", _TOKEN, "FILE", Path)
-# The broker that answers, and one that is asked only with the option.
-BROKER = option(
-    "--broker", f"the broker's address (default: {_NOW})", "URL", _broker_url, default=""
-)
 
 
 def add_broker(parser: CommandParser) -> None:
     """The broker that a command asks."""
-    BROKER(parser)
+    address = f"the broker's address (default: {_NOW})"
+    option("--broker", address, "URL", _broker_url, default="")(parser)
     TOKEN_FILE(parser)
+    reads_answers(parser)
+
+
+def reads_answers(parser: CommandParser) -> None:
+    """What does not fit in the answers of ``--broker`` is that broker's fault, in one line; with
+    ``--debug`` it is a traceback."""
+    run: Run = parser.get_default("run")
+
+    def read(args: argparse.Namespace) -> int:
+        if args.broker is None or args.debug:
+            return run(args)
+        from network_provisioner.client.broker import bad_answer
+
+        with bad_answer(args.broker, "valid one"):
+            return run(args)
+
+    parser.set_defaults(run=read)
 
 
 def broker_option(meaning: str) -> Option:
@@ -227,13 +251,9 @@ TEMPLATE = option("--template", "name of the template", "NAME", default="default
 
 def logging_options(parser: CommandParser) -> None:
     """``--log-level`` and ``--log-file`` of a daemon, for :func:`log_as`."""
-    parser.add_argument(
-        "--log-level", choices=_LEVELS, default="info", help="what to log (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--log-file", type=Path, metavar="FILE",
-        help="log file, rotated at 10 MB into FILE.1 (default: standard error, or the journal)",
-    )  # fmt: skip
+    option("--log-level", "what to log", choices=_LEVELS, default="info")(parser)
+    rotated = "log file, rotated at 10 MB into FILE.1 (default: standard error, or the journal)"
+    option("--log-file", rotated, "FILE", Path)(parser)
 
 
 def log_as(args: argparse.Namespace) -> None:
@@ -248,16 +268,14 @@ def limit(most: int, default: int | None = None) -> Option:
     return option("--limit", "show at most N", "N", whole(1, most), default=default)
 
 
-def add_plot(parser: CommandParser, what: str = "write a drawing to this HTML file") -> None:
-    """``--plot FILE.html``."""
-    parser.add_argument("--plot", type=page_file, metavar="FILE", help=what)
-
-
 def page_file(text: str) -> Path:
     """An argument type: a file for a page."""
     if not text.lower().endswith((".html", ".htm")):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a name that ends in .html")
     return Path(text)
+
+
+add_plot = option("--plot", "write a drawing to this HTML file", "FILE", page_file)
 
 
 def names(text: str) -> list[str]:
@@ -266,6 +284,14 @@ def names(text: str) -> list[str]:
     if "" in names:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected names between commas")
     return list(dict.fromkeys(names))
+
+
+def command_words(text: str) -> list[str]:
+    """An argument type: a command with its arguments, in quotes where a shell needs them."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}: {error}, expected a command") from None
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
@@ -351,7 +377,10 @@ _INPUTS = (
         "adon.yml says)", "FILE", Path,
     ),
     broker_option("ask the broker for the network and what is reserved on it"),
-    option("--seed", "the same files, archive and seed give the same mapping", "N", int, default=0),
+    option(
+        "--seed", "the same files, archive and seed give the same mapping", "N", whole(0, 10**9),
+        default=0,
+    ),
 )  # fmt: skip
 
 

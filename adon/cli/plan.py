@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from adon.cli.options import OUTPUT_SITE, estimated_world, place_workflow, placement_inputs
 from adon.cli.output import note, print_fields
-from adon.cli.parsing import Nouns, add_handler, add_inputs, add_output, option, whole
+from adon.cli.parsing import Noun, add_inputs, add_output, option, whole
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,26 +18,22 @@ if TYPE_CHECKING:
     from site_selector.replicas.order import Paths
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon plan``."""
-    add_handler(
-        nouns,
-        "plan",
-        _run,
-        add_inputs,
-        lambda parser: parser.set_defaults(cleanup="leaf"),  # of both planners
-        option("--dir", "folder of submit directories", "DIR", Path, default=Path("submit")),
-        option("--hooks", "the hooks' configuration, JSON (default: no hooks)", "FILE", Path),
-        option(
-            "--defer", "with the embedded planner: while a path is queued and the template defers, "
-            "DAGMan runs the hook again after this time (default: the hook waits)", "SECONDS",
-            whole(1, 86_400),
-        ),
-        option("--mapping", "a saved mapping (default: map now)", "FILE", Path),
-        add_output,
-    )  # fmt: skip
+NOUN = Noun("plan")
 
 
+@NOUN.command(
+    add_inputs,
+    lambda parser: parser.set_defaults(cleanup="leaf"),  # of both planners
+    option("--dir", "folder of submit directories", "DIR", Path, default=Path("submit")),
+    option("--hooks", "the hooks' configuration, JSON (default: no hooks)", "FILE", Path),
+    option(
+        "--defer", "with the embedded planner: while a path is queued and the template defers, "
+        "DAGMan runs the hook again after this time (default: the hook waits)", "SECONDS",
+        whole(1, 86_400),
+    ),
+    option("--mapping", "a saved mapping (default: map now)", "FILE", Path),
+    add_output,
+)  # fmt: skip
 def _run(args: argparse.Namespace) -> int:
     """Plan a workflow at the sites that ADON chooses, with its hooks around every transfer.
 

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.live import watch
-from adon.cli.options import answered_records, bad_answer, client, instant_of, moment_of
-from adon.cli.output import Column
+from adon.cli.options import client, instant_of, moment_of
+from adon.cli.output import Column, print_records
 from adon.cli.parsing import (
     SINCE,
     START,
     UNTIL,
-    CommandParser,
     Noun,
     add_broker,
     add_output,
@@ -35,7 +34,6 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate, format_size, parse_duration
 
 NOUN = Noun("policy", __doc__)
-add = NOUN.add
 _NAME = option("name", "name or id", "NAME")
 _WHOSE = ("user", "project", "experiment")
 _COLUMNS = (
@@ -46,49 +44,45 @@ _COLUMNS = (
     Column("time.1", "until"),
     Column("id"),
 )
-
-
-def _add_terms(parser: CommandParser) -> None:
-    for add_to in (
-        option("--type", "what the policy divides links between", choices=_WHOSE),
-        option("--strategy", "7-3, 10-3, computed, or your own", "NAME"),
-        option(
-            "--specs",
-            "owners of the transfers in the first and second queue; '*' is everybody else",
-            ("FIRST", "SECOND"),
-            nargs=2,
-        ),
-        START,
-        one_of(
-            option("--end", "end (default: never)", "TIME"),
-            option("--for", "duration, such as '2 h'", "TIME", dest="lasts"),
-        ),
-        option(
-            "--link",
-            "link that it governs; may be repeated (default: all between switches and routers)",
-            ("A", "B"),
-            nargs=2,
-            action="append",
-            dest="links",
-        ),
-        option(
-            "--parts",
-            "computed: parts of the two queues (default: 7 3)",
-            ("N", "M"),
-            float,
-            nargs=2,
-        ),
-        option(
-            "--guarantees",
-            "computed: guarantees of the two queues, '50 Mb/s' or '20 %%' of a link "
-            "(default: half of each part)",
-            ("RATE", "RATE"),
-            nargs=2,
-        ),
-        add_broker,
-        add_output,
-    ):
-        add_to(parser)  # fmt: skip
+_TERMS = (
+    option("--type", "what the policy divides links between", choices=_WHOSE),
+    option("--strategy", "7-3, 10-3, computed, or your own", "NAME"),
+    option(
+        "--specs",
+        "owners of the transfers in the first and second queue; '*' is everybody else",
+        ("FIRST", "SECOND"),
+        nargs=2,
+    ),
+    START,
+    one_of(
+        option("--end", "end (default: never)", "TIME"),
+        option("--for", "duration, such as '2 h'", "TIME", dest="lasts"),
+    ),
+    option(
+        "--link",
+        "link that it governs; may be repeated (default: all between switches and routers)",
+        ("A", "B"),
+        nargs=2,
+        action="append",
+        dest="links",
+    ),
+    option(
+        "--parts",
+        "computed: parts of the two queues (default: 7 3)",
+        ("N", "M"),
+        float,
+        nargs=2,
+    ),
+    option(
+        "--guarantees",
+        "computed: guarantees of the two queues, '50 Mb/s' or '20 %%' of a link "
+        "(default: half of each part)",
+        ("RATE", "RATE"),
+        nargs=2,
+    ),
+    add_broker,
+    add_output,
+)  # fmt: skip
 
 
 @NOUN.verb("list", flag("--all", "include ended policies"), add_broker, add_output, watch)
@@ -96,7 +90,7 @@ def _list(args: argparse.Namespace) -> int:
     """List running and scheduled policies, with --all also ended ones."""
     none = "no policies" if args.all else "no policy runs or will"
     policies = client(args).policies(ended=args.all)
-    return answered_records(args, "list of policies", _COLUMNS, policies, none=none)
+    return print_records(args, _COLUMNS, policies, none=none)
 
 
 @NOUN.verb("show", _NAME, add_broker, add_output)
@@ -113,7 +107,7 @@ def _show(args: argparse.Namespace) -> int:
     "start",
     option("name", "name of the policy", "NAME", nargs="?"),
     option("--file", "policy as JSON; '-' for standard input", "FILE", Path),
-    _add_terms,
+    *_TERMS,
 )
 def _start(args: argparse.Namespace) -> int:
     """Start a policy, or replace the one of the same name.
@@ -133,7 +127,7 @@ def _start(args: argparse.Namespace) -> int:
     )
 
 
-@NOUN.verb("modify", option("name", "name of the policy", "NAME"), _add_terms)
+@NOUN.verb("modify", option("name", "name of the policy", "NAME"), *_TERMS)
 def _modify(args: argparse.Namespace) -> int:
     """Change a policy that has not ended. Only the given values change.
 
@@ -152,9 +146,7 @@ def _modify(args: argparse.Namespace) -> int:
 def _stop(args: argparse.Namespace) -> int:
     """End a policy now. 'adon policy list --all' still shows it."""
     broker = client(args)
-    known = broker.policy(args.name)
-    with bad_answer(args, "policy"):
-        name = known["name"]
+    name = broker.policy(args.name)["name"]
     return _print_one(args, broker.put_policy({"name": name, "action": "stop"}))
 
 
@@ -201,9 +193,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> int:
-    return answered_records(
+    return print_records(
         args,
-        "policy",
         _COLUMNS,
         [policy],
         document=policy,
@@ -265,4 +256,4 @@ def _usage(args: argparse.Namespace) -> int:
     )
     usage = client(args).accounting(args.by, since=since, until=until)
     none = "no transfer has ended in that time"
-    return answered_records(args, "account", columns, usage, none=none)
+    return print_records(args, columns, usage, none=none)

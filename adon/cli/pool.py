@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import pool_run
-from adon.cli.archive import open_archive, when
+from adon.cli.archive import is_there, open_archive, when
 from adon.cli.live import watch
-from adon.cli.options import above_0, credentials
+from adon.cli.options import above_0
 from adon.cli.output import (
     Column,
     duration,
@@ -32,13 +31,11 @@ from network_provisioner.base.units import parse_duration
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from adon.config.sections import Config
+    from adon.config.sections import Config, ExpansionConfig
     from condor_plugins.pool.leases import Lease
     from monitors.base.measurement import Measurement
-    from network_provisioner.client.broker import BrokerClient
 
 NOUN = Noun("pool", __doc__)
-add = NOUN.add
 _BROKER_S = 5.0
 _UNANSWERED = frozenset({"unreachable", "bad_answer", "archive_unavailable"})
 _DECISIONS = 100  # the newest, which are looked through for why a machine drains
@@ -70,11 +67,11 @@ def _enlarge(args: argparse.Namespace) -> int:
     """
     from condor_plugins.pool.leases import Lease
 
-    config = _loaded(args)
-    lease_s = _lease_s(args.lease, config)
+    config, section = _loaded(args)
+    lease_s = above_0(parse_duration, args.lease, "--lease") or section.lease
     until = time.time() + lease_s
     lease = Lease(args.name, args.slots, until, args.cores, args.memory_mb, args.bytes)
-    return _record(args, config, lease, f"leased for {duration(lease_s)}")
+    return _record(args, config, section, lease, f"leased for {duration(lease_s)}")
 
 
 @NOUN.verb("shrink", _NAME, _CONFIG, add_output)
@@ -86,31 +83,24 @@ def _shrink(args: argparse.Namespace) -> int:
     """
     from condor_plugins.pool.leases import Lease
 
-    return _record(args, _loaded(args), Lease(args.name, 0, time.time()), "let go")
+    config, section = _loaded(args)
+    return _record(args, config, section, Lease(args.name, 0, time.time()), "let go")
 
 
-def _loaded(args: argparse.Namespace) -> Config:
+def _loaded(args: argparse.Namespace) -> tuple[Config, ExpansionConfig]:
     from adon.config.adon_yml import load_config
     from adon.config.expansion import section_of
 
     config = load_config(args.config)
-    section_of(config, args.config)
-    return config
+    return config, section_of(config, args.config)
 
 
-def _lease_s(text: str | None, config: Config) -> float:
-    if text is not None and text.isdecimal():
-        text += " s"
-    given = above_0(parse_duration, text, "--lease")
-    assert config.expansion is not None
-    return config.expansion.lease if given is None else given
-
-
-def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -> int:
+def _record(
+    args: argparse.Namespace, config: Config, section: ExpansionConfig, lease: Lease, what: str
+) -> int:
     from adon.config.expansion import adon_is_at_work
     from condor_plugins.pool.leases import measurement_of
 
-    assert config.expansion is not None
     try:
         where = record(config, measurement_of(lease, time.time()))
     except AdonError as error:
@@ -118,17 +108,19 @@ def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -
         return 1
     slots = f"{lease.slots} {'slot' if lease.slots == 1 else 'slots'} " if lease.slots else ""
     text = f"{lease.name}: {slots}{what}, recorded in {where}"
-    if adon_is_at_work(config.expansion.directory) is False:
+    if adon_is_at_work(section.directory) is False:
         text += "\nno 'adon pool run' is at work on this machine"
     return print_fields(args, {"lease": lease.as_dict(), "recorded": where}, lambda: text)
 
 
 def record(config: Config, measurement: Measurement) -> str:
     """By the broker, or where none answers into its archive; where that is. Raises AdonError."""
+    from adon.config.adon_yml import broker_of
     from monitors.archive.archive import Archive
 
     try:
-        _broker(config).call("POST", "/v1/measurements", {"measurements": [asdict(measurement)]})
+        body = {"measurements": [asdict(measurement)]}
+        broker_of(config, _BROKER_S).call("POST", "/v1/measurements", body)
     except BrokerError as error:
         if error.code != "unreachable":
             raise
@@ -137,13 +129,6 @@ def record(config: Config, measurement: Measurement) -> str:
     with Archive(config.broker.archive) as archive:
         archive.record(measurement)
         return archive.shown
-
-
-def _broker(config: Config) -> BrokerClient:
-    from network_provisioner.client.broker import BrokerClient
-
-    token, tls = credentials()
-    return BrokerClient(config.broker_url, _BROKER_S, config.broker.token or token, tls)
 
 
 @NOUN.verb("show", _CONFIG, add_output, watch)
@@ -155,17 +140,16 @@ def _show(args: argparse.Namespace) -> int:
     Example:
       adon pool show --json
     """
-    from adon.config.expansion import cloud_of, section_of
+    from adon.config.expansion import cloud_of
     from condor_plugins.pool.leases import METRIC, leases_of
     from monitors.archive.archive import Archive
 
-    config = _loaded(args)
+    config, section = _loaded(args)
     machines = cloud_of(config, args.config).machines()
     now = time.time()
     with Archive(config.broker.archive, read_only=True) as archive:
         leases = [lease.as_dict() for lease in leases_of(archive.latest(METRIC).values(), now)]
-        pool = section_of(config, args.config).pool
-        decided = archive.query("pool_decision", pool, newest=True, limit=_DECISIONS)
+        decided = archive.query("pool_decision", section.pool, newest=True, limit=_DECISIONS)
     notes = _notes(decided)
     rows = [{**asdict(m), "state": m.state.value, "note": notes.get(m.name, "")} for m in machines]
     columns = (
@@ -267,10 +251,12 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _decisions(config: Config, last: int) -> list[dict[str, Any]]:
     """As ``GET /v1/decisions`` has them, the newest last."""
+    from adon.config.adon_yml import broker_of
+
     try:
-        decisions = _broker(config).call("GET", f"/v1/decisions?kind=pool&limit={last}")[
-            "decisions"
-        ]
+        decisions: list[dict[str, Any]] = broker_of(config, _BROKER_S).read(
+            lambda answer: list(answer["decisions"]), "GET", f"/v1/decisions?kind=pool&limit={last}"
+        )
     except BrokerError as error:
         if error.code not in _UNANSWERED:
             raise
@@ -282,7 +268,7 @@ def _archived(where: str, last: int) -> list[dict[str, Any]]:
     from adon.dashboard.decisions import of_pool_decision
     from monitors.archive.archive import Selection
 
-    if "://" not in where and not Path(where).exists():
+    if not is_there(where):
         return []  # nothing is recorded
     with open_archive(where) as archive:
         page = archive.page(Selection(("pool_decision",)), newest=True, limit=last)

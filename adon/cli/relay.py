@@ -7,13 +7,12 @@ import os
 import resource
 
 from adon.cli.live import watch
-from adon.cli.options import answered_records, client
-from adon.cli.output import Column
+from adon.cli.options import client
+from adon.cli.output import Column, print_records
 from adon.cli.parsing import Noun, add_broker, add_output, log_as, logging_options, option
 from network_provisioner.base.errors import InputError
 
 NOUN = Noun("relay", __doc__)
-add = NOUN.add
 _TIMEOUT_S = 1.2  # for the broker's answer: it takes a third of a second where there is no news
 _COLUMNS = (
     Column("name", "relay"),
@@ -56,7 +55,10 @@ def _run(args: argparse.Namespace) -> int:
         address = str(IPv4Address(args.address))
     except ValueError:
         raise InputError(f"--address: found {args.address!r}, expected an IPv4 address") from None
-    url = urlsplit(args.broker)
+    try:
+        url = urlsplit(args.broker)
+    except ValueError as error:
+        raise InputError(f"--broker: found {args.broker!r}: {error}, expected a URL") from None
     if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise InputError(
             f"--broker: found {args.broker!r}, expected https: others would read its secrets"
@@ -78,5 +80,5 @@ def _list(args: argparse.Namespace) -> int:
     'adon transit explain' shows which relays carry a transit, or why none do.
     """
     none = "no relays: the topology has no node of kind relay"
-    relays = client(args).call("GET", "/v1/relays")
-    return answered_records(args, "list of relays", _COLUMNS, relays, none=none)
+    relays = client(args).read(list, "GET", "/v1/relays")
+    return print_records(args, _COLUMNS, relays, none=none)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from site_selector.problem import Problem
 
 NOUN = Noun("site", __doc__)
-add = NOUN.add
 _ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
 
 
@@ -201,22 +200,24 @@ def _edge(args: argparse.Namespace) -> int:
     from site_selector.explain.edge_text import decision_dict, decision_text
     from site_selector.inputs import size_note
 
-    inputs = placement_inputs(args).inputs(note)
+    files = placement_inputs(args)
+    inputs = files.inputs(note)
     output = args.output_site or OUTPUT_SITE
     local, remote = _sides(inputs, args.local, args.remote)
     template = _template(args)
     measured, live = sources(
         *subjects(inputs, output),
-        archive=args.archive,
+        archive=files.archive,
         config=args.config,
         pool=args.pool,
         broker=args.broker,
         say=note,
     )
-    inputs = with_history(inputs, measured, _now())
+    now = time.time()
+    inputs = with_history(inputs, measured, now)
     if inputs.estimated:
         note(size_note(inputs))
-    world = estimate_world(inputs, measured, now=_now(), live=live.idle(), output_site=output)
+    world = estimate_world(inputs, measured, now=now, live=live.idle(), output_site=output)
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()
     if args.holdings is not None:
@@ -244,10 +245,6 @@ def _edge(args: argparse.Namespace) -> int:
 
 NOUN.verb("replicas", *replicas.OPTIONS)(replicas.replicas)
 NOUN.verb("evaluate", *evaluate.OPTIONS)(evaluate.evaluate)
-
-
-def _now() -> float:
-    return time.time()
 
 
 def _sides(

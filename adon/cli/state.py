@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from adon.cli.output import Column, for_programs, print_fields, rendered
+from adon.cli.output import Column, for_programs, print_fields, print_records
 from adon.cli.parsing import Noun, add_output, option
 from network_provisioner.base.database_url import check_state, is_database_url
 from network_provisioner.base.errors import InputError
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from network_provisioner.stores.store import Store
 
 NOUN = Noun("state", __doc__)
-add = NOUN.add
 _PLACE = "SQLite file or postgresql:// URL"
 _COLUMNS = (Column("of"), Column("kind"), Column("count", "count>"))
 
@@ -53,13 +51,13 @@ def _show(args: argparse.Namespace) -> int:
         {"of": of, "kind": kind, "count": n} for of in kept for kind, n in sorted(kept[of].items())
     ]
     document = kept | {"unreadable": store.unreadable}
-    print(rendered(args, _COLUMNS, records, document=document, none="nothing is kept"))
-    return _left_out(store, args.json or args.csv)
+    print_records(args, _COLUMNS, records, document=document, none="nothing is kept")
+    return _left_out(args, store)
 
 
-def _left_out(store: Store, for_programs: bool) -> int:
+def _left_out(args: argparse.Namespace, store: Store) -> int:
     """Say what cannot be read; the exit code."""
-    for what, why in store.unreadable.items() if not for_programs else ():
+    for what, why in store.unreadable.items() if not for_programs(args) else ():
         print(f"{what} cannot be read: {why}")
     return 1 if store.unreadable else 0
 
@@ -103,13 +101,11 @@ def _backup(args: argparse.Namespace) -> int:
     if not file.parent.is_dir():
         raise InputError(f"{file}: found no folder {file.parent}")
     with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
-        made = Path(folder) / file.name
-        code = _copied(args, args.place, str(made))
-        os.link(made, file)  # unlike a renaming, never over what came meanwhile
-    return code
+        return _copied(args, args.place, str(Path(folder) / file.name), file)
 
 
-def _copied(args: argparse.Namespace, place: str, to: str) -> int:
+def _copied(args: argparse.Namespace, place: str, to: str, file: Path | None = None) -> int:
+    """Copy a state, give the copy the name ``file``, and say so; the exit code."""
     from network_provisioner.stores.opening import copy_state
 
     with (
@@ -117,6 +113,9 @@ def _copied(args: argparse.Namespace, place: str, to: str) -> int:
         closing(_opened(to, reading=False)) as target,
     ):
         transits, versions = copy_state(source, target)
+    if file is not None:
+        file.touch(exist_ok=False)  # never over what came meanwhile; many a share has no links
+        Path(to).replace(file)
     record = {
         "transits": transits,
         "document_versions": versions,
@@ -124,4 +123,4 @@ def _copied(args: argparse.Namespace, place: str, to: str) -> int:
     }
     text = f"copied {transits} transits and {versions} versions of documents"
     print_fields(args, record, lambda: text)
-    return _left_out(source, for_programs(args))
+    return _left_out(args, source)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adon.cli.options import answered_records, client
-from adon.cli.output import Column, duration
+from adon.cli.options import client
+from adon.cli.output import Column, duration, metric_text, print_records
 from adon.cli.parsing import Noun, add_broker, add_output, one_of, option, whole
 from adon.cli.terminal import grid
 from network_provisioner.base.errors import InputError
@@ -16,7 +16,6 @@ from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
 
 NOUN = Noun("template", __doc__)
-add = NOUN.add
 _NAME = option("name", "name, from 'adon template list'", "NAME")
 _MEANWHILE = {
     "wait": "waits for its path",
@@ -39,7 +38,7 @@ def _list(args: argparse.Namespace) -> int:
     Example:
       adon template list
     """
-    return answered_records(args, "template", _COLUMNS, client(args).templates())
+    return print_records(args, _COLUMNS, client(args).templates())
 
 
 @NOUN.verb(
@@ -142,7 +141,7 @@ def _match(args: argparse.Namespace) -> int:
         return "\n".join((*first, matched["reason"], *others))
 
     entries = [matched["entry"]] if matched.get("entry") else []
-    answered_records(args, "match", _COLUMNS, entries, document=matched, text=text)
+    print_records(args, _COLUMNS, entries, document=matched, text=text)
     return 0 if entries else 1
 
 
@@ -174,7 +173,7 @@ def _try(args: argparse.Namespace) -> int:
         figures = f"{different} of {len(trials)} would take another path"
         return "\n".join(filter(None, (shown, figures, others)))
 
-    return answered_records(args, "trial", _TRIALS, trials, text=text)
+    return print_records(args, _TRIALS, trials, text=text)
 
 
 @NOUN.verb("history", _NAME, add_broker, add_output)
@@ -184,7 +183,7 @@ def _history(args: argparse.Namespace) -> int:
     Example:
       adon template history soykb
     """
-    return answered_records(args, "history", _VERSIONS, client(args).template_history(args.name))
+    return print_records(args, _VERSIONS, client(args).template_history(args.name))
 
 
 @NOUN.verb("reset", _NAME, add_broker, add_output)
@@ -217,13 +216,12 @@ def _delete(args: argparse.Namespace) -> int:
         return f"the {which} is in force again\n{shown}"
 
     entries = [] if left is None else [left]
-    return answered_records(args, "template", _COLUMNS, entries, document=left, text=text)
+    return print_records(args, _COLUMNS, entries, document=left, text=text)
 
 
 def _print_one(args: argparse.Namespace, template: dict[str, Any]) -> int:
-    return answered_records(
+    return print_records(
         args,
-        "template",
         _COLUMNS,
         [template],
         document=template,
@@ -308,16 +306,11 @@ def _tuning(tuning: Mapping[str, Any]) -> str:
 
 def _limit(key: str, value: float) -> str:
     metric = key.removeprefix("max_")
-    return f"{metric} {value:g}" if metric == "loss" else f"{metric} {duration(value)}"
+    return f"{metric} {metric_text(metric, value)}"
 
 
 def _scores(metric: str, points: list[list[float]]) -> str:
-    def words(value: float) -> str:
-        if metric == "throughput":
-            return format_rate(value)
-        return f"{value:g}" if metric == "loss" else duration(value)
-
-    return ", ".join(f"{words(value)} {score:g}" for value, score in points)
+    return ", ".join(f"{metric_text(metric, value)} {score:g}" for value, score in points)
 
 
 def _origin(origin: str, by: str | None) -> str:

@@ -164,7 +164,10 @@ def print_paged(parts: Iterable[str]) -> None:
 
 def _pager() -> list[str]:
     """``$PAGER``, else less; nothing where no person reads or there is no such program."""
-    command = shlex.split(os.environ.get("PAGER", "less"))
+    try:
+        command = shlex.split(os.environ.get("PAGER", "less"))
+    except ValueError:  # a quote is not closed
+        return []
     return command if command and sys.stdout.isatty() and shutil.which(command[0]) else []
 
 
@@ -173,7 +176,9 @@ def _page(pager: Sequence[str], parts: Iterable[str]) -> None:
     import subprocess
 
     environment = {"LESS": "FRX", **os.environ}  # colours, and the text stays on the terminal
-    with subprocess.Popen(pager, stdin=subprocess.PIPE, text=True, env=environment) as shown:
+    with subprocess.Popen(
+        pager, stdin=subprocess.PIPE, text=True, errors="backslashreplace", env=environment
+    ) as shown:
         interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the pager's
         try:
             assert shown.stdin is not None

@@ -9,13 +9,14 @@ from typing import Any
 
 from adon.cli.live import draw_again
 from adon.cli.monitor_text import list_columns, shortened
-from adon.cli.options import bad_answer, client
+from adon.cli.options import client
 from adon.cli.output import Column, Record, duration, table
-from adon.cli.parsing import Nouns, add_broker, add_handler, flag, option
+from adon.cli.parsing import Noun, add_broker, flag, option
 from adon.cli.terminal import bar, for_output, screen_size
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
+from network_provisioner.client.http1 import quoted
 
 _AROUND = 12  # lines that are no rows: the first, headings and gaps
 _LEAST = 3  # rows of each, where there is room
@@ -46,19 +47,15 @@ _LINKS = (
 )
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon top``."""
-    add_handler(
-        nouns,
-        "top",
-        _run,
-        option("--user", "only workflows and transfers of this user", "USER"),
-        option("--every", "time between two screens", "TIME", default="2 s"),
-        flag("--once", "print one screen, and end"),
-        add_broker,
-    )
+NOUN = Noun("top")
 
 
+@NOUN.command(
+    option("--user", "only workflows and transfers of this user", "USER"),
+    option("--every", "time between two screens", "TIME", default="2 s"),
+    flag("--once", "print one screen, and end"),
+    add_broker,
+)
 def _run(args: argparse.Namespace) -> int:
     """Show workflows, transfers, links and the pool live, on one screen. Ctrl-C ends it.
 
@@ -71,8 +68,10 @@ def _run(args: argparse.Namespace) -> int:
       adon top --once
     """
 
+    from network_provisioner.client.broker import bad_answer
+
     def draw() -> str:
-        with bad_answer(args, "screen"):
+        with bad_answer(args.broker, "valid one"):  # for the next screen may be drawn all the same
             lines = screen_size().lines
             return _screen(_looked(args, lines), lines)
 
@@ -85,8 +84,6 @@ def _run(args: argparse.Namespace) -> int:
 def _looked(args: argparse.Namespace, most: int) -> dict[str, Any]:
     """What the broker says of each, at most this many. Raises BrokerError if it does not
     answer."""
-    from network_provisioner.client.http1 import quoted
-
     broker, user = client(args), args.user
     whose = "" if user is None else f"&user={quoted(user)}"
     return {

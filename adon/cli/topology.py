@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -12,134 +11,52 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.live import watch
-from adon.cli.options import bad_answer, client, instant_of
-from adon.cli.output import Column, duration, print_fields, print_records, rendered
-from adon.cli.parsing import (
-    START,
-    Nouns,
-    add_broker,
-    add_command,
-    add_noun,
-    add_output,
-    add_plot,
-    flag,
-)
-from adon.cli.terminal import below_table, print_paged
+from adon.cli.options import client, instant_of
+from adon.cli.output import Column, duration, note, print_fields, print_records
+from adon.cli.parsing import START, Noun, add_broker, add_output, add_plot, config, flag, option
+from adon.cli.terminal import below_table
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate
 
-_SHOW = """List all links, in both directions, with capacity and current reservations.
-
-'load' is the reserved share of the capacity. 'free' can still be reserved; a part of each link
-always remains for best effort. 'granted' is what transfers may use now: their reservations plus
-their shares of unreserved bandwidth. 'delay' is one-way.
-"""
-_SHOW_MORE = """
-Examples:
-  adon topology show
-  adon topology show --plot network.html           a drawing
-  adon topology show --at +2h                      what is reserved for that time
-  adon topology show --at +1h --end +3h            who holds what during these two hours
-  adon topology show --routes mu                   which paths mu's packets take, and why
-  adon topology show --discovered                  differences from the real network
-"""
-_EXPORT = """Write the network of adon.yml in another format.
-
-Other programs can read it, and adon.yml can name it as a file. graphml and json (NetworkX
-node-link) contain all that adon.yml says about the network; yaml is the section 'topology'.
-Probable mistakes, such as an unreachable site, are printed on standard error.
-"""
-_EXPORT_MORE = """
-Examples:
-  adon topology export --format graphml > network.graphml
-  adon topology export --config examples/adon.yml --format yaml
-  adon topology export --discovered --format yaml            as a start for an adon.yml
-"""
-_DRAIN = """Take a link or switch out of service for maintenance, without an interruption.
-
-One minute before the start, transits move to other paths. Without room there, they wait or continue
-as best effort. Advance reservations move at once; the answer names those that cannot move. Best
-effort takes other links if there are any. While a drain lasts, failures of the link or switch are
-not reported. Without ELEMENT, the drains are listed.
-"""
-_DRAIN_MORE = """
-Examples:
-  adon topology drain s1-s2 --start 2026-12-01T22:00Z --end 2026-12-02T02:00Z --note 'new optics'
-  adon topology drain s2                           now, until --undo
-  adon topology drain                              list the drains, and what still uses them
-  adon topology drain s2 --undo                    back into service
-"""
-_CHECK = """Check whether the broker would accept a network, and print its messages.
-
-FILE is an adon.yml, or a file that 'adon topology export' writes. An error is one line on standard
-error and exit code 2. Probable mistakes, such as an unreachable site, are printed, but the broker
-would start. No switch is contacted.
-"""
-_CHECK_MORE = """
-Examples:
-  adon topology check adon.yml
-  adon topology export --discovered --format yaml > found.yml && adon topology check found.yml
-"""
+NOUN = Noun("topology", __doc__)
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon topology show|drain|check|export``."""
-    verbs = add_noun(nouns, "topology", __doc__)
-    show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
-    show.add_argument(
-        "--at", metavar="TIME",
-        help="time to show: '+2 h', ISO 8601 such as 2026-11-21T14:00Z, or Unix seconds "
-        "(default: now)",
-    )  # fmt: skip
-    show.add_argument("--end", metavar="TIME", help="show all reservations from --at to this time")
-    show.add_argument(
-        "--discovered", action="store_true",
-        help="let the controller discover links (takes seconds), and show differences from "
-        "adon.yml; exit code 1 if there are any",
-    )  # fmt: skip
-    show.add_argument(
-        "--routes", nargs="?", const="", metavar="SITE",
-        help="show the paths of best effort and transits, between all sites or from and to SITE, "
-        "with the reasons",
-    )  # fmt: skip
-    add_plot(show)
-    add_broker(show)
-    add_output(show)
-    watch(show)
-    drain = add_command(verbs, "drain", _DRAIN, _drain, _DRAIN_MORE)
-    drain.add_argument(
-        "element", nargs="?", metavar="ELEMENT", help="a switch, or a link such as s1-s2"
-    )
-    START(drain)
-    drain.add_argument("--end", metavar="TIME", help="end (default: when it is undone)")
-    drain.add_argument("--note", default="", metavar="TEXT", help="the reason, for users to read")
-    flag("--undo", "put ELEMENT back into service")(drain)
-    add_broker(drain)
-    add_output(drain)
-    check = add_command(verbs, "check", _CHECK, _check, _CHECK_MORE)
-    check.add_argument("file", type=Path, metavar="FILE", help="an adon.yml, .json or .graphml")
-    add_output(check)
-    export = add_command(verbs, "export", _EXPORT, _export, _EXPORT_MORE)
-    export.add_argument(
-        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
-        help="adon.yml with the network (default: ./%(default)s)",
-    )  # fmt: skip
-    export.add_argument(
-        "--format", choices=("graphml", "json", "yaml"), default="graphml",
-        help="output format (default: %(default)s)",
-    )  # fmt: skip
-    export.add_argument(
-        "--output", type=Path, metavar="FILE", help="output file (default: standard output)"
-    )
-    export.add_argument(
-        "--discovered", action="store_true",
-        help="export the switches and links that the controller discovers, instead of adon.yml",
-    )  # fmt: skip
-    add_broker(export)
-
-
+@NOUN.verb(
+    "show",
+    option(
+        "--at", "time to show: '+2 h', ISO 8601 such as 2026-11-21T14:00Z, or Unix seconds "
+        "(default: now)", "TIME",
+    ),
+    option("--end", "show all reservations from --at to this time", "TIME"),
+    flag(
+        "--discovered", "let the controller discover links (takes seconds), and show differences "
+        "from adon.yml; exit code 1 if there are any",
+    ),
+    option(
+        "--routes", "show the paths of best effort and transits, between all sites or from and to "
+        "SITE, with the reasons", "SITE", nargs="?", const="",
+    ),
+    add_plot,
+    add_broker,
+    add_output,
+    watch,
+)  # fmt: skip
 def _show(args: argparse.Namespace) -> int:
+    """List all links, in both directions, with capacity and current reservations.
+
+    'load' is the reserved share of the capacity. 'free' can still be reserved; a part of each link
+    always remains for best effort. 'granted' is what transfers may use now: their reservations plus
+    their shares of unreserved bandwidth. 'delay' is one-way.
+
+    Examples:
+      adon topology show
+      adon topology show --plot network.html           a drawing
+      adon topology show --at +2h                      what is reserved for that time
+      adon topology show --at +1h --end +3h            who holds what during these two hours
+      adon topology show --routes mu                   which paths mu's packets take, and why
+      adon topology show --discovered                  differences from the real network
+    """
     if args.discovered:
         return _discovered(args)
     if args.routes is not None:
@@ -148,21 +65,16 @@ def _show(args: argparse.Namespace) -> int:
     at, until = instant_of(args.at, "--at", now), instant_of(args.end, "--end", now)
     broker = client(args)
     data = broker.topology(at, until)
-    with bad_answer(args, "health"):
-        data["problem"] = broker.health()["problem"]
+    data["problem"] = broker.health()["problem"]
     if args.plot:
         _plot(args, data)
-    with bad_answer(args, "topology"):
-        text = (_held if args.end else _loads)(args, data)
-    print_paged([text])
-    return 0
+    return (_held if args.end else _loads)(args, data)
 
 
 def _discovered(args: argparse.Namespace) -> int:
     data = client(args).discovered()
-    with bad_answer(args, "network that was found"):
-        differences = [str(difference) for difference in data["differences"]]
-        summary = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
+    differences = [str(difference) for difference in data["differences"]]
+    summary = f"switches {len(data['switches'])}, links between them {len(data['links'])}"
     records = [{"difference": difference} for difference in differences]
     same = f"the network is as described: {summary}"
     print_fields(args, records, lambda: "\n".join(differences) or same, data)
@@ -180,12 +92,33 @@ def _routes(args: argparse.Namespace) -> int:
         Column("state", cell=lambda state, failed: "failed" if failed else state, also=("failed",)),
         Column("why", cell=lambda why, failed: failed or why, also=("failed",)),
     )
-    routes = client(args).routes(args.routes)
-    with bad_answer(args, "routes"):
-        return print_records(args, columns, routes)
+    return print_records(args, columns, client(args).routes(args.routes))
 
 
+@NOUN.verb(
+    "drain",
+    option("element", "a switch, or a link such as s1-s2", "ELEMENT", nargs="?"),
+    START,
+    option("--end", "end (default: when it is undone)", "TIME"),
+    option("--note", "the reason, for users to read", "TEXT", default=""),
+    flag("--undo", "put ELEMENT back into service"),
+    add_broker,
+    add_output,
+)
 def _drain(args: argparse.Namespace) -> int:
+    """Take a link or switch out of service for maintenance, without an interruption.
+
+    One minute before the start, transits move to other paths. Without room there, they wait or
+    continue as best effort. Advance reservations move at once; the answer names those that cannot
+    move. Best effort takes other links if there are any. While a drain lasts, failures of the link
+    or switch are not reported. Without ELEMENT, the drains are listed.
+
+    Examples:
+      adon topology drain s1-s2 --start 2026-12-01T22:00Z --end 2026-12-02T02:00Z --note optics
+      adon topology drain s2                           now, until --undo
+      adon topology drain                              list the drains, and what still uses them
+      adon topology drain s2 --undo                    back into service
+    """
     given = args.start or args.end or args.note
     if args.element is None and (given or args.undo):
         raise InputError("a drain needs ELEMENT: a switch, or a link such as s1-s2")
@@ -203,16 +136,15 @@ def _drain(args: argparse.Namespace) -> int:
         Column("element"),
         Column("at", "from", local_time),
         Column("until", cell=lambda until: local_time(until) if until else "-"),
-        Column("active", cell=lambda active: "yes" if active else "no"),
+        Column("active"),
         Column("on", "transits", _count),
         Column("reserved", cell=_count),
         Column("note"),
     )
-    with bad_answer(args, "drains"):
-        print_records(args, columns, drains, none="no drains")
-        stuck = [(drain["element"], name) for drain in drains for name in drain["reserved"]]
-    for element, name in stuck:
-        print(f"adon: reservation {name} needs {element} in that time", file=sys.stderr)
+    print_records(args, columns, drains, none="no drains")
+    for drain in drains:
+        for name in drain["reserved"]:
+            note(f"reservation {name} needs {drain['element']} in that time")
     return 0
 
 
@@ -230,16 +162,15 @@ def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
     from adon.dashboard.layout import layout_of
     from adon.dashboard.standalone import Figure, page
 
-    with bad_answer(args, "topology"):
-        names = [node["name"] for node in data["nodes"]]
-        given = {n["name"]: (n["x"], n["y"]) for n in data["nodes"] if n.get("x") is not None}
-        layout = layout_of(names, [(link["a"], link["b"]) for link in data["links"]], given)
+    names = [node["name"] for node in data["nodes"]]
+    given = {n["name"]: (n["x"], n["y"]) for n in data["nodes"] if n.get("x") is not None}
+    layout = layout_of(names, [(link["a"], link["b"]) for link in data["links"]], given)
     title = "Reserved bandwidth" + (f" on {local_time(data['at'])}" if data.get("at") else "")
     network = Figure("network", {"topology": data, "layout": layout})
     args.plot.write_text(page(title, [network]), encoding="utf-8")
 
 
-def _loads(args: argparse.Namespace, data: dict[str, Any]) -> str:
+def _loads(args: argparse.Namespace, data: dict[str, Any]) -> int:
     records = [
         {"vlan": None, "granted_bps": 0, **k, **load} for k in data["links"] for load in k["load"]
     ]
@@ -257,7 +188,7 @@ def _loads(args: argparse.Namespace, data: dict[str, Any]) -> str:
         Column("delay_s", "delay>", duration),
         Column("transits"),
     )
-    return rendered(args, columns, records, document=data, text=partial(_with_warnings, data))
+    return print_records(args, columns, records, document=data, text=partial(_with_warnings, data))
 
 
 def _with_warnings(data: dict[str, Any], shown: str) -> str:
@@ -270,7 +201,7 @@ def _with_warnings(data: dict[str, Any], shown: str) -> str:
     return "\n".join((shown, *below_table(warnings)))
 
 
-def _held(args: argparse.Namespace, data: dict[str, Any]) -> str:
+def _held(args: argparse.Namespace, data: dict[str, Any]) -> int:
     records = [
         {"from": load["from"], "to": load["to"], **held}
         for link in data["links"]
@@ -291,10 +222,21 @@ def _held(args: argparse.Namespace, data: dict[str, Any]) -> str:
         )
         return _with_warnings(data, shown if records else none)
 
-    return rendered(args, columns, records, document=data, text=text)
+    return print_records(args, columns, records, document=data, text=text)
 
 
+@NOUN.verb("check", option("file", "an adon.yml, .json or .graphml", "FILE", Path), add_output)
 def _check(args: argparse.Namespace) -> int:
+    """Check whether the broker would accept a network, and print its messages.
+
+    FILE is an adon.yml, or a file that 'adon topology export' writes. An error is one line on
+    standard error and exit code 2. Probable mistakes, such as an unreachable site, are printed, but
+    the broker would start. No switch is contacted.
+
+    Examples:
+      adon topology check adon.yml
+      adon topology export --discovered --format yaml > found.yml && adon topology check found.yml
+    """
     from adon.service.serve import read_settings
     from adon.service.wiring import make_controller
     from network_provisioner.topology.data import topology_from_dict
@@ -318,32 +260,45 @@ def _check(args: argparse.Namespace) -> int:
     return print_fields(args, record, lambda: "\n".join(lines))
 
 
+@NOUN.verb(
+    "export",
+    config("adon.yml with the network"),
+    option("--format", "output format", choices=("graphml", "json", "yaml"), default="graphml"),
+    option("--output", "output file (default: standard output)", "FILE", Path),
+    flag(
+        "--discovered",
+        "export the switches and links that the controller discovers, instead of adon.yml",
+    ),
+    add_broker,
+)
 def _export(args: argparse.Namespace) -> int:
+    """Write the network of adon.yml in another format.
+
+    Other programs can read it, and adon.yml can name it as a file. graphml and json (NetworkX
+    node-link) contain all that adon.yml says about the network; yaml is the section 'topology'.
+    Probable mistakes, such as an unreachable site, are printed on standard error.
+
+    Examples:
+      adon topology export --format graphml > network.graphml
+      adon topology export --config examples/adon.yml --format yaml
+      adon topology export --discovered --format yaml            as a start for an adon.yml
+    """
+    from adon.config.adon_yml import load_config
     from network_provisioner.topology.data import topology_from_dict
+    from network_provisioner.topology.discovery import section_of
     from network_provisioner.topology.files import graphml_of, json_of, yaml_of
 
-    section, differences = _found(args) if args.discovered else _configured(args)
+    section, differences = (
+        section_of(client(args).discovered())
+        if args.discovered
+        else (load_config(args.config).topology, [])
+    )
     topology = topology_from_dict(section)
-    write = {"graphml": graphml_of, "json": json_of, "yaml": yaml_of}[args.format]
-    text = write(topology)
+    text = {"graphml": graphml_of, "json": json_of, "yaml": yaml_of}[args.format](topology)
     if args.output:
         args.output.write_text(text, encoding="utf-8")
     else:
         print(text, end="")
     for message in (*differences, *topology.warnings):
-        print(f"adon: {message}", file=sys.stderr)
+        note(message)
     return 0
-
-
-def _configured(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    from adon.config.adon_yml import load_config
-
-    return load_config(args.config).topology, []
-
-
-def _found(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    from network_provisioner.topology.discovery import section_of
-
-    data = client(args).discovered()
-    with bad_answer(args, "network that was found"):
-        return section_of(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.options import above_0, bad_answer, client
+from adon.cli.options import above_0, client
 from adon.cli.output import Column, duration, note, print_fields, print_records
-from adon.cli.parsing import TEMPLATE, Noun, add_broker, add_output, option, whole
+from adon.cli.parsing import TEMPLATE, Noun, add_broker, add_output, command_words, option, whole
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.units import bits, format_rate, format_size, parse_rate, parse_size
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from network_provisioner.templates.advice import HostTcp, PathFigures
 
 NOUN = Noun("transfer", __doc__)
-add = NOUN.add
 _ENDS = ("src", "dst")
 _SITES = (option("src", "site that sends", "FROM"), option("dst", "site that receives", "TO"))
 WITHOUT, WITH = "without", "with"
@@ -53,10 +53,9 @@ def _advise(args: argparse.Namespace) -> int:
 
     rate_bps = above_0(parse_rate, args.rate, "--rate")
     answer = client(args).advice(args.src, args.dst, rate_bps, args.template)
-    with bad_answer(args, "advice"):
-        figures = _with_own(_figures(answer["figures"]), answer["hosts"])
-        answer |= {"figures": asdict(figures), "advice": asdict(advise(figures))}
-        return print_fields(args, answer, lambda: "\n".join(_lines(answer, figures, args.template)))
+    figures = _with_own(_figures(answer["figures"]), answer["hosts"])
+    answer |= {"figures": asdict(figures), "advice": asdict(advise(figures))}
+    return print_fields(args, answer, lambda: "\n".join(_lines(answer, figures, args.template)))
 
 
 def _figures(details: dict[str, Any]) -> PathFigures:
@@ -166,7 +165,7 @@ def rounds(times: int) -> list[str]:
 @NOUN.verb(
     "compare",
     *_SITES,
-    option("--command", "command that makes one transfer", "WORDS", required=True),
+    option("--command", "command that makes one transfer", "WORDS", command_words, required=True),
     option("--times", "runs of each kind", "N", whole(1, 1000), default=100),
     option(
         "--size", "size of one transfer, such as '1 GB'; without it, times are compared", "SIZE"
@@ -190,20 +189,20 @@ def _compare(args: argparse.Namespace) -> int:
 
     Exit codes: 0 compared; 1 no transfer of one kind succeeded; 2 could not run.
     """
-    import shlex
-
-    command = shlex.split(args.command)
     size = None if args.size is None else parse_size(args.size, "--size")
-    if not command or size == 0:
+    if not args.command or size == 0:
         raise InputError(
-            f"found --command {args.command!r} and --size {args.size!r}, expected more"
+            f"found --command {shlex.join(args.command)!r} and --size {args.size!r}, expected more"
         )
     broker = client(args)
     values: dict[str, list[float]] = {WITHOUT: [], WITH: []}
     failures: list[dict[str, Any]] = []
     for number, kind in enumerate(rounds(args.times), 1):
         try:
-            seconds = _with_path(args, size, command, broker) if kind == WITH else _timed(command)
+            if kind == WITH:
+                seconds = _with_path(args, size, args.command, broker)
+            else:
+                seconds = _timed(args.command)
         except _FailedError as error:
             failures.append({"run": number, "kind": kind, "why": str(error)})
             note(f"run {number}, {kind} a path: {error}")

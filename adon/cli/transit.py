@@ -6,20 +6,20 @@ import argparse
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.live import watch
-from adon.cli.options import (
-    above_0,
-    answered_records,
-    bad_answer,
-    client,
-    instant_of,
-    moment_of,
-    ports,
-    print_answer,
+from adon.cli.options import above_0, client, instant_of, moment_of, ports
+from adon.cli.output import (
+    Column,
+    duration,
+    metric_text,
+    print_fields,
+    print_records,
+    rendered_pages,
+    table,
 )
-from adon.cli.output import Column, duration, rendered_pages, table
 from adon.cli.parsing import (
     SINCE,
     START,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from network_provisioner.base.model import PathScore, Transit, TuningSettings
 
 NOUN = Noun("transit", __doc__)
-add = NOUN.add
 _ID = option("id", "id of the transit, from 'adon transit list'", "ID")
 _STATES = (
     "queued", "held", "installed", "active", "released", "expired", "failed", "best_effort",
@@ -110,7 +109,6 @@ def _request(args: argparse.Namespace) -> int:
     broker.
     """
     import uuid
-    from dataclasses import fields
 
     from network_provisioner.base.model import LIVE, TransitRequest
 
@@ -221,9 +219,8 @@ def _print_one(args: argparse.Namespace, transit: Transit) -> int:
     """Its line and the reason for its state; exit code 0."""
     shown = transit.as_dict()
     reasons = below_table((transit.reason, *_warnings(transit)))
-    return answered_records(
+    return print_records(
         args,
-        "transit",
         _columns(),
         [shown],
         document=shown,
@@ -268,9 +265,8 @@ def _list(args: argparse.Namespace) -> int:
 
     ended = args.all or args.state is not None
     none = "no transits" if ended else "no transit holds bandwidth or waits"
-    with bad_answer(args, "list of transits"):
-        shown = rendered_pages(args, _columns(ended), records(), none=none, below=lambda: reasons)
-        print_paged(shown)
+    shown = rendered_pages(args, _columns(ended), records(), none=none, below=lambda: reasons)
+    print_paged(shown)
     return 0
 
 
@@ -301,7 +297,7 @@ def _explain(args: argparse.Namespace) -> int:
       adon transit explain my-transfer
     """
     transit = client(args).get(args.id)
-    return print_answer(args, "transit", transit.as_dict(), lambda: explanation(transit))
+    return print_fields(args, transit.as_dict(), lambda: explanation(transit))
 
 
 def _columns(ended: bool = False) -> list[Column]:
@@ -445,8 +441,6 @@ def _packets(t: Transit) -> str:
 
 def _tuned(tuning: TuningSettings) -> str:
     """How to tune a transfer; for 0 its tool decides."""
-    from network_provisioner.base.units import format_size
-
     buffer = tuning.buffer_bytes and format_size(tuning.buffer_bytes)
     given = {"streams": tuning.streams, "buffer": buffer, "threads": tuning.threads}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value)
@@ -467,11 +461,7 @@ def _when(at: float) -> str:
 
 
 def _metric(value: float | None, name: str) -> str:
-    if value is None:
-        return "-"
-    if name == "throughput":
-        return format_rate(value)
-    return f"{value:g}" if name == "loss" else duration(value)
+    return "-" if value is None else metric_text(name, value)
 
 
 _SCORES = (

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from adon.cli.parsing import Nouns, add_handler, log_as, logging_options, option
+from adon.cli.parsing import Noun, log_as, logging_options, option
+
+NOUN = Noun("watch")
+_HOOKS = Path("adon-hooks.json")
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon watch``."""
-    file = Path("adon-hooks.json")
-    hooks = option("--hooks", "the hooks' configuration, JSON", "FILE", Path, default=file)
-    add_handler(nouns, "watch", _run, hooks, logging_options)
-
-
+@NOUN.command(
+    option("--hooks", "the hooks' configuration, JSON", "FILE", Path, default=_HOOKS),
+    logging_options,
+)
 def _run(args: argparse.Namespace) -> int:
     """Follow running workflows until they end, and release paths that hooks could not release.
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from site_selector.catalogs.documents import Document
 
 NOUN = Noun("workflow", __doc__)
-add = NOUN.add
 _PLANNED = (
     option("submit_dir", "submit directory of pegasus-plan", "SUBMIT_DIR", Path),
     option(

@@ -18,6 +18,8 @@ from adon.config.yamlfile import read_yaml
 from network_provisioner.base.database_url import is_database_url, shown_url
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import read
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.credentials import from_environment
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
 from network_provisioner.topology.data import topology_from_dict
@@ -80,3 +82,10 @@ def used_files(config: Config, file: Path) -> list[str]:
 def load_config(path: Path) -> Config:
     """Read and validate ``adon.yml``. Raises InputError naming file and line or key."""
     return parse_config(read_yaml(path), str(path))
+
+
+def broker_of(config: Config, timeout_s: float) -> BrokerClient:
+    """The broker of a configuration, which knows us by its ``broker.token``, else by what the
+    environment has. Raises InputError."""
+    token, tls = from_environment(os.environ)
+    return BrokerClient(config.broker_url, timeout_s, config.broker.token or token, tls)

@@ -29,6 +29,7 @@ from network_provisioner.issuers import Issuer
 from network_provisioner.selection.limits import Quota
 
 DRIVERS = ("simulated", "openflow", "opendaylight")
+ALL_ADDRESSES = ("0.0.0.0", "[::]")  # what a broker that listens at all of them has as host
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 _PLAIN = "letters, digits and any of _.- (at most 50)"
 _PORT = re.compile("[0-9]{1,5}")
@@ -398,14 +399,15 @@ class Config(Schema):
 
     @property
     def broker_url(self) -> str:
-        """Where the broker answers."""
-        return self._url(self.broker.listen)
+        """Where the broker answers; no certificate is for ``0.0.0.0``."""
+        host, _ = split_address(self.broker.listen, "broker.listen")
+        return self.broker_address if host in ALL_ADDRESSES else self._url(self.broker.listen)
 
     @property
     def broker_address(self) -> str:
         """The URL by which other brokers reach it."""
         host, port = split_address(self.broker.listen, "broker.listen")
-        own = f"{socket.getfqdn()}:{port}" if host in ("0.0.0.0", "[::]") else self.broker.listen
+        own = f"{socket.getfqdn()}:{port}" if host in ALL_ADDRESSES else self.broker.listen
         return self._url(self.broker.address or own)
 
     def _url(self, address: str) -> str:

@@ -59,7 +59,6 @@ class Choices:
     shared: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     execute: Sequence[str] = ()
-    secure: bool = False
     folder: str = ""
     tokens: Sequence[Mapping[str, Any]] = ()
     before: Mapping[str, Any] = field(default_factory=dict)
@@ -228,7 +227,7 @@ def rendered(facts: Facts, choices: Choices) -> str:
     lines.append("  # Relative paths count from the folder of this file.")
     for key, name in (("state", "adon-broker.sqlite"), ("archive", "adon-archive.sqlite")):
         lines.append(f"  {key}: {flow(str(PurePath(choices.folder, name)))}")
-    if choices.secure:
+    if choices.tokens:
         lines += ["", "# Tokens and TLS: docs/security.md. Each token is in the file of its name."]
         lines += ["security:", f"  tls: {flow(tls())}", "  tokens:"]
         lines += [f"    - {flow(dict(entry))}" for entry in choices.tokens]

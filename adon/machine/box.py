@@ -103,17 +103,15 @@ def _missing() -> str | None:
     return None
 
 
-def command(*, tied: bool = True) -> list[str]:
-    """The words to put before a command so that it runs in a box of its own.
-
-    ``tied``: the box ends when the process that started it does.
-    """
+def command() -> list[str]:
+    """The words to put before a command so that it runs in a box of its own, which ends when the
+    process that started it does."""
     # Not "-m": the caller's working directory may be anywhere, and ADON need not be installed.
     start = (
         f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
         "from adon.machine import box; sys.exit(box.main())"
     )
-    return [sys.executable, "-c", start, *(["--tied"] if tied else []), "--"]
+    return [sys.executable, "-c", start, "--tied", "--"]
 
 
 def run(argv: Sequence[str], *, tied: bool = False) -> int:

@@ -45,9 +45,9 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     )
 
 
-def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
-    """Make the kernel send this process a signal when the thread that started it ends."""
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")
+def die_with_parent() -> None:
+    """Make the kernel kill this process when the thread that started it ends."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "prctl")
 
 
 def tie_to(parent: int) -> bool:

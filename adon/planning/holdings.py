@@ -40,9 +40,13 @@ _MOST_WORKERS = 10**9
 _MOST_PRIORITY = 10**6
 
 Say = Callable[[str], None]
-
+"""Takes one line for people."""
 _POOL_TIMEOUT_S = 15.0  # a collector that drops packets lets the bindings wait much longer
 BROKER_TIMEOUT_S = 2.0
+
+
+def ignore(_: str) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +167,15 @@ def _resources(
     path: str, layer: str, sites: Sequence[str], topology: Topology | None, label: str
 ) -> list[str]:
     """The links that a path between sites or neighbours leads over."""
-    src, resources, dst = path.partition(">")
+    src, arrow, dst = path.partition(">")
     if topology is None:
-        if not resources or src not in sites or dst not in sites:
+        if not arrow or src not in sites or dst not in sites:
             raise InputError(
                 f"{label}: bandwidth of {path!r}, expected SITE>SITE with {', '.join(sites)}"
             )
         return [bandwidth_of(src, dst)]
     nodes = topology.nodes
-    if not resources or src not in nodes or dst not in nodes:
+    if not arrow or src not in nodes or dst not in nodes:
         raise InputError(
             f"{label}: bandwidth of {path!r}, expected NODE>NODE with {', '.join(nodes)}"
         )
@@ -194,7 +198,7 @@ def ask(
     broker: BrokerClient | None,
     *,
     topology: Topology | None = None,
-    say: Say | None = None,
+    say: Say = ignore,
     broker_may_rest: bool = False,
 ) -> Live:
     """Ask the collector ``pool`` (``host:port``, "" for that of CONDOR_CONFIG, None for nobody) and
@@ -203,21 +207,20 @@ def ask(
     ``topology`` is what is assumed of the network where the broker does not answer, about which
     nothing is said where it ``broker_may_rest``.
     """
-    tell = say or (lambda _: None)
-    notes = None
+    site_pools = None
     if pool is not None:
         try:
-            notes = ask_pool(pool)
+            site_pools = ask_pool(pool)
         except AdonError as error:
-            tell(f"{error}; the archive and the catalogs are used instead")
+            say(f"{error}; the archive and the catalogs are used instead")
     if broker is not None:
         try:
             network, used = ask_network(broker)
-            return Live(notes, network, used, "what is reserved now (broker)")
+            return Live(site_pools, network, used, "what is reserved now (broker)")
         except BrokerError as error:
             if not (broker_may_rest and error.code == "unreachable"):
-                tell(f"{error}; the network is taken as {'idle' if topology else 'the catalogs'}")
-    return Live(notes, topology)
+                say(f"{error}; the network is taken as {'idle' if topology else 'the catalogs'}")
+    return Live(site_pools, topology)
 
 
 def ask_pool(collector: str) -> dict[str, SitePool]:
@@ -227,16 +230,11 @@ def ask_pool(collector: str) -> dict[str, SitePool]:
     like for a collector that does not answer.
     """
     where = f"HTCondor at {collector}" if collector else "HTCondor"
-    warnings = [
-        sys.executable,
-        "-P",
-        "-m",
-        "condor_plugins.collector",
-        *([collector] * bool(collector)),
-    ]
+    command = [sys.executable, "-P", "-m", "condor_plugins.collector"]
+    command += [collector] if collector else []
     try:
         done = subprocess.run(
-            warnings, capture_output=True, text=True, timeout=_POOL_TIMEOUT_S, check=False
+            command, capture_output=True, text=True, timeout=_POOL_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise AdonError(f"{where} did not answer within {_POOL_TIMEOUT_S:g} s") from None

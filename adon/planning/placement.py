@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from adon.config.adon_yml import load_config
-from adon.planning.holdings import BROKER_TIMEOUT_S, Say, ask, read_holdings
+from adon.planning.holdings import BROKER_TIMEOUT_S, Say, ask, ignore, read_holdings
 from adon.planning.plans import plans_of
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.estimate_sources import EstimateSnapshot, of_archive
@@ -41,15 +40,6 @@ from site_selector.mapping.takes import plan_of
 from site_selector.problem import build_problem
 
 _ESTIMATES_TIMEOUT_S = 8.0  # a busy broker reads a large archive for a part of a second
-
-
-def _ignore(_: str) -> None:
-    pass
-
-
-def _tell_sizes(inputs: Inputs, say: Say | None) -> None:
-    if say is not None and inputs.estimated:
-        say(size_note(inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +73,13 @@ def place(
     an idle site is little and not nothing: ``idle`` counts where waits of this pool were measured.
     """
     at = time.time() if now is None else now
-    note = live or Live(topology=topology)
+    live = live or Live(topology=topology)
     measured = source or NoMeasurements()
-    if note.pool is None and pool is not None:
+    if live.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
-        note = replace(note, pool=site_pools(pool, (idle or {}) if known else {}, at))
+        live = replace(live, pool=site_pools(pool, (idle or {}) if known else {}, at))
     inputs = with_history(inputs, measured, at)
-    world = estimate_world(inputs, measured, now=at, live=note, output_site=output_site)
+    world = estimate_world(inputs, measured, now=at, live=live, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
 
@@ -144,7 +134,7 @@ class PlacementInputs:
             self.staging_site,
         )
 
-    def inputs(self, say: Say | None = None) -> Inputs:
+    def inputs(self, say: Say) -> Inputs:
         """The workflow with its catalogs; ``say`` gets what a user should know of them. Raises
         InputError."""
         if self.workflow is None:
@@ -153,12 +143,14 @@ class PlacementInputs:
         default = DATA_CONFIGURATION if pegasus_plan.find_planner() else CONFIGURATION
         read = read_inputs(self.sources(), self.execution_sites, default)
         for line in read.notes:
-            (say or _ignore)(line)
+            say(line)
+        for site in self.output_site.split(",") if self.output_site is not None else ():
+            known_site(site, read.sites, "output site")
         read = replace(read, by_level=self.order == "pegasus", cleanup=self.cleanup)
         return read if self.config is None else within_template(read, self.config, say)
 
     def read_sources(
-        self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
+        self, say: Say, sites: Collection[str], transformations: Collection[str] = ()
     ) -> tuple[EstimateSnapshot, Live]:
         """See :func:`sources`."""
         measured, live = sources(
@@ -176,24 +168,21 @@ class PlacementInputs:
         return measured, replace(live, plans=plans_of(self.config).read())
 
 
-def within_template(inputs: Inputs, config: Path, say: Say | None = None) -> Inputs:
+def within_template(inputs: Inputs, config: Path, say: Say) -> Inputs:
     """With what the workflow's template in adon.yml allows of compute. Raises InputError."""
     templates = templates_from_dict(load_config(config).templates).values()
     template = match(templates, inputs.workflow.name, Specification()).template
     within = inputs if template is None else inputs.within(template)
     for line in within.notes[len(inputs.notes) :]:
-        (say or _ignore)(line)
+        say(line)
     return within
 
 
 def place_files(
-    files: PlacementInputs, *, seed: int = 0, say: Say | None = None, alternatives: bool = True
+    files: PlacementInputs, *, seed: int = 0, say: Say = ignore, alternatives: bool = True
 ) -> PlacedWorkflow:
     """:func:`place` for files. Raises InputError, also for a missing archive."""
     inputs = files.inputs(say)
-    if files.output_site is not None:
-        for site in files.output_site.split(","):
-            known_site(site, inputs.sites, "output site")
     measured, live = files.read_sources(say, *subjects(inputs, files.output_site))
     placed = place(
         inputs,
@@ -203,29 +192,29 @@ def place_files(
         seed=seed,
         alternatives=alternatives,
     )
-    _tell_sizes(placed.inputs, say)
+    if placed.inputs.estimated:
+        say(size_note(placed.inputs))
     return placed
 
 
-def estimate_files(files: PlacementInputs, say: Say | None = None) -> World:
+def estimate_files(files: PlacementInputs, say: Say) -> World:
     """What is assumed for a workflow, without mapping it; without a workflow: of the site catalog
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:
         inputs = files.inputs(say)
-        measured, live = files.read_sources(say, *subjects(inputs, files.output_site))
-        inputs = with_history(inputs, measured, time.time())
-        _tell_sizes(inputs, say)
-        gather: Callable[..., World] = partial(
-            estimate_world, inputs, output_site=files.output_site
-        )
-    elif files.sites is not None:
-        everywhere = all_sites(None, files.sources(), say or _ignore)
-        catalog = {name: site for name, site in everywhere.items() if site.declared}
-        gather = partial(estimate_sites, catalog)
-        measured, live = files.read_sources(say, catalog)
-    else:
+        output = files.output_site
+        measured, live = files.read_sources(say, *subjects(inputs, output))
+        now = time.time()
+        inputs = with_history(inputs, measured, now)
+        if inputs.estimated:
+            say(size_note(inputs))
+        return estimate_world(inputs, measured, now=now, live=live, output_site=output)
+    if files.sites is None:
         raise InputError("found neither a workflow nor --sites, expected one of them to show")
-    return gather(measured, now=time.time(), live=live)
+    everywhere = all_sites(None, files.sources(), say)
+    catalog = {name: site for name, site in everywhere.items() if site.declared}
+    measured, live = files.read_sources(say, catalog)
+    return estimate_sites(catalog, measured, now=time.time(), live=live)
 
 
 def sources(
@@ -237,7 +226,7 @@ def sources(
     pool: str | None = None,
     broker: str | None = None,
     holdings: Path | None = None,
-    say: Say | None = None,
+    say: Say = ignore,
 ) -> tuple[EstimateSnapshot, Live]:
     """Everyone is asked besides the catalogs: measurements of these sites, the paths between them
     and transformations, and what runs now.
@@ -271,7 +260,7 @@ def sources(
         try:
             live = live.with_held(read_holdings(Path(configured), sites, live.topology).running)
         except InputError as error:
-            (say or print)(f"{error}; only running jobs are assumed to hold resources")
+            say(f"{error}; only running jobs are assumed to hold resources")
     if isinstance(archive, Path):
         if not archive.exists():
             raise InputError(f"{archive}: found no such file, expected an archive of measurements")
@@ -280,14 +269,14 @@ def sources(
     known = estimates(
         patient if answers else None, archive or fallback, sites, transformations, now
     )
-    if known.note and say is not None:
+    if known.note:
         say(known.note)
     return known, live
 
 
 def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
-    """Leave what a workflow that was planned into ``submit_dir`` will take. Raises InputError for a
-    invalid configuration."""
+    """Leave what a workflow that was planned into ``submit_dir`` will take. Raises InputError for
+    an invalid configuration."""
     problem = build_problem(placed.inputs, placed.world, placed.mapping.output_site)
     place = {name: number for number, name in enumerate(problem.places)}
     sites = [place[placed.mapping.sites[job]] for job in problem.jobs]
@@ -299,9 +288,7 @@ def leave_plan(config: Path, submit_dir: Path, placed: PlacedWorkflow) -> None:
             return
 
 
-def saved_mapping(
-    file: Path, files: PlacementInputs, say: Say | None = None
-) -> tuple[Inputs, SiteMapping]:
+def saved_mapping(file: Path, files: PlacementInputs, say: Say) -> tuple[Inputs, SiteMapping]:
     """A mapping that was saved, with the files it is for. Raises InputError if they do not fit:
     another workflow, a job too many or too few, a site that cannot run its job."""
     inputs = replace(files, execution_sites=("*", "local")).inputs(say)

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from adon.config.adon_yml import load_config
+from adon.config.adon_yml import broker_of, load_config
 from adon.planning.holdings import BROKER_TIMEOUT_S
 from network_provisioner.base.database_url import place as at
 from network_provisioner.base.errors import AdonError
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.client.credentials import from_environment
 from site_selector.estimates.plans import Plan, plan_from
 
 _UNUSABLE = (ValueError, TypeError, KeyError, AttributeError)
@@ -97,10 +96,7 @@ def plans_of(config: Path | None, name: str = "") -> Plans:
     if config is None:
         return Plans(None, None, name)
     loaded = load_config(config)
-    own, tls = from_environment(os.environ)
-    token = loaded.broker.token or own
-    client = BrokerClient(loaded.broker_url, BROKER_TIMEOUT_S, token, tls)
-    return Plans(client, at(loaded.broker.archive), name)
+    return Plans(broker_of(loaded, BROKER_TIMEOUT_S), at(loaded.broker.archive), name)
 
 
 def _plans(answer: Any) -> tuple[int, list[Mapping[str, Any]]]:

@@ -112,13 +112,10 @@ def transfer_rates_by_hop(
     spans: dict[Hop, list[tuple[float, float, float]]] = {}
     for t in transits:
         if t.grant.released_at and t.usage.seconds > 0 and t.usage.bytes:
-            moved_bits = (
-                t.grant.released_at - t.usage.seconds,
-                t.grant.released_at,
-                bits(t.usage.bytes) / t.usage.seconds,
-            )
+            end, seconds = t.grant.released_at, t.usage.seconds
+            span = (end - seconds, end, bits(t.usage.bytes) / seconds)
             for hop in set(pairwise(t.grant.path)) or {(t.request.src, t.request.dst)}:
-                spans.setdefault(hop, []).append(moved_bits)
+                spans.setdefault(hop, []).append(span)
     return {
         hop: tuple(_together([Rate(a, b, bps) for (a, bps), (b, _) in pairwise(steps)], at_least_s))
         for hop, of_hop in spans.items()
@@ -170,20 +167,20 @@ def loads_of(facts: RunFacts) -> list[Load]:
         samples.setdefault((sample.a, sample.b), []).append(sample)
     at_least_s = facts.makespan_s * FINEST
     held = held_by_hop(facts.transits)
-    moved_bits = {} if samples else transfer_rates_by_hop(facts.transits, at_least_s)
+    reported = {} if samples else transfer_rates_by_hop(facts.transits, at_least_s)
     links: dict[Hop, Mapping[str, Any]] = {
         hop: link
         for link in facts.links
         for hop in ((link["a"], link["b"]), (link["b"], link["a"]))
     }
-    links |= {hop: {} for hop in (*held, *moved_bits) if hop not in links}
+    links |= {hop: {} for hop in (*held, *reported) if hop not in links}
     loads = [
         Load(
             hop,
             link.get("layer", ""),
             float(link.get("capacity_bps", 0.0)),
             tuple(held.get(hop, ())),
-            moved_bits.get(hop) or tuple(measured_rates(samples.get(hop, ()), hop, at_least_s)),
+            reported.get(hop) or tuple(measured_rates(samples.get(hop, ()), hop, at_least_s)),
             hop in samples if samples else None,
         )
         for hop, link in links.items()

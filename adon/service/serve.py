@@ -99,10 +99,10 @@ def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
     controller.start(SWITCHES_CONNECT_S)
     try:
         controller.clear()
-        transits = controller.switches() if isinstance(controller, WatchesSwitches) else ()
-        for switch in transits:
+        switches = controller.switches() if isinstance(controller, WatchesSwitches) else ()
+        for switch in switches:
             say(f"{switch.label}: {'cleared' if switch.connected else 'is not connected'}")
-        return int(any(not switch.connected for switch in transits))
+        return int(any(not switch.connected for switch in switches))
     finally:
         controller.stop()
 

@@ -14,8 +14,7 @@ from adon.report.messages import (
     source_text,
     term_text,
 )
-from adon.report.page import render
-from adon.report.run_sections import Card, Section
+from adon.report.page import Card, Section, render
 from examples.demo.facts import DemoFacts
 
 _SHOWN = 8

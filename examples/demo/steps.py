@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 import yaml
 
-from adon.planning.kept_placements import placement_reasons
+from adon.planner_request import placement_reasons
 from adon.planning.placement import PlacedWorkflow, place
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.scenario import Scenario

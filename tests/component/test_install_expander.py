@@ -64,7 +64,9 @@ def test_condor_master_starts_it_again_and_tells_it_to_read_and_to_end(
     program.write_text(STAND_IN)
     program.chmod(0o755)
     monkeypatch.setattr(install_expander, "this_python", lambda: program)
-    monkeypatch.setattr("adon.cli.install_condor._daemon_user", lambda: "")  # the pool is no root's
+    monkeypatch.setattr(
+        "adon.cli.install_expander.daemon_user", lambda: ""
+    )  # the pool is no root's
     good = "topology: {nodes: [], links: []}\nexpansion: {flavours: {w: {cores: 1}}}\n"
     config.write_text(good)
     words = ["install", "condor", "--expander", "--config-dir", str(folder), "--yes"]

@@ -27,21 +27,7 @@ from monitors.archive.archive import Archive
 from network_provisioner.base.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 
-VERBS = {
-    "site": ("map", "explain", "show", "replicas"),
-    "transit": ("request", "renew", "change", "flows", "release", "list", "explain"),
-    "policy": ("list", "show", "start", "modify", "stop", "delete", "usage"),
-    "topology": ("show", "export"),
-    "template": ("list", "show", "save", "match", "history", "delete"),
-    "measure": ("plan",),
-    "monitor": ("run", "list", "status", "show", "anomalies"),
-    "workflow": ("provision", "reserve", "release"),
-    "pool": ("enlarge", "shrink", "show", "waiting"),
-    "transfer": ("advise",),
-}
-COMMANDS = [(noun, verb) for noun in NOUNS for verb in VERBS.get(noun, ())] + [
-    (noun,) for noun in NOUNS if noun not in VERBS
-]
+COMMANDS = {tuple(leaf.prog.split()[1:]) for leaf in leaves(build_parser())}
 MOST_IMPORTED = {"yaml", "pydantic", "networkx", "numpy", "sqlite3", "http", "htcondor2", "uuid"}
 
 
@@ -62,7 +48,7 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 # ---- help -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [(), *((n,) for n in VERBS), *COMMANDS])
+@pytest.mark.parametrize("command", sorted({(), *((noun,) for noun in NOUNS), *COMMANDS}))
 def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     ran = adon(*command, "--help")
     assert (ran.code, ran.err) == (0, "")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cli_world import refusal
 from waiting import until
 
 from adon.cli.main import main
@@ -30,20 +31,17 @@ TOKEN = "a-token-of-some-length"
         (["ping", "--peer", "tacc"], "--peer: found 'tacc', expected an IP address"),
         (["echo", "--peer", "::1", "--bind", "x"], "--bind: found 'x', expected an IP address"),
         (["host", "--serve"], "--serve: found it with host, which needs no server"),
-        (["echo", "--peer", "::1", "--port", "0"], "--port: found 0, expected 1 to 65535"),
+        (
+            ["echo", "--peer", "::1", "--port", "0"],
+            "--port: found '0', expected a whole number from 1",
+        ),
         (["echo", "--peer", "::1", "--set", "count"], "expected OPTION=VALUE"),
         (["echo", "--peer", "::1", "--set", "cont=5"], "did you mean 'count'?"),
         (["host", "--for", "soon"], "--for: found 'soon'"),
     ],
 )
-def test_probes_that_cannot_be(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["agent", "probe", *words]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert said in printed.err
-    assert printed.err.count("\n") == 1
+def test_probes_that_cannot_be(words: list[str], said: str) -> None:
+    assert said in refusal("agent", "probe", *words)
 
 
 def test_a_probe_by_hand(capsys: pytest.CaptureFixture[str]) -> None:

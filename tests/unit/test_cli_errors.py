@@ -49,12 +49,29 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "unrecognized arguments: --sead 1, did you mean '--seed'?",
             "adon plan",
         ),
-        (("plan", "w.yml", "--seed", "x"), "argument --seed: invalid int value: 'x'", "adon plan"),
+        *(
+            (
+                ("plan", "w.yml", f"--seed={seed}"),
+                f"argument --seed: found '{seed}', expected a whole number from 0 to 1000000000",
+                "adon plan",
+            )
+            for seed in ("x", "-1")
+        ),
         (("plan", "w.yml", "--dir"), "argument --dir: expected one argument", "adon plan"),
         (
             ("transit", "request", "mu"),
             "the following arguments are required: TO",
             "adon transit request",
+        ),
+        (
+            ("init", "--exec", "ip netns exec 'x"),
+            'argument --exec: found "ip netns exec \'x": No closing quotation, expected a command',
+            "adon init",
+        ),
+        (
+            ("transfer", "compare", "mu", "tacc", "--command", "cp 'x"),
+            'argument --command: found "cp \'x": No closing quotation, expected a command',
+            "adon transfer compare",
         ),
     ],
 )
@@ -249,16 +266,17 @@ def test_options_of_site(tmp_path: Path) -> None:
     write_world(tmp_path)
     command = ("site", "map", "workflow.yml")
     assert refusal(*command, "--sites", "none.yml") == f"none.yml: {NO_FILE} site catalog"
-    assert refusal(*command, "--output-site", "tac") == (
-        "output site 'tac' is not in the site catalog, which lists local, mu, tacc,"
-        " condorpool, did you mean 'tacc'?"
-    )
     assert refusal("site", "explain", "workflow.yml", "--job", "ID3") == (
         "job 'ID3' is not in workflow 'small', did you mean 'ID2'?"
     )
-    assert refusal(*command, "--archive", "none") == (
-        "none: found no such file, expected an archive of measurements"
-    )
+    for verb in ("map", "explain", "show", "edge"):
+        assert refusal("site", verb, "workflow.yml", "--output-site", "tac") == (
+            "output site 'tac' is not in the site catalog, which lists local, mu, tacc,"
+            " condorpool, did you mean 'tacc'?"
+        )
+        assert refusal("site", verb, "workflow.yml", "--archive", "none") == (
+            "none: found no such file, expected an archive of measurements"
+        )
     assert refusal(*command, "--archive", "sites.yml") == (
         "archive sites.yml: found a file that is not a whole SQLite database, expected an ADON "
         "archive or no file"

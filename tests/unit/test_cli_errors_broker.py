@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_world import CONFIG, changed, refusal
+from cli_world import CONFIG, adon, changed, refusal
 from test_client import server
 
+from adon.cli import doctor
+from adon.config.adon_yml import load_config
 from examples.testbed.ports import free_port
 
 
@@ -138,3 +140,54 @@ def test_what_a_broker_says_is_one_printable_line() -> None:
 
     with server(answer) as url:
         assert refusal("transit", "list", "--broker", url) == "a b\\x1b[31m"
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"{}", b"3", b"[{}]", b'"x"', b"null"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *ASKING,
+        ("measure", "schedule"),
+        ("monitor", "list", "--broker"),
+        ("monitor", "status", "x", "--broker"),
+        ("monitor", "anomalies", "--broker"),
+        ("monitor", "disks", "--broker"),
+        ("pool", "explain"),
+        ("policy", "list"),
+        ("relay", "list"),
+        ("template", "try", "x"),
+        ("top", "--once"),
+        ("transfer", "advise", "mu", "tacc"),
+    ],
+)
+def test_what_no_broker_answers_is_one_line(
+    words: tuple[str, ...], answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is empty is an empty list to every command that lists."""
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + answer)
+
+    with server(serve) as url:
+        broker = {**CONFIG["broker"], "listen": url.removeprefix("http://")}
+        Path("adon.yml").write_text(yaml.safe_dump({**CONFIG, "broker": broker}))
+        monkeypatch.setenv("ADON_BROKER", url)
+        ran = adon(*words)
+        if words == ("pool", "explain"):  # the archive stands in for it
+            assert (ran.code, ran.err) == (0, "")
+        elif ran.code == 2:
+            assert ran.out == "" and ran.err.count("\n") == 1
+            assert "is it a" in ran.err or answer in (b"[]", b"{}")
+        else:
+            assert answer in (b"[]", b"{}") and ran.code == 0
+        config = load_config(Path("adon.yml"))
+        assert all(isinstance(result, doctor.CheckResult) for result in doctor._running(config))
+
+
+def test_an_address_that_a_relay_cannot_ask() -> None:
+    words = ("relay", "run", "--node", "r", "--address", "192.0.2.7", "--broker")
+    assert refusal(*words, "http://[x") == (
+        "--broker: found 'http://[x': Invalid IPv6 URL, expected a URL"
+    )
+    assert "expected https: others would read its secrets" in refusal(*words, "http://192.0.2.9")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,9 @@ def test_show(file: Path) -> None:
         "documents": {"policy": 1},
         "unreadable": {},
     }
+    file.write_bytes(file.read_bytes().replace(b'"src"', b'"s\xffc"', 1))
+    ran = adon("state", "show", file, "--columns", "kind,count")
+    assert ran.code == 1 and "cannot be read" not in ran.out
 
 
 def test_copy(file: Path, tmp_path: Path) -> None:
@@ -62,6 +67,17 @@ def test_copy(file: Path, tmp_path: Path) -> None:
 def test_what_is_no_state(place: str, words: str) -> None:
     message = refusal("state", "show", place)
     assert words in message and "tops3cret" not in message
+
+
+def test_a_backup_goes_to_a_share_without_hard_links(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    assert adon("state", "backup", file, tmp_path / "b.sqlite").out.startswith("copied 3 transits")
+    assert "released      1" in adon("state", "show", tmp_path / "b.sqlite").out
 
 
 def test_a_broker_may_use_the_state_meanwhile(file: Path, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_what_a_pool_cannot_do_is_one_line(world: Path) -> None:
     said = refusal("pool", "enlarge", "a b", "--slots", "1")
     assert said == "lease: found name 'a b', expected letters, digits and any of _.:@+-"
     said = refusal("pool", "enlarge", "a", "--slots", "1", "--lease", "0")
-    assert said == "--lease: found '0 s', expected more than 0"
+    assert said == "--lease: found '0', expected more than 0"
     write_config(world, {"driver": "startd", "flavours": {"small": {"cores": 1}}})
     assert "found no pool.collector" in refusal("pool", "show")
     write_config(world, None)

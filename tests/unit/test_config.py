@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,18 @@ def test_a_section_with_nothing_in_it_is_as_if_it_were_not_there() -> None:
     data = {"topology": {"nodes": [], "links": []}}
     empty = dict.fromkeys(("broker", "limits", "security", "templates", "controller", "pool"))
     assert parse_config({**data, **empty}, "adon.yml") == parse_config(data, "adon.yml")
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8470", "[::]:8470", "192.0.2.1:8470"])
+def test_clients_ask_the_host_of_a_certificate(listen: str) -> None:
+    tls = {"tls": {"certificate": "broker.pem", "key": "broker.key"}}
+    broker = {"listen": listen, "address": "broker.example.org:8470"}
+    config = parse_config({**GOOD, "broker": broker, "security": tls}, "adon.yml")
+    named = listen.startswith("192.")
+    assert config.broker_url == f"https://{listen if named else broker['address']}"
+    config = parse_config({**GOOD, "broker": {"listen": listen}}, "adon.yml")
+    own = listen if named else f"{socket.getfqdn()}:8470"
+    assert config.broker_url == config.broker_address == f"http://{own}"
 
 
 @pytest.mark.parametrize(

@@ -69,3 +69,7 @@ def test_doctor_asks_a_broker_with_tls_by_https(
     tls = {"certificate": "broker.pem", "key": "broker.key"}
     config = load_config(config_file(tmp_path, security={"tls": tls}))
     assert doctor._broker(config).url.startswith("https://")
+    monkeypatch.setenv("ADON_BROKER", "")  # as if it were not set
+    assert doctor._broker(config).url.startswith("https://")
+    monkeypatch.setenv("ADON_BROKER", "http://192.0.2.9:8470")
+    assert doctor._broker(config).url == "http://192.0.2.9:8470"

@@ -188,7 +188,7 @@ def test_a_change_of_yaml_leaves_the_rest(text: str, changed: str) -> None:
 def test_others_reach_the_broker_by_tokens_and_certificate(tmp_path: Path) -> None:
     url = "https://192.0.2.1:8470"
     edits, tokens = secret_edits(tmp_path, FACTS.attached, url, "192.0.2.1")
-    choices = replace(CHOICES, broker_listen="192.0.2.1:8470", secure=True, tokens=tokens)
+    choices = replace(CHOICES, broker_listen="192.0.2.1:8470", tokens=tokens)
     file = tmp_path / "adon.yml"
     carry_out([*edits, *config_edits(file, rendered(FACTS, choices))])
     config = load_config(file)

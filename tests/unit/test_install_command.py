@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from install_world import FakePegasus, jar, make_pegasus
 
-from adon.cli import doctor, install_pegasus
+from adon.cli import doctor, install
 from adon.cli.main import main
 from adon.planning import jar as planner_jar
 from network_provisioner.client import hookconfig
@@ -35,7 +35,7 @@ def run(
     """Runs ``adon install pegasus`` and gives code, output and errors."""
     ours = tmp_path / "built.jar"
     ours.write_bytes(jar())
-    monkeypatch.setattr(install_pegasus, "_warm", lambda: None)  # takes a minute without a cache
+    monkeypatch.setattr(install, "_warm", lambda: None)  # takes a minute without a cache
     monkeypatch.setattr(planner_jar, "planner_jar", lambda *, progress: ours)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
@@ -280,7 +280,7 @@ def test_the_hooks_are_told_whom_to_ask(
     options: list[str], expected: dict[str, object],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(install_pegasus, "notes", lambda _args: iter(()))
+    monkeypatch.setattr(install, "notes", lambda _args: iter(()))
     site = {"name": "a", "kind": "site", "address": "10.0.0.1"}
     config = {
         "topology": {"nodes": [site], "links": []},

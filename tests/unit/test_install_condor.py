@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -218,6 +221,31 @@ def test_condor_master_runs_the_expander_and_stops_it(
     assert main([*install, "--undo"]) == 0
     config.unlink()
     assert files(etc) == before
+
+
+@pytest.mark.parametrize("script", ["exit 1", "printf 'ADON_EXPANDER \\377'"])
+def test_an_expander_is_installed_whatever_htcondor_answers(
+    etc: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    tool = etc / "bin/condor_config_val"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
+    config = etc / "adon.yml"
+    config.write_text(f"{NETWORK}expansion: {{flavours: {{w: {{cores: 1}}}}}}\n")
+    words = ["--config-dir", str(etc / "config.d"), "--yes", "--config", str(config)]
+    assert main(["install", "condor", "--expander", *words]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "" and "DAEMON_LIST is set again" not in shown.out
+
+
+def test_the_user_of_htcondor_need_not_be_in_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directory servers list nobody, and know everybody by name."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(pwd, "getpwall", list)
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name))
+    assert install_ask.daemon_user() == "condor"
 
 
 def test_an_expander_runs_as_whose_the_archive_is(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 import time
 from argparse import Namespace
@@ -90,7 +92,7 @@ def test_on_a_narrow_terminal_long_texts_are_below_their_row(
     assert text.splitlines()[-3:] == ["  name montage-m", "    changed", "    9 min 43 s"]
 
 
-def test_records_are_the_same_in_every_form() -> None:
+def test_records_are_the_same_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
     records = [{"id": "=a", "totals": {"done": 1}, "ends": ["x", "y"], "at": None, "rate_bps": 2e6}]
     columns = (
         output.Column("id"),
@@ -101,7 +103,8 @@ def test_records_are_the_same_in_every_form() -> None:
 
     def printed(**chosen: Any) -> str:
         given = {"json": False, "csv": False, "columns": None} | chosen
-        return output.rendered(Namespace(**given), columns, records)
+        assert output.print_records(Namespace(**given), columns, records) == 0
+        return capsys.readouterr().out.rstrip("\n")
 
     assert printed() == "id  end    rate  done\n=a  y    2 Mb/s     1"
     assert printed(csv=True) == "id,ends.1,rate_bps,totals.done\n'=a,y,2000000.0,1"
@@ -156,9 +159,20 @@ def test_more_than_a_terminal_has_lines_for_goes_to_the_pager(
     assert capfd.readouterr().out == "paged:1\npaged:2\npaged:3\npaged:4\n"
     monkeypatch.setenv("PAGER", "true")  # ended by its reader before all is shown
     terminal.print_paged("text" * 1000 for _ in range(1000))
-    monkeypatch.setenv("PAGER", "")
-    terminal.print_paged(["1", "2", "3", "4"])
-    assert screen.getvalue().endswith("3\n1\n2\n3\n4\n")
+    for nothing in ("", "less 'x"):
+        monkeypatch.setenv("PAGER", nothing)
+        terminal.print_paged(["1", "2", "3", "4"])
+    assert screen.getvalue().endswith("3\n1\n2\n3\n4\n1\n2\n3\n4\n")
+
+
+def test_a_pager_of_few_letters_gets_the_others_escaped() -> None:
+    """As standard output does: see main()."""
+    code = "from adon.cli.terminal import _page; _page(['cat'], ['\\u0393'])"
+    locale = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | locale, capture_output=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (b"\\u0393\n", b"")
 
 
 def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +180,14 @@ def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream, coloured in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stdout", stream)
         assert ("\x1b[31m" in terminal.grid(("state",), [("failed",)])) is coloured
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"), (0.053, "53 ms"), (0.9994, "999 ms"), (0.9996, "1 s"), (119.96, "120 s"),
+        (148, "2 min 28 s"), (599.7, "10 min"), (6720, "112 min"), (7320, "2 h 2 min"),
+    ],
+)  # fmt: skip
+def test_durations_have_three_figures_at_most(seconds: float, text: str) -> None:
+    assert output.duration(seconds) == text

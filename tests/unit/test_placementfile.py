@@ -13,8 +13,8 @@ from planner_world import MAPPING as SITES
 from planner_world import make_case
 from waiting import until
 
+from adon.planner_request import leave_reasons, placement_reasons
 from adon.planning import planner as planning
-from adon.planning.kept_placements import leave, placement_reasons
 from monitors.workflows.facts.plan import FILE, placement_facts, plan_of, read_plan
 from network_provisioner.base.errors import InputError
 from site_selector.estimates.estimating import estimate_world
@@ -110,8 +110,8 @@ def test_planning_leaves_it_in_the_submit_directory(
 
 
 def test_a_process_of_its_own_writes_it(tmp_path: Path) -> None:
-    leave(tmp_path / "nowhere", lambda: MAPPING)
-    leave(tmp_path, lambda: MAPPING)
+    leave_reasons(tmp_path / "nowhere", lambda: MAPPING)
+    leave_reasons(tmp_path, lambda: MAPPING)
     until((tmp_path / FILE).exists, "the placements")
     assert len(placement_facts(read_plan(tmp_path), "u")) == 2
 
