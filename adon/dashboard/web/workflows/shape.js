@@ -2,10 +2,9 @@
 // waits for, when the jobs of each kind ran, and what ADON saved it.
 
 import { dag } from "../drawings/dag.js";
-import { el } from "../base/dom.js";
 import { bytes, counted, duration, rate, whole } from "../base/format.js";
 import { gantt } from "../drawings/gantt.js";
-import { cards, key, section, table } from "../base/parts.js";
+import { cards, key, scrolled, section, small, table } from "../base/parts.js";
 
 const STATES = { done: "s3", failed: "s5", "to come": "s0" };
 
@@ -36,7 +35,7 @@ export function shaped({ dag: shape }) {
   const { drawing } = dag({ jobs: boxes, edges, grouped: shape.jobs }, STATES);
   return section("dag", "Its jobs, level by level",
     key(Object.entries(STATES).map(([name, cls]) => [cls, name])),
-    el("div", { class: "wide dag", tabindex: "0", role: "region", "aria-label": "The DAG" }, drawing),
+    scrolled("The DAG", drawing, "dag"),
   );
 }
 
@@ -60,11 +59,7 @@ export function kinds({ dag: shape }) {
     };
   };
   const groups = sites.map((site, n) => [site || "no site", runs.filter((run) => run.site === site).map(bar(n))]);
-  return el(
-    "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Each kind of job over time" },
-    gantt({ groups, end }),
-  );
+  return scrolled("Each kind of job over time", gantt({ groups, end }));
 }
 
 /** Time that its jobs' places and its transfers' paths saved; nothing where neither is known. */
@@ -98,8 +93,8 @@ export function saved({ savings }) {
               duration(pair.seconds),
               rate((8 * pair.bytes) / pair.seconds),
               pair.usual_bps === null
-                ? el("small", {}, pair.compared ? `only ${counted(pair.compared, "transfer")}` : "none known")
-                : [rate(pair.usual_bps), el("small", {}, `of ${counted(pair.compared, "transfer")}`)],
+                ? small(pair.compared ? `only ${counted(pair.compared, "transfer")}` : "none known")
+                : [rate(pair.usual_bps), small(`of ${counted(pair.compared, "transfer")}`)],
               pair.saved_s === null ? "–" : less(pair.saved_s),
             ],
           })),

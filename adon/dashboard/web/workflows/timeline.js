@@ -2,10 +2,9 @@
 // be seen.
 
 import { chart } from "../drawings/chart.js";
-import { el } from "../base/dom.js";
 import { counted, duration, shortName } from "../base/format.js";
 import { gantt } from "../drawings/gantt.js";
-import { key, section } from "../base/parts.js";
+import { button, key, scrolled, section } from "../base/parts.js";
 import { kinds } from "./shape.js";
 
 export const EACH = 2000; // jobs that are drawn one by one
@@ -38,11 +37,11 @@ export function ran(state, width, now) {
         ...(waits(site) ? [{ name: `waiting for ${site.site}`, cls: `${tone(n)} dash2`, points: points(site.waiting) }] : []),
       ]),
     }),
-    el(
-      "button",
-      { type: "button", "data-act": "each", "aria-pressed": String(each) },
-      attempts > EACH ? `The last ${counted(EACH, "job")} one by one` : "Each job",
-    ),
+    button("choose", attempts > EACH ? `The last ${counted(EACH, "job")} one by one` : "Each job", {
+      name: "each",
+      value: each ? "" : "yes",
+      "aria-pressed": String(each),
+    }),
     each && jobs.length ? bars(jobs, sites) : kinds(state),
   );
 }
@@ -64,9 +63,5 @@ function bars(jobs, sites) {
     known.filter((j) => (j.site || "") === site).map((j) => bar(j, n)),
   ]);
   const end = Math.max(...known.map((j) => j.ended_at)) - start;
-  return el(
-    "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Each job over time" },
-    gantt({ groups: groups.filter(([, list]) => list.length), end }),
-  );
+  return scrolled("Each job over time", gantt({ groups: groups.filter(([, list]) => list.length), end }));
 }
