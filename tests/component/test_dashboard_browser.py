@@ -426,7 +426,7 @@ def test_a_list_is_filtered_sorted_and_saved_and_its_address_says_so(
             "project": "cms",
         }
         post(world.url, "/v1/transits", body)
-        report = {"bytes": 10**9 * (n + 1), "seconds": 90, "outcome": "=reset" if n else "success"}
+        report = {"bytes": 10**9 * (n + 1), "seconds": 90, "outcome": " =reset" if n else "success"}
         post(world.url, f"/v1/transits/list-{n}/release", report)
     show(page, world.url, "transfers?text=list-&failed=true")
     rows = "[...document.querySelectorAll('tbody tr')].map((row) => row.dataset.key)"
@@ -440,7 +440,7 @@ def test_a_list_is_filtered_sorted_and_saved_and_its_address_says_so(
     )
     page.click("[data-act=csv]")
     row = next(csv.DictReader(page.run("window.saved").splitlines()))
-    assert (row["id"], row["outcome"], row["project"]) == ("list-1", "'=reset", "cms")
+    assert (row["id"], row["outcome"], row["project"]) == ("list-1", "' =reset", "cms")
     page.run("document.querySelector('[name=text]').focus()")
     page.type("no such")
     page.wait("document.querySelector('.empty')?.textContent === 'None is like this.'")

@@ -152,7 +152,7 @@ export const usualSpan = (age) => Math.max(3600, reaching(RECENT, age));
 
 /** What is on or off, as `choice`. */
 export const check = (name, label, on, act = "choose") =>
-  el("label", { class: "check" }, el("input", { type: "checkbox", "data-act": act, name, checked: on }), label);
+  el("label", { class: "check" }, el("input", { type: "checkbox", "data-act": act, name, checked: Boolean(on) }), label);
 
 /** What the colours and dashes mean: pairs of class and words. */
 export const key = (entries) =>

@@ -105,7 +105,7 @@ function people(s, now) {
       a.last_seen ? ago(a.last_seen, now) : "never",
       Number.isFinite(a.offset_s) ? [duration(a.offset_s), a.error_s > 0 && small(`± ${duration(a.error_s)}`)] : "–",
       whole(a.to_do),
-      [whole(a.unsent), a.dropped > 0 && el("small", { class: "bad" }, `${whole(a.dropped)} lost`)],
+      a.dropped ? [whole(a.unsent), el("small", { class: "bad" }, `${whole(a.dropped)} lost`)] : whole(a.unsent),
       a.version || "–",
       a.last_error ? [a.last_error, small(ago(a.last_error_at, now))] : "–",
     ],

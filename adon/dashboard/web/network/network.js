@@ -3,13 +3,15 @@
 import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { maintenance } from "./drains.js";
-import { ago, clock, duration, percent, whole } from "../base/format.js";
-import { holders, waiting } from "./holders.js";
-import { during, endedSince, holdings, hopOf, measuredRates, peak, pieces, reserved } from "../drawings/holdings.js";
+import { ago, clock, counted, duration, percent, rate, whole } from "../base/format.js";
+import {
+  blocked, during, endedSince, holdings, hopOf, measuredRates, peak, pieces, reserved,
+} from "../drawings/holdings.js";
 import { linkTable } from "../drawings/links.js";
 import { fullnessKey, map } from "../drawings/map.js";
 import {
-  button, cards, heading, key, note, RECENT, scrolled, section, select, soft, TYPED_MS, usualSpan,
+  button, cards, entry, heading, key, listed, note, RECENT, scrolled, section, select, soft, TYPED_MS, usualSpan,
+  workflowLink,
 } from "../base/parts.js";
 import { blocks } from "../drawings/reserved.js";
 
@@ -259,4 +261,41 @@ function links(s, loads, shares, taken, when, picked) {
   };
   const measured = isNow ? s.rates : new Map();
   return section("links", "Links", linkTable(loads, shares, shown, measured, picked));
+}
+
+/** Who holds a direction at an instant. */
+function holders(c, one, at, now, when) {
+  if (!one) return null;
+  const list = during(c.state.held.get(one.hop), at);
+  const rows = list.map((h) => ({
+    key: h.id,
+    cells: [
+      h.id ? entry("transfers", h.id) : "another’s",
+      h.src ? `${h.src} → ${h.dst}` : "–",
+      rate(h.bps),
+      clock(h.from, now),
+      h.to > 1e17 ? "open" : clock(h.to, now),
+      [[h.user, h.job].filter(Boolean).join(", "), h.workflow && [" ", workflowLink(h.workflow, "workflow")]],
+    ],
+  }));
+  const title = `Who holds ${one.load.from} → ${one.load.to}, ${when}`;
+  const columns = ["transit", "between |", "reserved #", "from # |", "until # |", "for ="];
+  return listed("holders", title, counted(list.length, "transit"), columns, rows, "Nobody.", {});
+}
+
+/** Requests that have no path yet: what they want, what is in their way, and when they could start. */
+function waiting(s, now) {
+  const rows = s.queued.map((t) => ({
+    key: t.id,
+    cells: [
+      entry("transfers", t.id),
+      `${t.src} → ${t.dst}`,
+      rate(t.requested_bps),
+      ago(t.requested_at, now),
+      t.earliest ? clock(t.earliest, now) : "–",
+      blocked(t) || t.reason || "–",
+    ],
+  }));
+  const columns = ["transit", "between |", "wants #", "asked #", "could start #", "no room on ="];
+  return listed("waiting", "Who waits now", counted(rows.length, "request"), columns, rows, "", {});
 }

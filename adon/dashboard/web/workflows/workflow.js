@@ -9,8 +9,7 @@ import {
   back, button, cards, check, code, facts, fold, heading, key, link, meter, meterKey, note, soft, state, workflowLink,
 } from "../base/parts.js";
 import { jobs, transfers } from "./jobs.js";
-import { awaited, saved, shaped } from "./shape.js";
-import { EACH, ran } from "./timeline.js";
+import { EACH, awaited, ran, saved, shaped } from "./shape.js";
 import { apply, tell } from "./workflows.js";
 
 const HISTORY = 1000;
