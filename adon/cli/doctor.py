@@ -371,8 +371,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _fix(file: Path) -> None:
-    from adon.config.adon_yml import load_config
-    from adon.config.repairs import repair
+    from adon.config.adon_yml import load_config, repair
 
     with contextlib.suppress(AdonError):  # reported as a finding
         user = service_user(file)

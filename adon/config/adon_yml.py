@@ -10,18 +10,23 @@ that pool grows and shrinks), ``monitoring`` (what is measured, by whom, and who
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from adon.config.sections import Config
 from adon.config.yamlfile import read_yaml
 from network_provisioner.base.database_url import is_database_url, shown_url
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.schema import read
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.files import resolve
+
+_OPEN = 0o077  # bits of a file's mode, for others than its owner
+_MOST_NAMED = 20  # keys
 
 
 def parse_config(data: object, where: str, fitting: bool = True) -> Config:
@@ -60,7 +65,7 @@ def used_files(config: Config, file: Path) -> list[str]:
         path, folder = Path(used), file.absolute().parent
         with suppress(OSError):
             mode = path.stat().st_mode & 0o777
-            if mode & 0o077:
+            if mode & _OPEN:
                 lines.append(
                     f"warning: {path} is open to others (mode {mode:04o}); 'chmod 600' closes it"
                 )
@@ -80,3 +85,56 @@ def used_files(config: Config, file: Path) -> list[str]:
 def load_config(path: Path) -> Config:
     """Read and validate ``adon.yml``. Raises InputError naming file and line or key."""
     return parse_config(read_yaml(path), str(path))
+
+
+def repair(config: Config, owner: int = -1) -> Iterator[str]:
+    """What ``adon doctor --fix`` mends: make the folders of state and archive that are missing, for
+    user id ``owner``, and close both files to others, where they are ours; a line for each. Raises
+    OSError."""
+    places = (config.broker.state, config.broker.archive)
+    for path in dict.fromkeys(Path(place) for place in places if not is_database_url(place)):
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700, parents=True)
+            os.chown(path.parent, owner, -1)
+            yield f"made the folder {path.parent}"
+        if not path.exists():
+            continue
+        status = path.stat()
+        if status.st_mode & _OPEN and os.geteuid() in (0, status.st_uid):
+            path.chmod(status.st_mode & 0o700)
+            yield f"closed {path} to others"
+
+
+def changes_text(before: Config, after: Config) -> str:
+    """The keys whose values differ, as ``topology.links.s1-s2.capacity``, in a few words, and no
+    value: it may be secret."""
+    keys = list(dict.fromkeys(_changed("", before.model_dump(), after.model_dump())))
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    return (
+        f"changed: {printable(', '.join(keys[:_MOST_NAMED]))}{more}" if keys else "no key changed"
+    )
+
+
+def _changed(key: str, before: Any, after: Any) -> Iterator[str]:
+    if before == after:
+        return
+    old, new = _items(before), _items(after)
+    if old is None or new is None or old == new:  # in another order, too
+        yield key
+        return
+    for name in {**old, **new}:
+        place = f"{key}.{name}" if key else str(name)
+        if name in old and name in new:
+            yield from _changed(place, old[name], new[name])
+        else:
+            yield place
+
+
+def _items(value: Any) -> Mapping[Any, Any] | None:
+    """What a mapping holds, or a list of what has names, or ends as links have."""
+    if isinstance(value, list):
+        try:
+            return {item.get("name") or f"{item['a']}-{item['b']}": item for item in value}
+        except (AttributeError, KeyError):
+            return None
+    return value if isinstance(value, Mapping) else None

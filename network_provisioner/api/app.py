@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -17,25 +18,25 @@ from starlette.middleware.gzip import GZipMiddleware
 from network_provisioner.access import Keyring
 from network_provisioner.api import (
     accounting,
-    drains,
     network,
     policies,
     relays,
     templates,
     transits,
-    trials,
 )
+from network_provisioner.api.answers import Unchanged
 from network_provisioner.api.forward import Forward, Trust
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
 from network_provisioner.api.redaction import Redaction
-from network_provisioner.api.registries import Registries
-from network_provisioner.api.unchanged import Unchanged
 from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.release import release
 from network_provisioner.broker import Broker
+from network_provisioner.policies.registry import PolicyRegistry
+from network_provisioner.stores.store import Store
+from network_provisioner.templates.registry import TemplateRegistry
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,15 @@ Paths with bandwidth between sites: requests become circuits on switches, never 
 carry. Sizes are bytes, rates bits per second, times seconds. Every error has the shape of
 `ErrorBody`, with a code that stays. See docs/api.md.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """Policies and templates, the same ones that the broker uses, and its store: the accounts."""
+
+    policies: PolicyRegistry
+    templates: TemplateRegistry
+    store: Store
 
 
 def create_app(
@@ -108,14 +118,13 @@ def create_app(
         secret=lambda: broker.leader.secret if broker.leader else "",
     )
     add_errors(app, Redaction(broker).text)
-    for routes in (transits, network):
-        app.include_router(routes.router(broker, workers, metrics))
+    app.include_router(transits.router(broker, workers, metrics))
+    app.include_router(network.router(broker, workers, metrics))
     app.include_router(relays.router(broker, workers))
-    app.include_router(drains.router(broker, workers))
     if books is not None:
         app.include_router(policies.router(books.policies, broker, workers))
-        app.include_router(templates.router(books.templates, broker, workers))
-        app.include_router(trials.router(books.templates, broker, workers))
+        for routes in (templates.router, templates.trial_router):
+            app.include_router(routes(books.templates, broker, workers))
         app.include_router(accounting.router(books.store, workers))
     for others in more:
         app.include_router(others)

@@ -1,8 +1,10 @@
-"""``/v1/templates``: what applications need, saved, learned and found again."""
+"""``/v1/templates``: what applications need, saved, learned, found again and tried on the past."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -11,17 +13,25 @@ from pydantic import Field, JsonValue
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.redaction import own_transit
+from network_provisioner.api.listing import last
+from network_provisioner.api.redaction import Redaction, own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.workers import Workers
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.broker import Broker
-from network_provisioner.templates.data import template_to_dict, wanted_from_dict
+from network_provisioner.selection.trial import can_be_tried, template_trial
+from network_provisioner.templates.data import (
+    template_from_dict,
+    template_to_dict,
+    wanted_from_dict,
+)
 from network_provisioner.templates.entry import TemplateEntry, unknown
+from network_provisioner.templates.lookup import template_of
 from network_provisioner.templates.registry import TemplateRegistry
 
 Version = Annotated[int, Field(ge=1, le=2**31 - 1), INTEGRAL]
 Quantity = Annotated[str, Field(max_length=100)] | float | int
+MOST_TRIED = 100
 Save = Callable[..., tuple[TemplateEntry, Sequence[str]]]
 
 
@@ -104,6 +114,30 @@ class VersionAnswer(Answer):
     version: int
     at: float
     entry: TemplateAnswer | None
+
+
+class ChoiceAnswer(Answer):
+    """A path, empty for none, its score, and the rates that were asked for on it (bit/s)."""
+
+    path: list[str]
+    q: float | None
+    min_bps: float
+    max_bps: float
+
+
+class TrialAnswer(Answer):
+    """What a transfer got, what it would have got, and why."""
+
+    id: str
+    src: str
+    dst: str
+    template: str
+    requested_at: float
+    goodput_bps: float
+    then: ChoiceAnswer
+    now: ChoiceAnswer
+    differs: bool
+    why: str
 
 
 class MatchAnswer(Answer):
@@ -223,6 +257,43 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         caller.need(May.SAVE_TEMPLATES)
         left = await workers.change(book.delete, name, caller)
         return answers.answer(left and shown(caller, left))
+
+    return routes
+
+
+def trial_router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
+    """The route of ``try``."""
+    routes = APIRouter(tags=["templates"])
+    redaction = Redaction(broker)
+
+    @routes.post("/v1/templates/{name}/try", response_model=list[TrialAnswer])
+    async def try_template(
+        name: str,
+        caller: Caller,
+        body: TemplateBody | None = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_TRIED)] = 10,
+        of: Annotated[Text | None, Query(description="those that had this template alone")] = None,
+    ) -> Response:
+        """What a template, as it is or with other figures, would have chosen for the caller's last
+        transfers, newest first: their paths as they were compared then, judged anew. Nothing is
+        saved or reserved."""
+        caller.need(May.READ)
+        template = book.get(name)
+        if body is not None:
+            given = body.model_dump(exclude_none=True, exclude={"version"})
+            template = template_from_dict(name, given)
+        if template is None:
+            raise unknown(name, book.names(), None)
+
+        def trials() -> list[dict[str, Any]]:
+            matching = partial(can_be_tried, users=caller.users, template=of)
+            transits = redaction.transits(
+                caller, last(partial(broker.list, None, None), limit, matching)
+            )
+            known = [(transit, template_of(transit, book)) for transit in transits]
+            return [asdict(template_trial(*pair, template, broker.topology)) for pair in known]
+
+        return answers.answer(await workers.read(trials))
 
     return routes
 

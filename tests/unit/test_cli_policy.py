@@ -14,7 +14,7 @@ from cli_world import NOBODY, adon, refusal
 from policy_world import LISTING_1, NOW, ended
 
 from network_provisioner.api import create_app
-from network_provisioner.api.registries import Registries
+from network_provisioner.api.app import Registries
 from network_provisioner.base.model import KeptPromise
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
