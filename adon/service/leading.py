@@ -34,7 +34,7 @@ class Leading:
     def __init__(
         self,
         broker: Broker,
-        books: Registries,
+        registries: Registries,
         address: str,
         beside: Callable[[], object],
         first: Callable[[], object] = lambda: None,
@@ -42,8 +42,8 @@ class Leading:
         """``address`` is for other brokers; ``first`` is called before the broker leads, ``beside``
         starts what runs beside it."""
         self._broker = broker
-        self._books = books
-        self._store = books.store
+        self._registries = registries
+        self._store = registries.store
         self._address = address
         self._beside, self._first = beside, first
         self._stop = threading.Event()
@@ -124,7 +124,7 @@ class Leading:
         def begin() -> None:
             self._first()
             if leader.term:
-                self._books.templates.keep_configured()
+                self._registries.templates.keep_configured()
             self._broker.start(self._patience_s, leader)
 
         starting = threading.Thread(target=self._try, args=(begin,), daemon=True)

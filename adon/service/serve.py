@@ -183,7 +183,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
     outbox = Outbox(archive)
-    broker, books = make_broker(config, outbox)
+    broker, registries = make_broker(config, outbox)
     for warning in broker.topology.warnings:
         say(f"broker: {warning}")
     if config.controller.driver == "openflow":
@@ -193,19 +193,19 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         )
     try:
         monitoring = monitoring_of(
-            config, config_file.absolute().parent, outbox, broker, keyring, store=books.store
+            config, config_file.absolute().parent, outbox, broker, keyring, store=registries.store
         )
     except BaseException:
         archive.close()
         raise
-    renaming = partial(carry_over, broker.topology, books.store, archive)
-    leading = Leading(broker, books, config.broker_address, monitoring.start, renaming)
+    renaming = partial(carry_over, broker.topology, registries.store, archive)
+    leading = Leading(broker, registries, config.broker_address, monitoring.start, renaming)
     try:
         leading.start()
         app = create_app(
             broker,
             keyring,
-            books,
+            registries,
             monitoring.routers,
             monitoring.collectors,
             monitoring.pages,

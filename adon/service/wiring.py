@@ -306,7 +306,7 @@ def measured_space(
 
 
 def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
-    """A broker as configured, not started yet, and its books.
+    """A broker as configured, not started yet, and its registries.
 
     Raises InputError, MissingError, StoreError; then nothing is left open.
     """
@@ -329,7 +329,7 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     controller = make_controller(config.controller, topology, clock)
     store = open_store(config.broker.state, clock)
     try:
-        books = Registries(
+        registries = Registries(
             PolicyRegistry(topology, store),
             TemplateRegistry(
                 templates_from_dict(config.templates),
@@ -338,17 +338,17 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
             ),
             store,
         )
-        recorder = Learning(Recorder(outbox), books.templates)
+        recorder = Learning(Recorder(outbox), registries.templates)
         broker = Broker(
             topology,
-            books.templates,
+            registries.templates,
             controller,
             store,
             recorder,
             measured_paths(archive, topology),
             clock=clock,
             limits=limits_of(config.limits),
-            policies=books.policies,
+            policies=registries.policies,
             best_effort_of=measured_best_effort(archive),
             disk_rate_of=known_disks(archive),
             figures_of=measured_figures(archive, topology),
@@ -357,4 +357,4 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     except BaseException:
         store.close()
         raise
-    return broker, books
+    return broker, registries

@@ -62,7 +62,7 @@ class Registries:
 def create_app(
     broker: Broker,
     keyring: Keyring | None = None,
-    books: Registries | None = None,
+    registries: Registries | None = None,
     more: Sequence[APIRouter] = (),
     collectors: Sequence[Collector] = (),
     pages: Sequence[str] = (),
@@ -72,9 +72,9 @@ def create_app(
     """The application around a broker that was started already.
 
     While it serves, it calls ``broker.sweep`` every second. ``keyring`` says who may do what;
-    without keys everybody may do everything. Without ``books`` there are transits and the network,
-    but no policies, templates and accounts. ``more`` are routes and ``collectors`` metrics of
-    others; of those routes, what is below one of ``pages`` needs no token. ``own_host`` as
+    without keys everybody may do everything. Without ``registries`` there are transits and the
+    network, but no policies, templates and accounts. ``more`` are routes and ``collectors`` metrics
+    of others; of those routes, what is below one of ``pages`` needs no token. ``own_host`` as
     :class:`~network_provisioner.api.gate.Gate` takes it; without it any name is answered to. By
     ``trust`` a broker that follows asks the one that leads.
     """
@@ -121,11 +121,11 @@ def create_app(
     app.include_router(transits.router(broker, workers, metrics))
     app.include_router(network.router(broker, workers, metrics))
     app.include_router(relays.router(broker, workers))
-    if books is not None:
-        app.include_router(policies.router(books.policies, broker, workers))
+    if registries is not None:
+        app.include_router(policies.router(registries.policies, broker, workers))
         for routes in (templates.router, templates.trial_router):
-            app.include_router(routes(books.templates, broker, workers))
-        app.include_router(accounting.router(books.store, workers))
+            app.include_router(routes(registries.templates, broker, workers))
+        app.include_router(accounting.router(registries.store, workers))
     for others in more:
         app.include_router(others)
     _describe_security(app)
@@ -135,7 +135,7 @@ def create_app(
 def description(more: Sequence[APIRouter] = ()) -> dict[str, Any]:
     """What ``/openapi.json`` answers, also where no broker runs."""
     nobody: Any = None
-    return create_app(nobody, books=Registries(nobody, nobody, nobody), more=more).openapi()
+    return create_app(nobody, registries=Registries(nobody, nobody, nobody), more=more).openapi()
 
 
 def _describe_security(app: FastAPI) -> None:

@@ -149,12 +149,12 @@ class MatchAnswer(Answer):
     passed_over: dict[str, str]
 
 
-def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
+def router(registry: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["templates"])
 
     def shown(caller: Principal, entry: TemplateEntry) -> dict[str, Any]:
-        return _view(caller, entry, book.taught(entry.template.name, caller.name))
+        return _view(caller, entry, registry.taught(entry.template.name, caller.name))
 
     async def saved(caller: Principal, save: Save, *what: object) -> Response:
         def answer() -> dict[str, Any]:
@@ -169,7 +169,9 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         caller.need(May.READ)
 
         def listed() -> list[dict[str, Any]]:
-            return [shown(caller, entry) for name in book.names() if (entry := book.entry(name))]
+            return [
+                shown(caller, entry) for name in registry.names() if (entry := registry.entry(name))
+            ]
 
         return answers.answer(await workers.read(listed))
 
@@ -180,8 +182,8 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         wanted = wanted_from_dict(body.model_dump(exclude={"application"}))
 
         def matched() -> dict[str, Any]:
-            match = book.explain(body.application, wanted, caller.name or None)
-            entry = book.entry(match.template.name) if match.template else None
+            match = registry.explain(body.application, wanted, caller.name or None)
+            entry = registry.entry(match.template.name) if match.template else None
             return {
                 "entry": shown(caller, entry) if entry else None,
                 "how": match.how,
@@ -199,9 +201,9 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         caller.need(May.READ)
 
         def known() -> dict[str, Any]:
-            if entry := book.entry(name, version):
+            if entry := registry.entry(name, version):
                 return shown(caller, entry)
-            raise unknown(name, book.names(), version)
+            raise unknown(name, registry.names(), version)
 
         return answers.answer(await workers.read(known))
 
@@ -211,8 +213,8 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         caller.need(May.READ)
 
         def kept() -> list[dict[str, Any]]:
-            if not (versions := book.history(name)):
-                raise unknown(name, book.names())
+            if not (versions := registry.history(name)):
+                raise unknown(name, registry.names())
             return [
                 {
                     "version": doc.version,
@@ -229,39 +231,39 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         """Save a new version. The same figures as those that stand there make none."""
         caller.need(May.SAVE_TEMPLATES)
         given = body.model_dump(exclude_none=True, exclude={"version"})
-        return await saved(caller, book.save, name, given)
+        return await saved(caller, registry.save, name, given)
 
     @routes.post("/v1/templates/{name}/from", response_model=TemplateAnswer)
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
         """Save what worked for a transfer: its rates, its tuning, its goodput as the peak."""
         caller.need(May.SAVE_TEMPLATES)
         transit = await own_transit(broker, workers, caller, body.transit)
-        return await saved(caller, book.save_from, name, transit)
+        return await saved(caller, registry.save_from, name, transit)
 
     @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)
     async def restore_template(name: str, body: RestoreBody, caller: Caller) -> Response:
         """Save an old version anew."""
         caller.need(May.SAVE_TEMPLATES)
-        return await saved(caller, book.restore, name, body.version)
+        return await saved(caller, registry.restore, name, body.version)
 
     @routes.post("/v1/templates/{name}/reset", response_model=TemplateAnswer)
     async def reset_template(name: str, caller: Caller) -> Response:
         """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
         caller.need(May.SAVE_TEMPLATES)
-        return answers.answer(shown(caller, await workers.change(book.reset, name, caller)))
+        return answers.answer(shown(caller, await workers.change(registry.reset, name, caller)))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        left = await workers.change(book.delete, name, caller)
+        left = await workers.change(registry.delete, name, caller)
         return answers.answer(left and shown(caller, left))
 
     return routes
 
 
-def trial_router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
+def trial_router(registry: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
     """The route of ``try``."""
     routes = APIRouter(tags=["templates"])
     redaction = Redaction(broker)
@@ -278,19 +280,19 @@ def trial_router(book: TemplateRegistry, broker: Broker, workers: Workers) -> AP
         transfers, newest first: their paths as they were compared then, judged anew. Nothing is
         saved or reserved."""
         caller.need(May.READ)
-        template = book.get(name)
+        template = registry.get(name)
         if body is not None:
             given = body.model_dump(exclude_none=True, exclude={"version"})
             template = template_from_dict(name, given)
         if template is None:
-            raise unknown(name, book.names(), None)
+            raise unknown(name, registry.names(), None)
 
         def trials() -> list[dict[str, Any]]:
             matching = partial(can_be_tried, users=caller.users, template=of)
             transits = redaction.transits(
                 caller, last(partial(broker.list, None, None), limit, matching)
             )
-            known = [(transit, template_of(transit, book)) for transit in transits]
+            known = [(transit, template_of(transit, registry)) for transit in transits]
             return [asdict(template_trial(*pair, template, broker.topology)) for pair in known]
 
         return answers.answer(await workers.read(trials))

@@ -40,7 +40,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
     )
     broker.start()
     nothing: Any = None
-    app = create_app(broker, books=Registries(policies, nothing, store))
+    app = create_app(broker, registries=Registries(policies, nothing, store))
     with serving(app) as port:
         monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
         yield store
