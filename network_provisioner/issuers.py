@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from network_provisioner.access import Role
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.private import read_secret
 from network_provisioner.base.schema import STRICT, File
 
 
@@ -65,18 +65,7 @@ class Issuer:
             )
 
     def client_secret(self) -> str:
-        """What stands in the file; "" for a public client. Raises InputError, which never quotes
-        it."""
+        """What stands in the file; "" for a public client. Raises InputError."""
         if not self.client_secret_file:
             return ""
-        file = Path(self.client_secret_file)
-        try:
-            secret = file.read_text(encoding="utf-8").strip()
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise InputError(f"{file}: cannot be read: {why}, expected a client secret") from None
-        if not secret or not secret.isprintable():
-            raise InputError(
-                f"{file}: found something else, expected one line with a client secret"
-            )
-        return secret
+        return read_secret(Path(self.client_secret_file), "a client secret")

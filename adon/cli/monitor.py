@@ -164,7 +164,7 @@ def _requests(args: argparse.Namespace, sink: Sink) -> Iterator[Requests]:
 def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
     """People are told meanwhile, where that is wanted. Raises InputError."""
     from adon.config.adon_yml import load_config
-    from adon.service.notices import watching
+    from adon.service.monitoring import watching
     from monitors.archive.archive import Archive
 
     if args.notify is None:

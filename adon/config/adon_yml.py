@@ -10,13 +10,15 @@ that pool grows and shrinks), ``monitoring`` (what is measured, by whom, and who
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from adon.config.sections import Config
 from adon.config.yamlfile import read_yaml
 from network_provisioner.base.database_url import is_database_url, shown_url
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.schema import read
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.credentials import from_environment
@@ -24,6 +26,9 @@ from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.files import resolve
+
+_OPEN = 0o077  # bits of a file's mode, for others than its owner
+_MOST_NAMED = 20  # keys
 
 
 def parse_config(data: object, where: str, fitting: bool = True) -> Config:
@@ -62,7 +67,7 @@ def used_files(config: Config, file: Path) -> list[str]:
         path, folder = Path(used), file.absolute().parent
         with suppress(OSError):
             mode = path.stat().st_mode & 0o777
-            if mode & 0o077:
+            if mode & _OPEN:
                 lines.append(
                     f"warning: {path} is open to others (mode {mode:04o}); 'chmod 600' closes it"
                 )
@@ -89,3 +94,38 @@ def broker_of(config: Config, timeout_s: float) -> BrokerClient:
     environment has. Raises InputError."""
     token, tls = from_environment(os.environ)
     return BrokerClient(config.broker_url, timeout_s, config.broker.token or token, tls)
+
+
+def changes_text(before: Config, after: Config) -> str:
+    """The keys whose values differ, as ``topology.links.s1-s2.capacity``, in a few words, and no
+    value: it may be secret."""
+    keys = list(dict.fromkeys(_changed("", before.model_dump(), after.model_dump())))
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    return (
+        f"changed: {printable(', '.join(keys[:_MOST_NAMED]))}{more}" if keys else "no key changed"
+    )
+
+
+def _changed(key: str, before: Any, after: Any) -> Iterator[str]:
+    if before == after:
+        return
+    old, new = _items(before), _items(after)
+    if old is None or new is None or old == new:  # in another order, too
+        yield key
+        return
+    for name in {**old, **new}:
+        place = f"{key}.{name}" if key else str(name)
+        if name in old and name in new:
+            yield from _changed(place, old[name], new[name])
+        else:
+            yield place
+
+
+def _items(value: Any) -> Mapping[Any, Any] | None:
+    """What a mapping holds, or a list of what has names, or ends as links have."""
+    if isinstance(value, list):
+        try:
+            return {item.get("name") or f"{item['a']}-{item['b']}": item for item in value}
+        except (AttributeError, KeyError):
+            return None
+    return value if isinstance(value, Mapping) else None

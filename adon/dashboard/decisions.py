@@ -26,6 +26,11 @@ from site_selector.mapping.reasons import seconds
 KINDS = ("transit", "placement", "expansion", "pool")
 _UNSAID = "nothing was written down"
 _SHOWN = ("alternatives", "reason", "job", "workflow_s", "workflow_range_s")
+_OF_TRANSIT = (
+    "state", "layer", "path", "requested_bps", "granted_bps", "max_bps", "priority", "template",
+    "user", "project", "size_bytes", "goodput_bps", "start", "end", "installed_at", "released_at",
+    "earliest", "blocking", "moves",
+)  # fmt: skip
 _DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
 
 
@@ -62,7 +67,7 @@ def newest_decisions(decisions: Iterable[ShownDecision], limit: int) -> list[Sho
 
 def of_transit(transit: Transit) -> ShownDecision:
     """How a request for a path was answered."""
-    way = " → ".join(transit.grant.path)
+    published, way = transit.as_dict(), " → ".join(transit.grant.path)
     rate = format_rate(transit.grant.granted_bps) if transit.grant.granted_bps else ""
     outcome = str(transit.state).replace("_", " ")
     if way:
@@ -76,27 +81,9 @@ def of_transit(transit: Transit) -> ShownDecision:
         why=transit.reason or _waits_for(transit) or _UNSAID,
         workflow=transit.request.workflow,
         job=transit.request.job,
-        choices=list(transit.grant.candidates),
-        details={
-            "state": str(transit.state),
-            "layer": transit.grant.layer,
-            "path": list(transit.grant.path),
-            "requested_bps": transit.request.min_bps,
-            "granted_bps": transit.grant.granted_bps,
-            "max_bps": transit.request.max_bps,
-            "priority": transit.request.priority,
-            "template": transit.request.template,
-            "user": transit.request.user,
-            "project": transit.request.project,
-            "size_bytes": transit.request.size_bytes,
-            "goodput_bps": transit.usage.goodput_bps,
-            "start": transit.request.start,
-            "end": transit.request.end,
-            "installed_at": transit.grant.installed_at,
-            "released_at": transit.grant.released_at,
-            "earliest": transit.grant.earliest,
-            "blocking": list(transit.grant.blocking),
-            "moves": transit.grant.moves,
+        choices=published["candidates"],
+        details={name: published[name] for name in _OF_TRANSIT}
+        | {
             "knee": knee_text(transit.io),
             "relay": decision.relay_text(transit.relay),
             "given_back_bps": transit.given_back_bps,

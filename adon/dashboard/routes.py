@@ -1,5 +1,5 @@
 """``/v1/decisions``, ``/v1/topology/layout`` and ``…/past``: what the dashboard shows and
-nobody else has; ``/dashboard/``: the pages.
+nobody else has; ``/dashboard/``: the pages, and ``…/login``: with whom one may log in.
 
 The pages say nothing about anybody, so anybody may have them; what they show they ask for with the
 token that the user gives.
@@ -15,7 +15,7 @@ from functools import cache, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import RedirectResponse
@@ -32,18 +32,23 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.listing import Only, newest_transits
 from network_provisioner.api.redaction import Redaction
-from network_provisioner.api.shapes import MOST, Answer, Text
+from network_provisioner.api.shapes import Answer, Body, Instant, Text
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
 from network_provisioner.broker import Broker
 from network_provisioner.topology.graph import Topology
+
+if TYPE_CHECKING:
+    from network_provisioner.api.login import BrowserLogins
 
 _MOST_LISTED = 1000
 _LOOKS = 8  # pages of the archive that are looked at for what the caller may see
 Kind = Literal["transit", "placement", "expansion", "pool"]
 
 ROOT = "/dashboard/"
+LOGIN = ROOT + "login"
 PATHS = (ROOT.rstrip("/"),)
+"""What begins so needs no token."""
 
 # What a page may load and do: files and answers of this very broker, no inline script or style,
 # nobody's frame, no form that goes anywhere. Scripts never write HTML: the browser sees to it.
@@ -155,11 +160,9 @@ def router(
         kind: Annotated[Kind | None, Query(description="default: all kinds")] = None,
         workflow: Annotated[Text | None, Query(description="those of one workflow")] = None,
         since: Annotated[
-            float | None, Query(ge=0, le=MOST, description="decided at this Unix second or later")
+            Instant | None, Query(description="decided at this Unix second or later")
         ] = None,
-        until: Annotated[
-            float | None, Query(ge=0, le=MOST, description="decided by this Unix second")
-        ] = None,
+        until: Annotated[Instant | None, Query(description="decided by this Unix second")] = None,
         text: Annotated[
             Text | None, Query(description="part of what was decided, about what, or why")
         ] = None,
@@ -197,7 +200,7 @@ def router(
     @routes.get("/v1/topology/past", response_model=PastAnswer)
     def get_past(
         caller: Caller,
-        since: Annotated[float, Query(ge=0, le=MOST, description="Unix seconds")],
+        since: Annotated[Instant, Query(description="Unix seconds")],
     ) -> Response:
         """Who held which paths until now. A researcher is told whose its own are alone."""
         caller.need(May.READ)
@@ -241,9 +244,6 @@ def _seen(
         if len(looked) < _MOST_LISTED:
             return
         cursor = looked[-1][0]
-
-
-"""What begins so needs no token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,3 +308,35 @@ def _answer(static_file: StaticFile, held: str) -> Response:
     if static_file.tag in (tag.strip().removeprefix("W/") for tag in held.split(",")):
         return Response(status_code=304, headers=headers)
     return Response(static_file.content, headers=headers, media_type=static_file.kind)
+
+
+class LoginBody(Body):
+    """What the provider sent the page back with, and what the page kept meanwhile."""
+
+    issuer: Text
+    code: str = Field(max_length=4000)
+    verifier: str = Field(min_length=43, max_length=128)
+    redirect_uri: Text
+
+
+def login_router(logins: Callable[[], BrowserLogins | None]) -> APIRouter:
+    """The routes, for callers without a token. ``logins`` are those of adon.yml as it is now."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get(LOGIN)
+    def get_logins() -> Response:
+        """Where a login begins, for each issuer."""
+        known = logins()
+        return answers.answer(known.offers() if known else [])
+
+    @routes.post(LOGIN)
+    def post_login(body: LoginBody) -> Response:
+        """The token for a code."""
+        known = logins()
+        if known is None:
+            raise BrokerError("found no security.issuers with a client", "unauthorized")
+        answer = answers.answer({"token": known.token(**body.model_dump())})
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
+    return routes

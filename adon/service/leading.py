@@ -5,11 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from network_provisioner.api.registries import Registries
 from network_provisioner.base.errors import AdonError
-from network_provisioner.broker import Broker
-from network_provisioner.stores.store import Leader
+from network_provisioner.base.model import Transit
+from network_provisioner.stores.store import Leader, Store
+from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.renames import Renames
+
+if TYPE_CHECKING:
+    from monitors.archive.archive import Archive
+    from network_provisioner.api.app import Registries
+    from network_provisioner.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +24,7 @@ SWITCHES_CONNECT_S = 10.0  # Open vSwitch tries every 8 s; who comes later is se
 TAKE_OVER_S = 1.0  # who follows has them connected already
 ALONE_S = 0.5  # a start that takes longer continues while others may ask
 ELECT_EVERY_S = 0.5
+_RENAMED = ("network", "renamed")
 
 
 class Leading:
@@ -26,7 +34,7 @@ class Leading:
     def __init__(
         self,
         broker: Broker,
-        books: Registries,
+        registries: Registries,
         address: str,
         beside: Callable[[], object],
         first: Callable[[], object] = lambda: None,
@@ -34,8 +42,8 @@ class Leading:
         """``address`` is for other brokers; ``first`` is called before the broker leads, ``beside``
         starts what runs beside it."""
         self._broker = broker
-        self._books = books
-        self._store = books.store
+        self._registries = registries
+        self._store = registries.store
         self._address = address
         self._beside, self._first = beside, first
         self._stop = threading.Event()
@@ -116,7 +124,7 @@ class Leading:
         def begin() -> None:
             self._first()
             if leader.term:
-                self._books.templates.keep_configured()
+                self._registries.templates.keep_configured()
             self._broker.start(self._patience_s, leader)
 
         starting = threading.Thread(target=self._try, args=(begin,), daemon=True)
@@ -131,3 +139,33 @@ class Leading:
         except BaseException as error:  # wait() raises it
             self._error = error
             self._end()
+
+
+def carry_over(topology: Topology, store: Store, archive: Archive) -> None:
+    """What a broker does first where nodes and links have new names (``was`` in the topology):
+    write transits, documents and measurements under those, once. The next start does what a kill
+    interrupts. Raises StoreError, ArchiveError."""
+    from monitors.archive.stores.base import rename_subjects
+
+    renames = Renames(topology)
+    known = store.document(*_RENAMED)
+    if not renames or (known is not None and known.body == renames.names):
+        return
+    for was, name in renames.names.items():
+        log.warning("%s was %s: its records are now those of %s", name, was, name)
+    changed = []
+    for transit in store.each():
+        before = transit.as_dict()
+        after = renames.in_body(before)
+        if after != before:
+            if {after["src"], after["dst"]} != {before["src"], before["dst"]}:
+                after["asked"] = ""  # who asks again says the new names
+            changed.append(Transit.from_dict(after))
+    store.put_many(changed)
+    for kind in store.kinds():
+        for document in store.documents(kind):
+            body = renames.in_body(document.body)
+            if body != document.body:
+                store.put_document(kind, document.name, body)
+    rename_subjects(archive.engine, renames.in_subject)
+    store.put_document(*_RENAMED, renames.names, keep=1)

@@ -1,6 +1,6 @@
 """The parts of the broker's process that monitor, started and stopped together.
 
-Measuring and notices have modules of their own; the other parts are here.
+Measuring has a module of its own; the other parts are here.
 """
 
 from __future__ import annotations
@@ -8,23 +8,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.service import measuring, notices
-from adon.service.parts import BackgroundService, MonitoringPart, PartContext
+from adon.config.sections import MonitoringConfig
+from adon.service import measuring
+from adon.service.parts import BackgroundService, MonitoringPart, Notifier, PartContext
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector
 
+    from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.workflows import WorkflowNotices
     from monitors.archive.archive import Archive
     from monitors.rules import Rules
     from network_provisioner.access import Keyring
     from network_provisioner.api.federation import Issuers
     from network_provisioner.api.login import BrowserLogins
     from network_provisioner.base.model import Transit
+    from network_provisioner.topology.link_failures import News
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +79,7 @@ class Monitoring:
 def make_monitoring(around: PartContext) -> Monitoring:
     """All parts, not started. Raises InputError for what the configuration has wrong."""
     parts = (
-        archive_part, workflows_part, measuring.make, anomalies_part, notices.make,
+        archive_part, workflows_part, measuring.make, anomalies_part, notices_part,
         perfsonar_part, dashboard_part,
     )  # fmt: skip
     return Monitoring([make(around) for make in parts])
@@ -171,6 +176,26 @@ def anomalies_part(around: PartContext) -> MonitoringPart:
     )
 
 
+def notices_part(around: PartContext) -> MonitoringPart:
+    """Who tells people. Raises InputError."""
+    from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.workflows import WorkflowNotices
+
+    services: list[Notifier | WorkflowNotices] = [around.notifier]
+    around.broker.link_listeners.append(partial(_tell_of_network, around.notifier))
+    if around.settings.notices and isinstance(around.notifier, NoticeService):
+        services.append(
+            WorkflowNotices(around.archive, around.notifier, around.clock, around.workflows)
+        )
+    return MonitoringPart(services=tuple(services))
+
+
+def _tell_of_network(notifier: Notifier, news: News) -> None:
+    """Once that something is wrong with a link or switch, and once that it is not any more."""
+    again = ":again" if news.at else ""
+    notifier.tell("link", f"{news.what}:{news.since:.3f}{again}", f"The {news}", asdict(news))
+
+
 def perfsonar_part(around: PartContext) -> MonitoringPart:
     """What perfSONAR measures: results that are posted, and archives that are read. Raises
     InputError."""
@@ -206,8 +231,7 @@ def logins_of(keyring: Keyring) -> BrowserLogins | None:
 def dashboard_part(around: PartContext) -> MonitoringPart:
     """The dashboard: its pages, the routes that are its own, and the size of the pool over time.
     Where adon.yml names no pool, none is sampled. Raises InputError."""
-    from adon.dashboard.login import login_router
-    from adon.dashboard.routes import PATHS, pages_router, router
+    from adon.dashboard.routes import PATHS, login_router, pages_router, router
     from adon.service.poolsize import PoolSize, ResidentPool
 
     sampled = (
@@ -224,3 +248,35 @@ def dashboard_part(around: PartContext) -> MonitoringPart:
         services=sampled,
         pages=PATHS,
     )
+
+
+def notifier_of(
+    settings: MonitoringConfig,
+    archive: Archive,
+    clock: Callable[[], float],
+    folder: Path = Path(),
+) -> NoticeService:
+    """Who tells people, not started. Files that the section names are relative to ``folder``.
+    Raises InputError."""
+    from monitors.alerts.notices.service import NoticeService
+    from monitors.alerts.notices.targets import targets_from_list
+
+    targets = targets_from_list(settings.notices, folder)
+    return NoticeService(targets, archive, clock, time.monotonic)
+
+
+def watching(
+    settings: MonitoringConfig,
+    archive: Archive,
+    clock: Callable[[], float],
+    folder: Path = Path(),
+) -> tuple[NoticeService, WorkflowNotices]:
+    """For processes other than the broker that record workflows in ``archive``: who tells people,
+    and who finds what is to be told. Start both in this order, stop them in the other. Raises
+    InputError."""
+    from monitors.alerts.notices.workflows import WorkflowNotices
+    from monitors.workflows.overview import KnownWorkflows
+
+    notifier = notifier_of(settings, archive, clock, folder)
+    known = KnownWorkflows(archive, clock, settings.stuck_after)
+    return notifier, WorkflowNotices(archive, notifier, clock, known)

@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from adon.config.adon_yml import load_config, used_files
-from adon.config.changes import changes_text
+from adon.config.adon_yml import changes_text, load_config, used_files
 from adon.config.sections import Config, split_address
 from adon.config.security import (
     LiveKeyring,
@@ -28,7 +27,7 @@ from adon.config.security import (
     trust_of,
 )
 from adon.machine import syscalls
-from adon.service.leading import ALONE_S, SWITCHES_CONNECT_S, Leading
+from adon.service.leading import ALONE_S, SWITCHES_CONNECT_S, Leading, carry_over
 from adon.service.wiring import make_broker, make_controller
 from network_provisioner.base.daemon_log import log_to
 from network_provisioner.base.errors import AdonError, InputError
@@ -175,7 +174,6 @@ def _restart(address: str, sock: socket.socket) -> NoReturn:
 
 def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
     """Run the broker; whether it ended because another one leads in its place."""
-    from adon.service.renaming import carry_over
     from monitors.archive.archive import Archive
     from monitors.archive.outbox import Outbox
     from network_provisioner.api import create_app
@@ -185,7 +183,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
     outbox = Outbox(archive)
-    broker, books = make_broker(config, outbox)
+    broker, registries = make_broker(config, outbox)
     for warning in broker.topology.warnings:
         say(f"broker: {warning}")
     if config.controller.driver == "openflow":
@@ -195,19 +193,19 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         )
     try:
         monitoring = monitoring_of(
-            config, config_file.absolute().parent, outbox, broker, keyring, store=books.store
+            config, config_file.absolute().parent, outbox, broker, keyring, store=registries.store
         )
     except BaseException:
         archive.close()
         raise
-    renaming = partial(carry_over, broker.topology, books.store, archive)
-    leading = Leading(broker, books, config.broker_address, monitoring.start, renaming)
+    renaming = partial(carry_over, broker.topology, registries.store, archive)
+    leading = Leading(broker, registries, config.broker_address, monitoring.start, renaming)
     try:
         leading.start()
         app = create_app(
             broker,
             keyring,
-            books,
+            registries,
             monitoring.routers,
             monitoring.collectors,
             monitoring.pages,
@@ -261,8 +259,7 @@ def monitoring_of(
     """What runs beside paths, not started; files that ``config`` names are relative to ``folder``,
     and ``clock`` gives Unix seconds. Raises InputError."""
     from adon.config.sections import MonitoringConfig
-    from adon.service.monitoring import make_monitoring
-    from adon.service.notices import notifier_of
+    from adon.service.monitoring import make_monitoring, notifier_of
     from adon.service.parts import PartContext
     from monitors.rules import rules_from_list
     from monitors.workflows.overview import Owners

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from adon.config.sections import Config, ControllerConfig, LimitsConfig
 from network_provisioner.base.controller import Controller
 from network_provisioner.base.errors import AdonError, InputError, MissingError, printable
+from network_provisioner.base.private import read_secret
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Path as NetworkPath
 from network_provisioner.topology.graph import Topology
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from monitors.archive.knowledge import Listed
     from monitors.archive.outbox import Outbox
     from monitors.base.estimates import Estimate
-    from network_provisioner.api.registries import Registries
+    from network_provisioner.api.app import Registries
     from network_provisioner.base.model import Transit
     from network_provisioner.broker import Broker
     from network_provisioner.controllers.shaping.shapes import Shaper
@@ -40,7 +41,6 @@ _KNOWN_S = 5.0  # each request asks about all its paths, and most ask about the 
 _PATHS_KEPT = 4096
 _SITES_KEPT = 256
 _ANOMALIES_READ = 100  # of one subject
-_LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
 
 
 def make_controller(
@@ -118,15 +118,7 @@ def _shapers(
 def _password(config: ControllerConfig) -> str:
     if not config.password_file:
         raise InputError("controller: found no password_file, expected the file with the password")
-    file = Path(config.password_file)
-    try:
-        password = file.read_text(encoding="utf-8").removesuffix("\n")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise InputError(f"{file}: cannot be read: {why}, expected a password") from None
-    if not 0 < len(password) <= _LONGEST_PASSWORD or not password.isprintable():
-        raise InputError(f"{file}: found something else, expected one line with a password")
-    return password
+    return read_secret(Path(config.password_file), "a password")
 
 
 def _foreign(config: ControllerConfig, topology: Topology) -> Controller:
@@ -281,14 +273,12 @@ def measured_best_effort(
     return lookup
 
 
-def known_disks(
-    archive: Archive, clock: Callable[[], float] = time.time
-) -> Callable[[str, str, str], float | None]:
+def known_disks(archive: Archive) -> Callable[[str, str, str], float | None]:
     """Look up what the disk of a site was found to take of an application, bit/s, or None."""
     from monitors.archive.knowledge import disk_rate
 
     def lookup(site: str, way: str, application: str) -> float | None:
-        rate = disk_rate(archive.estimate, site, way, application, clock())
+        rate = disk_rate(archive.estimate, site, way, application, time.time())
         return rate.value if rate else None
 
     return lookup
@@ -317,12 +307,12 @@ def measured_space(
 
 
 def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
-    """A broker as configured, not started yet, and its books.
+    """A broker as configured, not started yet, and its registries.
 
     Raises InputError, MissingError, StoreError; then nothing is left open.
     """
     from monitors.archive.transfers import Recorder
-    from network_provisioner.api.registries import Registries
+    from network_provisioner.api.app import Registries
     from network_provisioner.base.clock import SteadyClock
     from network_provisioner.base.database_url import is_database_url
     from network_provisioner.broker import Broker
@@ -340,7 +330,7 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     controller = make_controller(config.controller, topology, clock)
     store = open_store(config.broker.state, clock)
     try:
-        books = Registries(
+        registries = Registries(
             PolicyRegistry(topology, store),
             TemplateRegistry(
                 templates_from_dict(config.templates),
@@ -349,17 +339,17 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
             ),
             store,
         )
-        recorder = Learning(Recorder(outbox), books.templates)
+        recorder = Learning(Recorder(outbox), registries.templates)
         broker = Broker(
             topology,
-            books.templates,
+            registries.templates,
             controller,
             store,
             recorder,
             measured_paths(archive, topology),
             clock=clock,
             limits=limits_of(config.limits),
-            policies=books.policies,
+            policies=registries.policies,
             best_effort_of=measured_best_effort(archive),
             disk_rate_of=known_disks(archive),
             figures_of=measured_figures(archive, topology),
@@ -368,4 +358,4 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     except BaseException:
         store.close()
         raise
-    return broker, books
+    return broker, registries

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query, Response
 from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.shapes import MOST
+from network_provisioner.api.shapes import Instant
 from network_provisioner.api.workers import Workers
 from network_provisioner.policies.accounting import Usage, as_csv, usage
 from network_provisioner.stores.store import Store
 
-Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
+UnixSeconds = Annotated[Instant | None, Query(description="Unix seconds")]
 
 
 def router(store: Store, workers: Workers) -> APIRouter:
@@ -29,8 +29,8 @@ def router(store: Store, workers: Workers) -> APIRouter:
     async def get_accounting(
         caller: Caller,
         by: Literal["user", "project", "experiment"] = "user",
-        since: Instant = None,
-        until: Instant = None,
+        since: UnixSeconds = None,
+        until: UnixSeconds = None,
         format: Literal["json", "csv"] = "json",
     ) -> Response:
         """Bytes, byte-seconds and seconds of the transfers that ended in a period; a researcher

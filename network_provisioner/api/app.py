@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -17,25 +18,25 @@ from starlette.middleware.gzip import GZipMiddleware
 from network_provisioner.access import Keyring
 from network_provisioner.api import (
     accounting,
-    drains,
     network,
     policies,
     relays,
     templates,
     transits,
-    trials,
 )
+from network_provisioner.api.answers import Unchanged
 from network_provisioner.api.forward import Forward, Trust
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
 from network_provisioner.api.redaction import Redaction
-from network_provisioner.api.registries import Registries
-from network_provisioner.api.unchanged import Unchanged
 from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.release import release
 from network_provisioner.broker import Broker
+from network_provisioner.policies.registry import PolicyRegistry
+from network_provisioner.stores.store import Store
+from network_provisioner.templates.registry import TemplateRegistry
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +50,19 @@ carry. Sizes are bytes, rates bits per second, times seconds. Every error has th
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """Policies and templates, the same ones that the broker uses, and its store: the accounts."""
+
+    policies: PolicyRegistry
+    templates: TemplateRegistry
+    store: Store
+
+
 def create_app(
     broker: Broker,
     keyring: Keyring | None = None,
-    books: Registries | None = None,
+    registries: Registries | None = None,
     more: Sequence[APIRouter] = (),
     collectors: Sequence[Collector] = (),
     pages: Sequence[str] = (),
@@ -62,9 +72,9 @@ def create_app(
     """The application around a broker that was started already.
 
     While it serves, it calls ``broker.sweep`` every second. ``keyring`` says who may do what;
-    without keys everybody may do everything. Without ``books`` there are transits and the network,
-    but no policies, templates and accounts. ``more`` are routes and ``collectors`` metrics of
-    others; of those routes, what is below one of ``pages`` needs no token. ``own_host`` as
+    without keys everybody may do everything. Without ``registries`` there are transits and the
+    network, but no policies, templates and accounts. ``more`` are routes and ``collectors`` metrics
+    of others; of those routes, what is below one of ``pages`` needs no token. ``own_host`` as
     :class:`~network_provisioner.api.gate.Gate` takes it; without it any name is answered to. By
     ``trust`` a broker that follows asks the one that leads.
     """
@@ -108,15 +118,14 @@ def create_app(
         secret=lambda: broker.leader.secret if broker.leader else "",
     )
     add_errors(app, Redaction(broker).text)
-    for routes in (transits, network):
-        app.include_router(routes.router(broker, workers, metrics))
+    app.include_router(transits.router(broker, workers, metrics))
+    app.include_router(network.router(broker, workers, metrics))
     app.include_router(relays.router(broker, workers))
-    app.include_router(drains.router(broker, workers))
-    if books is not None:
-        app.include_router(policies.router(books.policies, broker, workers))
-        app.include_router(templates.router(books.templates, broker, workers))
-        app.include_router(trials.router(books.templates, broker, workers))
-        app.include_router(accounting.router(books.store, workers))
+    if registries is not None:
+        app.include_router(policies.router(registries.policies, broker, workers))
+        for routes in (templates.router, templates.trial_router):
+            app.include_router(routes(registries.templates, broker, workers))
+        app.include_router(accounting.router(registries.store, workers))
     for others in more:
         app.include_router(others)
     _describe_security(app)
@@ -126,7 +135,7 @@ def create_app(
 def description(more: Sequence[APIRouter] = ()) -> dict[str, Any]:
     """What ``/openapi.json`` answers, also where no broker runs."""
     nobody: Any = None
-    return create_app(nobody, books=Registries(nobody, nobody, nobody), more=more).openapi()
+    return create_app(nobody, registries=Registries(nobody, nobody, nobody), more=more).openapi()
 
 
 def _describe_security(app: FastAPI) -> None:

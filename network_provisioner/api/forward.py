@@ -83,6 +83,8 @@ class Forward:
         body = b""
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                return  # nobody waits for an answer, and it may not be all
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break

@@ -5,8 +5,9 @@ Transits are kept in the order they were asked for, so those of the last hour ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from network_provisioner.base.model import Transit, TransitState
 
@@ -66,35 +67,35 @@ def newest_transits(
     """The newest ``limit`` transits that are all of this, before the one with the id ``before``,
     oldest first. ``shown`` is what the caller may read of some: a text is looked for in that
     alone. Raises as ``listed``."""
-    look = limit
     taken: list[Transit] = []
-    while True:
-        page = listed(look, before)
+    for page in _pages(listed, limit, before):
         matching = [transit for transit in page if only.takes(transit)]
         if only.text is not None:
             matching = [
                 transit for transit in shown(matching) if only.text in _words(transit).lower()
             ]
         taken = matching + taken
-        early = only.since is not None and page and page[0].request.requested_at < only.since
-        if len(taken) >= limit or len(page) < look or early:
-            return taken[-limit:]
-        before, look = page[0].id, max(limit, _LEAST)
-
-
-def last(
-    listed: Callable[[None, None, int, str], list[Transit]],
-    limit: int,
-    takes: Callable[[Transit], bool],
-) -> list[Transit]:
-    """The newest ``limit`` transits that ``takes`` wants, newest first, of the newest MOST_READ.
-    ``listed`` takes a state, a workflow, and what :data:`List` does."""
-    taken: list[Transit] = []
-    before = ""
-    for _ in range(MOST_READ // _LEAST):
-        page = listed(None, None, _LEAST, before)
-        taken += filter(takes, reversed(page))
-        if len(taken) >= limit or len(page) < _LEAST:
+        early = only.since is not None and page[0].request.requested_at < only.since
+        if len(taken) >= limit or early:
             break
-        before = page[0].id
+    return taken[-limit:]
+
+
+def last(listed: List, limit: int, takes: Callable[[Transit], bool]) -> list[Transit]:
+    """The newest ``limit`` transits that ``takes`` wants, newest first, of the newest MOST_READ.
+    Raises as ``listed``."""
+    taken: list[Transit] = []
+    for page in islice(_pages(listed, _LEAST), MOST_READ // _LEAST):
+        taken += filter(takes, reversed(page))
+        if len(taken) >= limit:
+            break
     return taken[:limit]
+
+
+def _pages(listed: List, look: int, before: str = "") -> Iterator[list[Transit]]:
+    """Pages of transits, the newest first, none of them empty; of ``look`` transits the first."""
+    while page := listed(look, before):
+        yield page
+        if len(page) < look:
+            return
+        before, look = page[0].id, max(look, _LEAST)

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 import requests
 
 from network_provisioner.access import Federation
-from network_provisioner.api.federation import Fetch, fetched
+from network_provisioner.api.federation import fetched
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.issuers import Issuer
 
@@ -30,12 +30,10 @@ _TIMEOUT_S = 10.0
 _BASIC, _POST = "client_secret_basic", "client_secret_post"
 Login = tuple[str, str]
 """Name and password of HTTP's basic authentication."""
-Post = Callable[[str, Mapping[str, str], Login | None], Any]
-"""The JSON answer to a form. Raises OSError, ValueError."""
 
 
 def posted(url: str, form: Mapping[str, str], login: Login | None) -> Any:
-    """See :data:`Post`."""
+    """The JSON answer to a form. Raises OSError, ValueError."""
     return requests.post(
         url,
         data=form,
@@ -49,18 +47,9 @@ def posted(url: str, form: Mapping[str, str], login: Login | None) -> Any:
 class BrowserLogins:
     """The issuers that people may log in with in a browser: those with a ``client``."""
 
-    def __init__(
-        self,
-        issuers: list[Issuer],
-        federation: Federation,
-        fetch: Fetch = fetched,
-        post: Post = posted,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``clock`` gives seconds that never go back."""
+    def __init__(self, issuers: list[Issuer], federation: Federation) -> None:
         self._issuers = {issuer.issuer: issuer for issuer in issuers if issuer.client}
-        self._federation, self._fetch, self._post = federation, fetch, post
-        self._clock = clock
+        self._federation = federation
         self._known: dict[str, tuple[float, Mapping[str, Any]]] = {}
 
     def offers(self) -> list[dict[str, str]]:
@@ -88,7 +77,7 @@ class BrowserLogins:
         try:
             about = self._about(issuer)
             secret, login = _secret_of(known, about)
-            answer = self._post(about["token_endpoint"], form | secret, login)
+            answer = posted(about["token_endpoint"], form | secret, login)
             held = [answer[kind] for kind in ("access_token", "id_token") if kind in answer]
             why = answer.get("error_description") or answer.get("error")
             why = why or "there is no token in it"
@@ -116,25 +105,26 @@ class BrowserLogins:
 
     def _about(self, issuer: str) -> Mapping[str, Any]:
         at, about = self._known.get(issuer, (float("-inf"), {}))
-        if self._clock() - at > _KEPT_S:
+        if time.monotonic() - at > _KEPT_S:
             try:
-                about = self._read(issuer)
+                about = _read(issuer)
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 log.warning("issuer %s cannot be asked for a login: %.200r", issuer, error)
                 about = {}
-            self._known[issuer] = self._clock(), about
+            self._known[issuer] = time.monotonic(), about
         return about
 
-    def _read(self, issuer: str) -> Mapping[str, Any]:
-        about: Mapping[str, Any] = self._fetch(
-            f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-        )
-        for place in (about["authorization_endpoint"], about["token_endpoint"]):
-            if urlsplit(place).scheme != urlsplit(issuer).scheme:
-                raise ValueError(f"found {place!r}")
-        if about["issuer"] != issuer:
-            raise ValueError(f"found the configuration of issuer {about['issuer']!r}")
-        return about
+
+def _read(issuer: str) -> Mapping[str, Any]:
+    """What a provider says of itself. Raises what :func:`fetched` does, and for what does not fit
+    TypeError, KeyError and AttributeError."""
+    about: Mapping[str, Any] = fetched(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    for place in (about["authorization_endpoint"], about["token_endpoint"]):
+        if urlsplit(place).scheme != urlsplit(issuer).scheme:
+            raise ValueError(f"found {place!r}")
+    if about["issuer"] != issuer:
+        raise ValueError(f"found the configuration of issuer {about['issuer']!r}")
+    return about
 
 
 def _secret_of(issuer: Issuer, about: Mapping[str, Any]) -> tuple[dict[str, str], Login | None]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -98,35 +97,28 @@ class Metrics:
             return
         yield _gauge("adon_up_to_date", "1 where store and switches are as decided.",
                      health["status"] == "ok")  # fmt: skip
-        waits = _gauge("adon_queue_length", "Transits that wait for room.", health["queued"])
-        yield waits
+        yield _gauge("adon_queue_length", "Transits that wait for room.", health["queued"])
         relayed = self._broker.relaying.count()
         yield _gauge("adon_transits_relayed", "Transits that relays carry.", relayed)
-        promises = GaugeMetricFamily(
+        yield _by_state(
             "adon_promises",
             "Transits with a guaranteed rate, by what becomes of it.",
-            labels=("state",),
+            self._broker.promises.states(),
         )
-        for state, number in sorted(self._broker.promises.states().items()):
-            promises.add_metric((state,), number)
-        yield promises
         yield from self._transits()
         yield from self._links(health)
         yield from self._switches(health)
 
     def _transits(self) -> Iterator[Metric]:
-        states: Counter[str] = Counter()
+        states: Mapping[str, int] = {}
         up = float(self._broker.store_works())
         try:
-            states.update(self._broker.count())
+            states = self._broker.count()
         except AdonError as error:
             log.warning("the transits cannot be counted: %s", error)
             up = 0.0
         yield _gauge("adon_store_up", "1 where the store can be read and written.", up)
-        family = GaugeMetricFamily("adon_transits", "Transits by state.", labels=("state",))
-        for state, number in sorted(states.items()):
-            family.add_metric((state,), number)
-        yield family
+        yield _by_state("adon_transits", "Transits by state.", states)
 
     def _links(self, health: dict[str, Any]) -> Iterator[Metric]:
         names = ("adon_link_capacity_bps", "adon_link_reservable_bps", "adon_link_reserved_bps")
@@ -148,13 +140,8 @@ class Metrics:
             else:  # nobody knows of a link that is drained, or whose switch is away
                 works = math.nan if link["failed"] or link["unknown"] else 1.0
             for load in link["load"]:
-                values = (
-                    link["capacity_bps"],
-                    load["reservable_bps"],
-                    load["reserved_bps"],
-                    works,
-                )
-                for family, value in zip(families, values, strict=True):
+                rates = link["capacity_bps"], load["reservable_bps"], load["reserved_bps"]
+                for family, value in zip(families, (*rates, works), strict=True):
                     family.add_metric((load["from"], load["to"]), value)
         yield from families
 
@@ -206,3 +193,10 @@ class Metrics:
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, float(value))
+
+
+def _by_state(name: str, text: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=("state",))
+    for state, value in sorted(values.items()):
+        family.add_metric((state,), value)
+    return family

@@ -1,29 +1,229 @@
-"""``/v1/topology``, ``/v1/counters``, ``/v1/health``, ``/metrics``: the network as it is now."""
+"""``/v1/topology``, ``/v1/counters``, ``/v1/health``, ``/metrics``: the network as it is now;
+``/v1/drains``: what is taken out of it for maintenance."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.metrics import CONTENT_TYPE, Metrics
-from network_provisioner.api.shapes import (
-    MOST,
-    AdviceAnswer,
-    CallerAnswer,
-    CountersAnswer,
-    DiscoveredAnswer,
-    HealthAnswer,
-    RouteAnswer,
-    Text,
-    TopologyAnswer,
-)
+from network_provisioner.api.shapes import MOST, Answer, Body, Instant, Text
 from network_provisioner.api.workers import Workers
+from network_provisioner.base.controller import Capabilities, LinkCounter
+from network_provisioner.base.model import Service
 from network_provisioner.broker import Broker
+from network_provisioner.templates.advice import Advice, PathFigures
 from network_provisioner.templates.match import DEFAULT
+from network_provisioner.topology.drains import Drain
+
+
+class CallerAnswer(Answer):
+    """Who asks: ``name`` is empty where the broker has no tokens. ``users`` and ``projects`` are
+    those that it acts for (null: all), ``may`` what its role allows."""
+
+    name: str
+    role: str
+    users: list[str] | None
+    projects: list[str] | None
+    may: list[str]
+
+
+class NodeAnswer(Answer):
+    """A site, switch, router or relay."""
+
+    name: str
+    kind: str
+
+
+class LoadAnswer(Answer):
+    """One direction of a link now. ``transits`` are the ids of those that hold a part of it."""
+
+    # "from" is a word of Python's.
+    source: str = Field(alias="from")
+    to: str
+    reserved_bps: float
+    reservable_bps: float
+    transits: list[str]
+
+
+class LinkAnswer(Answer):
+    """A link and what is reserved on it in both directions; ``delay_s`` is one way, ``failed`` says
+    why nothing goes over it, "" where it works; ``unknown``: nobody knows whether it does;
+    ``drained``: it is out of service for maintenance."""
+
+    a: str
+    b: str
+    layer: str
+    capacity_bps: float
+    delay_s: float
+    loss: float
+    failed: str
+    unknown: bool
+    drained: bool
+    load: list[LoadAnswer]
+
+
+class TopologyAnswer(Answer):
+    """The network."""
+
+    nodes: list[NodeAnswer]
+    links: list[LinkAnswer]
+
+
+class NextHopAnswer(Answer):
+    """A switch on a path: the ports where packets come in, the one where they leave, what is at the
+    other end, and the link to it."""
+
+    switch: str
+    in_ports: list[int]
+    out_port: int
+    to: str
+    link: str
+
+
+class RouteAnswer(Answer):
+    """Where packets between two sites go. ``who`` is the id of a transit, or "best effort";
+    ``rate_bps`` what a transit is granted, or the capacity of best effort's path; ``state`` the
+    transit's, or up, or none where there is no path; ``failed`` says which of its links carries
+    nothing."""
+
+    src: str
+    dst: str
+    who: str
+    path: list[str]
+    next_hops: list[NextHopAnswer]
+    layer: str
+    rtt_s: float | None
+    rate_bps: float
+    state: str
+    failed: str
+    why: str
+
+
+class PortAnswer(Answer):
+    """A port as its switch describes it; ``speed_bps`` is 0 where it does not say."""
+
+    number: int
+    name: str
+    up: bool
+    speed_bps: float
+
+
+class SwitchAnswer(Answer):
+    """A switch that was found; ``name`` as the topology has it, or made up."""
+
+    dpid: int
+    name: str
+    ports: list[PortAnswer]
+
+
+class EndAnswer(Answer):
+    """A port at one end of a link."""
+
+    dpid: int
+    port: int
+
+
+class JoinedAnswer(Answer):
+    """Two ports that are joined."""
+
+    a: EndAnswer
+    b: EndAnswer
+
+
+class DiscoveredAnswer(Answer):
+    """The network as its switches see it; ``differences`` from the topology in words."""
+
+    switches: list[SwitchAnswer]
+    links: list[JoinedAnswer]
+    differences: list[str]
+
+
+class CountersAnswer(Answer):
+    """What the switches say."""
+
+    counters: list[LinkCounter]
+    installed: list[str]
+
+
+class FailedLinkAnswer(Answer):
+    """A link that carries nothing, why, and since when (Unix seconds)."""
+
+    link: str
+    reason: str
+    since: float
+
+
+class AdviceAnswer(Answer):
+    """``path`` by its nodes, the ``figures`` known of it, the ``advice`` made of them, how the
+    template has its transfers served, and the addresses of the ``hosts`` of both sites."""
+
+    path: list[str]
+    figures: PathFigures
+    advice: Advice
+    service: Service
+    hosts: list[list[str]]
+
+
+class SwitchHealthAnswer(Answer):
+    """A switch: whether it is connected, or since when it is not (Unix seconds, 0 where it is); its
+    ``problem``, "" for none, and where it has one, how many transits pass it; and how many repairs
+    there were of each kind."""
+
+    name: str
+    label: str
+    connected: bool
+    since: float
+    problem: str
+    transits: int | None
+    repairs: dict[str, int]
+
+
+class HealthAnswer(Answer):
+    """``status`` is ok or degraded; then ``problem`` says why. Of several brokers on one database
+    one ``leads``, the ``leader`` at its URL. ``release`` is ADON's."""
+
+    status: Literal["ok", "degraded"]
+    problem: str
+    controller: Capabilities
+    live: int
+    queued: int
+    links_failed: list[FailedLinkAnswer]
+    links_unknown: list[str]
+    switches: list[SwitchHealthAnswer]
+    leads: bool
+    leader: str
+    release: str
+
+
+class DrainBody(Body):
+    """``element``: a switch, or the label of a link such as ``s1-s2``. ``at`` (0: now) and
+    ``until`` (0: until the drain is cancelled) are Unix seconds."""
+
+    element: Text = Field(min_length=1, examples=["s1-s2"])
+    at: Instant = 0.0
+    until: Instant = 0.0
+    note: Text = Field(default="", max_length=200, examples=["new line card"])
+
+
+class DrainAnswer(Answer):
+    """A drain; whether it is ``active``; the ids of the transits that are ``on`` the element now,
+    and of the advance reservations that need it while the drain lasts (``reserved``). Nothing is
+    on an element that can be switched off."""
+
+    element: str
+    at: float
+    until: float
+    note: str
+    user: str
+    active: bool
+    on: list[str]
+    reserved: list[str]
 
 
 def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
@@ -41,12 +241,8 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
     @routes.get("/v1/topology", response_model=TopologyAnswer)
     async def get_topology(
         caller: Caller,
-        at: Annotated[
-            float | None, Query(ge=0, le=MOST, description="Unix seconds; default: now")
-        ] = None,
-        until: Annotated[
-            float | None, Query(ge=0, le=MOST, description="Unix seconds; adds holders")
-        ] = None,
+        at: Annotated[Instant | None, Query(description="Unix seconds; default: now")] = None,
+        until: Annotated[Instant | None, Query(description="Unix seconds; adds holders")] = None,
     ) -> Response:
         """Nodes, links, and what is reserved on each direction of a link at an instant; with
         ``until`` also who holds what until then, from when to when. A researcher is told the ids
@@ -107,5 +303,25 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
         """Everything that is counted, in Prometheus's text format."""
         caller.need(May.MEASURE)
         return Response(await workers.read(metrics.text, caller), media_type=CONTENT_TYPE)
+
+    @routes.get("/v1/drains", response_model=list[DrainAnswer])
+    async def list_drains(caller: Caller) -> Response:
+        """All drains that have not ended, the next first."""
+        caller.need(May.MANAGE)
+        return answers.answer(await workers.read(broker.drains))
+
+    @routes.post("/v1/drains", response_model=DrainAnswer)
+    async def post_drain(body: DrainBody, caller: Caller) -> Response:
+        """Take a link or switch out of service, or change when. Transits move to other paths a
+        minute before, advance reservations at once."""
+        caller.need(May.MANAGE)
+        drain = Drain(**body.model_dump(), user=caller.name)
+        return answers.answer(await workers.change(broker.drain, drain))
+
+    @routes.delete("/v1/drains/{element}", response_model=DrainAnswer)
+    async def delete_drain(element: str, caller: Caller) -> Response:
+        """Put a link or switch back into service."""
+        caller.need(May.MANAGE)
+        return answers.answer(await workers.change(broker.cancel_drain, element))
 
     return routes

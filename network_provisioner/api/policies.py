@@ -51,7 +51,7 @@ class PolicyAnswer(Answer):
     queues: list[str]
 
 
-def router(book: PolicyRegistry, broker: Broker, workers: Workers) -> APIRouter:
+def router(registry: PolicyRegistry, broker: Broker, workers: Workers) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["policies"])
 
@@ -69,7 +69,7 @@ def router(book: PolicyRegistry, broker: Broker, workers: Workers) -> APIRouter:
     ) -> Response:
         """The policies that run or will."""
         caller.need(May.READ)
-        return answers.answer(await workers.read(book.listed, ended))
+        return answers.answer(await workers.read(registry.listed, ended))
 
     @routes.post("/v1/policies", include_in_schema=False)
     @routes.post(
@@ -82,7 +82,7 @@ def router(book: PolicyRegistry, broker: Broker, workers: Workers) -> APIRouter:
         """Start, modify or stop a policy. 201 for a new one."""
         caller.need(May.MANAGE)
         given = body.model_dump(exclude_unset=True)
-        view, new = await workers.change(enforced, book.post, given)
+        view, new = await workers.change(enforced, registry.post, given)
         return answers.answer(view, 201 if new else 200)
 
     @routes.get("/v1/policies/{policy_id}/", include_in_schema=False)
@@ -93,13 +93,13 @@ def router(book: PolicyRegistry, broker: Broker, workers: Workers) -> APIRouter:
         caller.need(May.READ)
         if _VERSION.match(policy_id):
             return answers.answer(api_details(policy_id))
-        return answers.answer(await workers.read(book.get, policy_id))
+        return answers.answer(await workers.read(registry.get, policy_id))
 
     @routes.delete("/v1/policies/{policy_id}/", include_in_schema=False)
     @routes.delete("/v1/policies/{policy_id}", response_model=PolicyAnswer)
     async def delete_policy(policy_id: str, caller: Caller) -> Response:
         """End a policy and forget it."""
         caller.need(May.MANAGE)
-        return answers.answer(await workers.change(enforced, book.delete, policy_id))
+        return answers.answer(await workers.change(enforced, registry.delete, policy_id))
 
     return routes

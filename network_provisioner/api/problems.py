@@ -82,13 +82,8 @@ def answer_to(error: AdonError) -> JSONResponse:
     return error_answer(error.code or "internal", str(error))
 
 
-def answer_to_invalid(error: RequestValidationError) -> JSONResponse:
-    """The answer for what is not of the shape that a route takes."""
-    return error_answer("bad_request", "; ".join(_problem(e) for e in error.errors()[:5]))
-
-
 def add_errors(app: FastAPI, redact: Callable[[Any, str], str]) -> None:
-    """Make every error of ``app`` have the one shape. ``told`` is what a caller may know of a
+    """Make every error of ``app`` have the one shape. ``redact`` gives what a caller may know of a
     message."""
 
     def refused(request: Request, error: Exception) -> JSONResponse:
@@ -100,7 +95,7 @@ def add_errors(app: FastAPI, redact: Callable[[Any, str], str]) -> None:
 
     def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return answer_to_invalid(error)
+        return error_answer("bad_request", "; ".join(_problem(e) for e in error.errors()[:5]))
 
     def unrouted(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)

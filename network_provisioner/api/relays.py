@@ -6,16 +6,49 @@ import asyncio
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field, JsonValue
 
 from network_provisioner.access import May
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller, need_own
-from network_provisioner.api.shapes import RelayAnswer, RelayBody, SessionsAnswer
+from network_provisioner.api.shapes import Answer, Body, Count, Text
 from network_provisioner.api.workers import Workers
 from network_provisioner.base.errors import printable
 from network_provisioner.broker import Broker
 from network_provisioner.relay.agents import POLL_S, RelayAgents
 from network_provisioner.relay.sessions import AgentStatus
+
+
+class RelayBody(Body):
+    """How a relay's agent is: the revision of what it was told, why it is not ready in words, its
+    version, whether it can encrypt what it carries, and how many connections it has open by the ids
+    of transits."""
+
+    revision: Count = 0
+    unready: Text = ""
+    version: Count
+    tls: bool = False
+    connections: dict[Text, Count] = Field(default={})
+
+
+class RelayAnswer(Answer):
+    """A relay: the switch it is at, why it cannot be used now ("" where it can), how many transits
+    it serves, and how many connections its agent has open."""
+
+    name: str
+    switch: str
+    address: str
+    unready: str
+    transits: int
+    connections: int
+
+
+class SessionsAnswer(Answer):
+    """All that a relay's agent is to carry, each as
+    :class:`~network_provisioner.relay.sessions.Session` has it."""
+
+    revision: int
+    sessions: list[dict[str, JsonValue]]
 
 
 def router(broker: Broker, workers: Workers) -> APIRouter:

@@ -10,15 +10,13 @@ from dataclasses import MISSING, fields
 from inspect import cleandoc
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from network_provisioner.api.problems import Error
 from network_provisioner.base import model
-from network_provisioner.base.controller import Capabilities, LinkCounter
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
 from network_provisioner.base.model import Service, TransitRequest
 from network_provisioner.base.schema import INTEGRAL
-from network_provisioner.templates.advice import Advice, PathFigures
 
 _LARGEST = 2**63 - 1
 MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
@@ -181,18 +179,6 @@ class ShiftBody(Body):
     size_bytes: Count | None = None
 
 
-class RelayBody(Body):
-    """How a relay's agent is: the revision of what it was told, why it is not ready in words, its
-    version, whether it can encrypt what it carries, and how many connections it has open by the ids
-    of transits."""
-
-    revision: Count = 0
-    unready: Text = ""
-    version: Count
-    tls: bool = False
-    connections: dict[Text, Count] = {}
-
-
 class Answer(BaseModel):
     """An answer: more may be in it in a later version."""
 
@@ -242,202 +228,3 @@ class AskAnswer(Answer):
     """In the order of the requests."""
 
     answers: list[TransitAnswer]
-
-
-class CallerAnswer(Answer):
-    """Who asks: ``name`` is empty where the broker has no tokens. ``users`` and ``projects`` are
-    those that it acts for (null: all), ``may`` what its role allows."""
-
-    name: str
-    role: str
-    users: list[str] | None
-    projects: list[str] | None
-    may: list[str]
-
-
-class NodeAnswer(Answer):
-    """A site, switch, router or relay."""
-
-    name: str
-    kind: str
-
-
-class RelayAnswer(Answer):
-    """A relay: the switch it is at, why it cannot be used now ("" where it can), how many transits
-    it serves, and how many connections its agent has open."""
-
-    name: str
-    switch: str
-    address: str
-    unready: str
-    transits: int
-    connections: int
-
-
-class SessionsAnswer(Answer):
-    """All that a relay's agent is to carry, each as
-    :class:`~network_provisioner.relay.sessions.Session` has it."""
-
-    revision: int
-    sessions: list[dict[str, JsonValue]]
-
-
-class LoadAnswer(Answer):
-    """One direction of a link now. ``transits`` are the ids of those that hold a part of it."""
-
-    # "from" is a word of Python's.
-    source: str = Field(alias="from")
-    to: str
-    reserved_bps: float
-    reservable_bps: float
-    transits: list[str]
-
-
-class LinkAnswer(Answer):
-    """A link and what is reserved on it in both directions; ``delay_s`` is one way, ``failed`` says
-    why nothing goes over it, "" where it works; ``unknown``: nobody knows whether it does;
-    ``drained``: it is out of service for maintenance."""
-
-    a: str
-    b: str
-    layer: str
-    capacity_bps: float
-    delay_s: float
-    loss: float
-    failed: str
-    unknown: bool
-    drained: bool
-    load: list[LoadAnswer]
-
-
-class TopologyAnswer(Answer):
-    """The network."""
-
-    nodes: list[NodeAnswer]
-    links: list[LinkAnswer]
-
-
-class NextHopAnswer(Answer):
-    """A switch on a path: the ports where packets come in, the one where they leave, what is at the
-    other end, and the link to it."""
-
-    switch: str
-    in_ports: list[int]
-    out_port: int
-    to: str
-    link: str
-
-
-class RouteAnswer(Answer):
-    """Where packets between two sites go. ``who`` is the id of a transit, or "best effort";
-    ``rate_bps`` what a transit is granted, or the capacity of best effort's path; ``state`` the
-    transit's, or up, or none where there is no path; ``failed`` says which of its links carries
-    nothing."""
-
-    src: str
-    dst: str
-    who: str
-    path: list[str]
-    next_hops: list[NextHopAnswer]
-    layer: str
-    rtt_s: float | None
-    rate_bps: float
-    state: str
-    failed: str
-    why: str
-
-
-class PortAnswer(Answer):
-    """A port as its switch describes it; ``speed_bps`` is 0 where it does not say."""
-
-    number: int
-    name: str
-    up: bool
-    speed_bps: float
-
-
-class SwitchAnswer(Answer):
-    """A switch that was found; ``name`` as the topology has it, or made up."""
-
-    dpid: int
-    name: str
-    ports: list[PortAnswer]
-
-
-class EndAnswer(Answer):
-    """A port at one end of a link."""
-
-    dpid: int
-    port: int
-
-
-class JoinedAnswer(Answer):
-    """Two ports that are joined."""
-
-    a: EndAnswer
-    b: EndAnswer
-
-
-class DiscoveredAnswer(Answer):
-    """The network as its switches see it; ``differences`` from the topology in words."""
-
-    switches: list[SwitchAnswer]
-    links: list[JoinedAnswer]
-    differences: list[str]
-
-
-class CountersAnswer(Answer):
-    """What the switches say."""
-
-    counters: list[LinkCounter]
-    installed: list[str]
-
-
-class FailedLinkAnswer(Answer):
-    """A link that carries nothing, why, and since when (Unix seconds)."""
-
-    link: str
-    reason: str
-    since: float
-
-
-class AdviceAnswer(Answer):
-    """``path`` by its nodes, the ``figures`` known of it, the ``advice`` made of them, how the
-    template has its transfers served, and the addresses of the ``hosts`` of both sites."""
-
-    path: list[str]
-    figures: PathFigures
-    advice: Advice
-    service: Service
-    hosts: list[list[str]]
-
-
-class SwitchHealthAnswer(Answer):
-    """A switch: whether it is connected, or since when it is not (Unix seconds, 0 where it is); its
-    ``problem``, "" for none, and where it has one, how many transits pass it; and how many repairs
-    there were of each kind."""
-
-    name: str
-    label: str
-    connected: bool
-    since: float
-    problem: str
-    transits: int | None
-    repairs: dict[str, int]
-
-
-class HealthAnswer(Answer):
-    """``status`` is ok or degraded; then ``problem`` says why. Of several brokers on one database
-    one ``leads``, the ``leader`` at its URL. ``release`` is ADON's."""
-
-    status: Literal["ok", "degraded"]
-    problem: str
-    controller: Capabilities
-    live: int
-    queued: int
-    links_failed: list[FailedLinkAnswer]
-    links_unknown: list[str]
-    switches: list[SwitchHealthAnswer]
-    leads: bool
-    leader: str
-    release: str

@@ -1,8 +1,10 @@
-"""``/v1/templates``: what applications need, saved, learned and found again."""
+"""``/v1/templates``: what applications need, saved, learned, found again and tried on the past."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -11,17 +13,25 @@ from pydantic import Field, JsonValue
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.redaction import own_transit
+from network_provisioner.api.listing import last
+from network_provisioner.api.redaction import Redaction, own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.workers import Workers
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.broker import Broker
-from network_provisioner.templates.data import template_to_dict, wanted_from_dict
+from network_provisioner.selection.trial import can_be_tried, template_trial
+from network_provisioner.templates.data import (
+    template_from_dict,
+    template_to_dict,
+    wanted_from_dict,
+)
 from network_provisioner.templates.entry import TemplateEntry, unknown
+from network_provisioner.templates.lookup import template_of
 from network_provisioner.templates.registry import TemplateRegistry
 
 Version = Annotated[int, Field(ge=1, le=2**31 - 1), INTEGRAL]
 Quantity = Annotated[str, Field(max_length=100)] | float | int
+MOST_TRIED = 100
 Save = Callable[..., tuple[TemplateEntry, Sequence[str]]]
 
 
@@ -106,6 +116,30 @@ class VersionAnswer(Answer):
     entry: TemplateAnswer | None
 
 
+class ChoiceAnswer(Answer):
+    """A path, empty for none, its score, and the rates that were asked for on it (bit/s)."""
+
+    path: list[str]
+    q: float | None
+    min_bps: float
+    max_bps: float
+
+
+class TrialAnswer(Answer):
+    """What a transfer got, what it would have got, and why."""
+
+    id: str
+    src: str
+    dst: str
+    template: str
+    requested_at: float
+    goodput_bps: float
+    then: ChoiceAnswer
+    now: ChoiceAnswer
+    differs: bool
+    why: str
+
+
 class MatchAnswer(Answer):
     """``how`` is name, pattern, nearest or empty; ``passed_over`` says why others do not fit."""
 
@@ -115,12 +149,12 @@ class MatchAnswer(Answer):
     passed_over: dict[str, str]
 
 
-def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
+def router(registry: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["templates"])
 
     def shown(caller: Principal, entry: TemplateEntry) -> dict[str, Any]:
-        return _view(caller, entry, book.taught(entry.template.name, caller.name))
+        return _view(caller, entry, registry.taught(entry.template.name, caller.name))
 
     async def saved(caller: Principal, save: Save, *what: object) -> Response:
         def answer() -> dict[str, Any]:
@@ -135,7 +169,9 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         caller.need(May.READ)
 
         def listed() -> list[dict[str, Any]]:
-            return [shown(caller, entry) for name in book.names() if (entry := book.entry(name))]
+            return [
+                shown(caller, entry) for name in registry.names() if (entry := registry.entry(name))
+            ]
 
         return answers.answer(await workers.read(listed))
 
@@ -146,8 +182,8 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         wanted = wanted_from_dict(body.model_dump(exclude={"application"}))
 
         def matched() -> dict[str, Any]:
-            match = book.explain(body.application, wanted, caller.name or None)
-            entry = book.entry(match.template.name) if match.template else None
+            match = registry.explain(body.application, wanted, caller.name or None)
+            entry = registry.entry(match.template.name) if match.template else None
             return {
                 "entry": shown(caller, entry) if entry else None,
                 "how": match.how,
@@ -165,9 +201,9 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         caller.need(May.READ)
 
         def known() -> dict[str, Any]:
-            if entry := book.entry(name, version):
+            if entry := registry.entry(name, version):
                 return shown(caller, entry)
-            raise unknown(name, book.names(), version)
+            raise unknown(name, registry.names(), version)
 
         return answers.answer(await workers.read(known))
 
@@ -177,8 +213,8 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         caller.need(May.READ)
 
         def kept() -> list[dict[str, Any]]:
-            if not (versions := book.history(name)):
-                raise unknown(name, book.names())
+            if not (versions := registry.history(name)):
+                raise unknown(name, registry.names())
             return [
                 {
                     "version": doc.version,
@@ -195,34 +231,71 @@ def router(book: TemplateRegistry, broker: Broker, workers: Workers) -> APIRoute
         """Save a new version. The same figures as those that stand there make none."""
         caller.need(May.SAVE_TEMPLATES)
         given = body.model_dump(exclude_none=True, exclude={"version"})
-        return await saved(caller, book.save, name, given)
+        return await saved(caller, registry.save, name, given)
 
     @routes.post("/v1/templates/{name}/from", response_model=TemplateAnswer)
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
         """Save what worked for a transfer: its rates, its tuning, its goodput as the peak."""
         caller.need(May.SAVE_TEMPLATES)
         transit = await own_transit(broker, workers, caller, body.transit)
-        return await saved(caller, book.save_from, name, transit)
+        return await saved(caller, registry.save_from, name, transit)
 
     @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)
     async def restore_template(name: str, body: RestoreBody, caller: Caller) -> Response:
         """Save an old version anew."""
         caller.need(May.SAVE_TEMPLATES)
-        return await saved(caller, book.restore, name, body.version)
+        return await saved(caller, registry.restore, name, body.version)
 
     @routes.post("/v1/templates/{name}/reset", response_model=TemplateAnswer)
     async def reset_template(name: str, caller: Caller) -> Response:
         """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
         caller.need(May.SAVE_TEMPLATES)
-        return answers.answer(shown(caller, await workers.change(book.reset, name, caller)))
+        return answers.answer(shown(caller, await workers.change(registry.reset, name, caller)))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        left = await workers.change(book.delete, name, caller)
+        left = await workers.change(registry.delete, name, caller)
         return answers.answer(left and shown(caller, left))
+
+    return routes
+
+
+def trial_router(registry: TemplateRegistry, broker: Broker, workers: Workers) -> APIRouter:
+    """The route of ``try``."""
+    routes = APIRouter(tags=["templates"])
+    redaction = Redaction(broker)
+
+    @routes.post("/v1/templates/{name}/try", response_model=list[TrialAnswer])
+    async def try_template(
+        name: str,
+        caller: Caller,
+        body: TemplateBody | None = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_TRIED)] = 10,
+        of: Annotated[Text | None, Query(description="those that had this template alone")] = None,
+    ) -> Response:
+        """What a template, as it is or with other figures, would have chosen for the caller's last
+        transfers, newest first: their paths as they were compared then, judged anew. Nothing is
+        saved or reserved."""
+        caller.need(May.READ)
+        template = registry.get(name)
+        if body is not None:
+            given = body.model_dump(exclude_none=True, exclude={"version"})
+            template = template_from_dict(name, given)
+        if template is None:
+            raise unknown(name, registry.names(), None)
+
+        def trials() -> list[dict[str, Any]]:
+            matching = partial(can_be_tried, users=caller.users, template=of)
+            transits = redaction.transits(
+                caller, last(partial(broker.list, None, None), limit, matching)
+            )
+            known = [(transit, template_of(transit, registry)) for transit in transits]
+            return [asdict(template_trial(*pair, template, broker.topology)) for pair in known]
+
+        return answers.answer(await workers.read(trials))
 
     return routes
 

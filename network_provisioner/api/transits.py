@@ -15,11 +15,11 @@ from network_provisioner.api.listing import Only, newest_transits
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.redaction import Redaction, own_transit
 from network_provisioner.api.shapes import (
-    MOST,
     AskAnswer,
     AskBody,
     ChangeBody,
     FlowsBody,
+    Instant,
     ProgressBody,
     ReleaseBody,
     RenewBody,
@@ -82,7 +82,7 @@ def router(broker: Broker, workers: Workers, metrics: Metrics) -> APIRouter:
         user: Text | None = None,
         project: Text | None = None,
         since: Annotated[
-            float | None, Query(ge=0, le=MOST, description="asked for at this Unix second or later")
+            Instant | None, Query(description="asked for at this Unix second or later")
         ] = None,
         site: Annotated[Text | None, Query(description="from or to this site")] = None,
         failed: Annotated[

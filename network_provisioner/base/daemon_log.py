@@ -51,15 +51,6 @@ def _time(at: int, msecs: int) -> str:
     return f"{second}.{msecs:03d}{offset}"
 
 
-class _File(RotatingFileHandler):
-    """Looks how long the file is, instead of how long it would be."""
-
-    def shouldRollover(self, record: logging.LogRecord) -> int:
-        """Whether to go on in another file."""
-        stream = self.stream
-        return int(stream is not None and os.fstat(stream.fileno()).st_size >= self.maxBytes)
-
-
 def log_to(file: Path | None = None, level: str = "info") -> None:
     """Have this process log into a file, or to standard error, unless it logs already. ``level`` is
     a name of :mod:`logging`, in small letters; libraries log what is a warning.
@@ -73,7 +64,7 @@ def log_to(file: Path | None = None, level: str = "info") -> None:
         handler: logging.Handler = (
             logging.StreamHandler(sys.stderr)
             if file is None
-            else _File(file, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8")
+            else RotatingFileHandler(file, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8")
         )
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}, expected a file for the log") from None

@@ -1,4 +1,4 @@
-"""Files for their owner alone."""
+"""Files for their owner alone, and the secrets in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from network_provisioner.base.errors import InputError
+
 _MODE = 0o600
+_LONGEST = 4096  # characters of a secret: the file may be the wrong one
 
 
 def make_private(path: Path) -> None:
@@ -41,3 +44,17 @@ def _create(path: Path) -> None:
                 os.fchown(made, folder.st_uid, folder.st_gid)
         finally:
             os.close(made)
+
+
+def read_secret(file: Path, what: str) -> str:
+    """The one line of a file. Raises InputError, which never quotes it; ``what`` is expected there,
+    such as ``a password``."""
+    try:
+        with file.open(encoding="utf-8") as opened:
+            secret = opened.read(_LONGEST + 1).rstrip("\n")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise InputError(f"{file}: cannot be read: {why}, expected {what}") from None
+    if not 0 < len(secret) <= _LONGEST or not secret.isprintable():
+        raise InputError(f"{file}: found something else, expected one line with {what}")
+    return secret

@@ -142,44 +142,43 @@ class BrokerClient:
         a ``note`` says why it was slow.
         """
         body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome, **used}
-        path = f"/v1/transits/{quoted(transit_id)}/release"
-        return self.read(Transit.from_dict, "POST", path, body)
+        return self._transit("POST", transit_id, "/release", body)
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None
     ) -> Transit:
         """Move what was reserved in advance to other times (Unix seconds), all or nothing."""
         body = {"start": start, "end": end, "size_bytes": size_bytes}
-        path = f"/v1/transits/{quoted(transit_id)}/shift"
-        return self.read(Transit.from_dict, "POST", path, body)
+        return self._transit("POST", transit_id, "/shift", body)
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
         """Make a lease last at least ``lease_s`` from now."""
-        path = f"/v1/transits/{quoted(transit_id)}/renew"
-        return self.read(Transit.from_dict, "POST", path, {"lease_s": lease_s})
+        return self._transit("POST", transit_id, "/renew", {"lease_s": lease_s})
 
     def change(
         self, transit_id: str, min_bps: float | None = None, max_bps: float | None = None
     ) -> Transit:
         """Raise or lower minimum and ceiling (b/s; None leaves one as it is), all or nothing."""
-        body = {"min_bps": min_bps, "max_bps": max_bps}
-        path = f"/v1/transits/{quoted(transit_id)}"
-        return self.read(Transit.from_dict, "PATCH", path, body)
+        return self._transit("PATCH", transit_id, "", {"min_bps": min_bps, "max_bps": max_bps})
 
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         """Say which packets a transit carries, once the application knows its ports."""
-        path = f"/v1/transits/{quoted(transit_id)}/flows"
         body = {"flows": [f.as_dict() for f in flows]}
-        return self.read(Transit.from_dict, "PUT", path, body)
+        return self._transit("PUT", transit_id, "/flows", body)
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
         """Say what a transfer has moved until now."""
-        path = f"/v1/transits/{quoted(transit_id)}/progress"
-        return self.read(Transit.from_dict, "POST", path, {"bytes": n_bytes})
+        return self._transit("POST", transit_id, "/progress", {"bytes": n_bytes})
 
     def get(self, transit_id: str) -> Transit:
         """The transit as it is now."""
-        return self.read(Transit.from_dict, "GET", f"/v1/transits/{quoted(transit_id)}")
+        return self._transit("GET", transit_id)
+
+    def _transit(
+        self, method: str, transit_id: str, below: str = "", body: dict[str, Any] | None = None
+    ) -> Transit:
+        path = f"/v1/transits/{quoted(transit_id)}{below}"
+        return self.read(Transit.from_dict, method, path, body)
 
     def list(
         self,
@@ -245,15 +244,13 @@ class BrokerClient:
 
     def accounting(self, by: str = "user", **only: Any) -> Mappings:
         """Bytes and byte-seconds per ``user``, ``project`` or ``experiment``."""
-        query = _query({"by": by, **only})
-        return self.read(list, "GET", f"/v1/accounting{query}")
+        return self.read(list, "GET", "/v1/accounting" + _query({"by": by, **only}))
 
     # -- policies and templates --------------------------------------------------------------
 
     def policies(self, ended: bool = False) -> Mappings:
         """The policies that run or will; with ``ended`` also those that did."""
-        path = "/v1/policies/" + ("?ended=true" if ended else "")
-        return self.read(list, "GET", path)
+        return self.read(list, "GET", "/v1/policies/" + ("?ended=true" if ended else ""))
 
     def policy(self, policy_id: str) -> dict[str, Any]:
         """One policy."""
@@ -273,31 +270,32 @@ class BrokerClient:
 
     def template(self, name: str, version: int | None = None) -> dict[str, Any]:
         """One template, the newest version of it or an older one."""
-        path = f"/v1/templates/{quoted(name)}{_query({'version': version})}"
-        return self.read(dict, "GET", path)
+        return self._template("GET", name, _query({"version": version}))
 
     def save_template(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new version of a template."""
-        return self.read(dict, "PUT", f"/v1/templates/{quoted(name)}", dict(body))
+        return self._template("PUT", name, body=dict(body))
 
     def save_template_from(self, name: str, transit_id: str) -> dict[str, Any]:
         """Save what worked for a transit as a new version of a template."""
-        path = f"/v1/templates/{quoted(name)}/from"
-        return self.read(dict, "POST", path, {"transit": transit_id})
+        return self._template("POST", name, "/from", {"transit": transit_id})
 
     def restore_template(self, name: str, version: int) -> dict[str, Any]:
         """Save an old version of a template anew."""
-        path = f"/v1/templates/{quoted(name)}/restore"
-        return self.read(dict, "POST", path, {"version": version})
+        return self._template("POST", name, "/restore", {"version": version})
 
     def reset_template(self, name: str) -> dict[str, Any]:
         """Forget what transfers taught a template."""
-        return self.read(dict, "POST", f"/v1/templates/{quoted(name)}/reset")
+        return self._template("POST", name, "/reset")
+
+    def _template(
+        self, method: str, name: str, below: str = "", body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        return self.read(dict, method, f"/v1/templates/{quoted(name)}{below}", body)
 
     def template_history(self, name: str) -> Mappings:
         """Every version of a template that is kept, oldest first."""
-        path = f"/v1/templates/{quoted(name)}/history"
-        return self.read(list, "GET", path)
+        return self.read(list, "GET", f"/v1/templates/{quoted(name)}/history")
 
     def match_template(self, query: Mapping[str, Any]) -> dict[str, Any]:
         """Which template fits an ``application`` and what it asks for, and why."""

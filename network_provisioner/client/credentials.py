@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.private import read_secret
 from network_provisioner.client.http1 import Tls
 
 SHORTEST_TOKEN = 16  # characters: what a person could have thought up is refused
-_LONGEST_TOKEN = 4096  # of a file: it may be the wrong one
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[str | None, Tls]:
@@ -31,13 +31,8 @@ def from_environment(environ: Mapping[str, str]) -> tuple[str | None, Tls]:
 
 def read_token(file: Path) -> str:
     """The token in a file. Raises InputError, which never quotes it."""
-    try:
-        with file.open(encoding="ascii") as opened:
-            token = opened.read(_LONGEST_TOKEN + 1).strip()
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
-        raise InputError(f"{file}: cannot be read: {why}, expected a token") from None
-    if len(token) > _LONGEST_TOKEN or not token.isprintable() or " " in token:
+    token = read_secret(file, "a token").strip()
+    if " " in token or not token.isascii():
         raise InputError(f"{file}: found something else, expected one line with a token")
     return long_enough(token, str(file))
 

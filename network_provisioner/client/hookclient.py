@@ -31,6 +31,11 @@ def client_of(
 def expand_by_user(file: str) -> str:
     """``~`` as the system knows it: HTCondor starts a hook as the job's owner, with HOME as the
     daemons have it."""
+    if not file.startswith("~/"):
+        return file
     import pwd  # noqa: PLC0415 - few need it
 
-    return pwd.getpwuid(os.getuid()).pw_dir + file[1:] if file.startswith("~/") else file
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir + file[1:]
+    except KeyError:  # in a container it may not know who that is
+        return os.path.expanduser(file)  # noqa: PTH111 - Path's raises where there is no home

@@ -82,9 +82,15 @@ def load(path: Path) -> HookConfig:
 
 
 def _located(named: str, path: Path) -> str:
-    if "://" in named or named.startswith("~"):
+    if "://" in named or named.startswith("~") or ("=" in named and _is_database(named)):
         return named
     return str(path.absolute().parent / named)
+
+
+def _is_database(named: str) -> bool:
+    from network_provisioner.base.database_url import is_database_url  # noqa: PLC0415 - few need it
+
+    return is_database_url(named)
 
 
 def _expected(key: str, value: Any) -> str:

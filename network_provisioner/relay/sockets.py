@@ -129,7 +129,8 @@ def tproxy(address: str, port: int) -> Iterator[None]:
             if not _do(["ip", "rule", "show", *rule[:2]]):
                 _do(["ip", "rule", "add", *rule])
         _do(["ip", "route", "replace", "local", "0.0.0.0/0", "dev", "lo", "table", str(MARK)])
-        _do(["sysctl", "-qw", f"net.ipv4.conf.{device}.rp_filter=2"])
+        # By slashes: the name of a VLAN has a dot.
+        _do(["sysctl", "-qw", f"net/ipv4/conf/{device}/rp_filter=2"])
         yield
     finally:
         _take_away()

@@ -27,6 +27,7 @@ T = TypeVar("T")
 _RESET = struct.pack("ii", 1, 0)
 _NO_LINGER = struct.pack("ii", 0, 0)
 _RECORD = 1 << 14  # the most that one record of TLS holds
+_PIPE_BYTES = 1 << 20
 _SPARE = 64  # pipes that are kept for the next who needs one
 _FLAGS = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
 
@@ -34,11 +35,11 @@ _FLAGS = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
 class Pipe:
     """A pipe, and how many bytes are in it."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self) -> None:
         self.out, self.into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.held = 0
         with suppress(OSError):  # above what a user may have: smaller, and as good
-            fcntl.fcntl(self.into, fcntl.F_SETPIPE_SZ, size)
+            fcntl.fcntl(self.into, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def fill(self, sock: socket.socket, most: int) -> int:
         """Take in what a socket has, 0 at its end. Raises BlockingIOError, OSError."""
@@ -59,13 +60,12 @@ class Pipe:
 class Pipes:
     """Pipes are had while bytes are in them: idle connections need none."""
 
-    def __init__(self, size: int = 1 << 20) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._spare: list[Pipe] = []
 
     def take(self) -> Pipe:
         """An empty one."""
-        return self._spare.pop() if self._spare else Pipe(self._size)
+        return self._spare.pop() if self._spare else Pipe()
 
     def give(self, pipe: Pipe) -> None:
         """Whoever took it needs it no more."""

@@ -163,23 +163,22 @@ class PostgresStore(Store):
             if run(db, "SELECT to_regclass('adon_meta')")[0][0] is None:
                 for statement in _TABLES:
                     run(db, statement)
-            layout = run(db, "SELECT layout FROM adon_meta")[0][0]
-        if layout != _LAYOUT:
-            raise StoreError(
-                f"database {self._deciding.shown} has layout {layout}, expected {_LAYOUT}: "
-                "it was made by another version of ADON"
-            )
+            self._check_layout(db)
 
     def _freeze(self) -> None:
         """Have all questions answered as of now."""
         with self._asking.open() as db:
             run(db, "SELECT set_config('idle_in_transaction_session_timeout', '0', false)")
             run(db, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            known = run(db, "SELECT to_regclass('adon_meta')")[0][0] is not None
-            layout = run(db, "SELECT layout FROM adon_meta")[0][0] if known else "none"
+            self._check_layout(db)
+
+    def _check_layout(self, db: Database) -> None:
+        known = run(db, "SELECT to_regclass('adon_meta')")[0][0] is not None
+        layout = run(db, "SELECT layout FROM adon_meta")[0][0] if known else "none"
         if layout != _LAYOUT:
+            why = ": it was made by another version of ADON" if known else ""
             raise StoreError(
-                f"database {self._asking.shown} has layout {layout}, expected {_LAYOUT}"
+                f"database {self._deciding.shown} has layout {layout}, expected {_LAYOUT}{why}"
             )
 
     # -- the leader --------------------------------------------------------------------------

@@ -141,16 +141,12 @@ class PostgresConnection:
                     db.close()
                 raise
 
-    def drop(self) -> None:
-        """End the connection, and with it all that the session holds; the next use makes one."""
+    def close(self) -> None:
+        """End the connection for good, and with it all that the session holds."""
+        self._closed = True
         with self._lock:
             if self._db is not None:
                 self._db.close()
-
-    def close(self) -> None:
-        """As :meth:`drop`, for good."""
-        self._closed = True
-        self.drop()
 
     def _connect(self) -> _Connection:
         if self._closed:

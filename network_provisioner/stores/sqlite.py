@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -140,22 +140,13 @@ class SqliteStore(Store):
         self._lock = threading.Lock()
         self._held = None if str(path) == MEMORY or reading else self._hold()
         where = f"{self._path.absolute().as_uri()}?mode=ro" if reading else str(self._path)
-        try:
-            with self._explained():
-                self._db = sqlite3.connect(
-                    where, timeout=_BUSY_S, check_same_thread=False, uri=reading
-                )
-                self._db.text_factory = _text
-        except StoreError:
-            self._let_go()
-            raise
-        try:
-            with self._explained():
-                self._prepare()
-        except StoreError:
-            self._db.close()
-            self._let_go()
-            raise
+        with self._explained(), ExitStack() as undo:
+            undo.callback(self._let_go)
+            self._db = sqlite3.connect(where, timeout=_BUSY_S, check_same_thread=False, uri=reading)
+            undo.callback(self._db.close)
+            self._db.text_factory = _text
+            self._prepare()
+            undo.pop_all()
 
     # -- opening -----------------------------------------------------------------------------
 

@@ -218,7 +218,7 @@ def test_workflows_and_one_of_them(page: Page, world: World) -> None:
     show(page, world.url, "workflows")
     text = page.text()
     assert "soykb" in text and "montage-m17" in text and "failed" in text
-    page.click("[data-act=inner]")
+    page.click("[name=inner]")
     page.wait(f"document.querySelector('[data-key=\"{INSIDE}\"]')")
     page.click(f'[data-key="{WORKFLOW}"] a')
     page.wait("document.querySelector('h1')?.textContent === 'soykb'")
@@ -227,7 +227,7 @@ def test_workflows_and_one_of_them(page: Page, world: World) -> None:
     assert "sort: cannot open reads.fq: No such file or directory" in text
     assert "iplant → s2 → s1 → mu" in text and "the shortest T_t of three sites" in text
     assert "run\n1" in page.text(".cards")
-    page.click("[data-act=each]")
+    page.click("[name=each]")
     page.wait("document.querySelectorAll('[data-key=ran] svg text.on-bar').length === 9")
     page.click("[data-act=measure]")  # nobody follows it
     page.wait("document.body.innerText.includes('the request stays')")
@@ -307,7 +307,7 @@ def test_decisions_say_why(page: Page, world: World) -> None:
     show(page, world.url, "decisions")
     text = page.text()
     assert "has the highest score" in text and "the shortest T_t" in text
-    page.run("document.querySelector('[data-act=kind]').focus()")
+    page.run("document.querySelector('[name=kind]').focus()")
     page.press("ArrowDown")  # paths of transits
     page.wait("!document.querySelector('main').innerText.includes('the shortest T_t')")
     page.run("document.querySelector('details summary').focus()")
@@ -426,7 +426,7 @@ def test_a_list_is_filtered_sorted_and_saved_and_its_address_says_so(
             "project": "cms",
         }
         post(world.url, "/v1/transits", body)
-        report = {"bytes": 10**9 * (n + 1), "seconds": 90, "outcome": "=reset" if n else "success"}
+        report = {"bytes": 10**9 * (n + 1), "seconds": 90, "outcome": " =reset" if n else "success"}
         post(world.url, f"/v1/transits/list-{n}/release", report)
     show(page, world.url, "transfers?text=list-&failed=true")
     rows = "[...document.querySelectorAll('tbody tr')].map((row) => row.dataset.key)"
@@ -440,7 +440,7 @@ def test_a_list_is_filtered_sorted_and_saved_and_its_address_says_so(
     )
     page.click("[data-act=csv]")
     row = next(csv.DictReader(page.run("window.saved").splitlines()))
-    assert (row["id"], row["outcome"], row["project"]) == ("list-1", "'=reset", "cms")
+    assert (row["id"], row["outcome"], row["project"]) == ("list-1", "' =reset", "cms")
     page.run("document.querySelector('[name=text]').focus()")
     page.type("no such")
     page.wait("document.querySelector('.empty')?.textContent === 'None is like this.'")
@@ -454,7 +454,7 @@ def test_a_list_is_filtered_sorted_and_saved_and_its_address_says_so(
 def test_a_change_is_on_the_page_at_once(page: Page, world: World) -> None:
     show(page, world.url, "workflows")
     row = f"document.querySelector('[data-key=\"{WORKFLOW}\"]')"
-    page.run("document.querySelector('[data-act=text]').focus()")
+    page.run("document.querySelector('[name=text]').focus()")
     page.type("soykb")
     page.wait(f"{row} && !document.body.innerText.includes('montage')")
     lags = []
@@ -610,7 +610,7 @@ def test_who_may_see_one_site_is_shown_it(page: Page, guarded: str) -> None:
     page.type(TOKEN)
     page.press("Enter")
     page.wait("document.querySelectorAll('figure .series').length >= 3")
-    assert page.run("document.querySelector('[data-act=site]').value") == "mu"
+    assert page.run("document.querySelector('[name=site]').value") == "mu"
     text = page.text()
     assert text.startswith("Pool\nat mu") and "tacc" not in text and "–, –" not in text
     page.go(f"{guarded}/dashboard/#/workflows")

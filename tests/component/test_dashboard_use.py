@@ -254,10 +254,10 @@ def test_more_workflows_than_are_listed(page: Page, crowd: str) -> None:
     show(page, crowd, "workflows")
     assert "150 of 1,000 workflows among the 1,000 that changed last" in page.text("caption")
     assert "1,000 more" in page.text()
-    page.run("document.querySelector('[data-act=only]').focus()")
+    page.run("document.querySelector('[name=state]').focus()")
     page.type("removed")
     page.run(
-        "(() => { const e = document.querySelector('[data-act=only]'); e.value = 'removed';"
+        "(() => { const e = document.querySelector('[name=state]'); e.value = 'removed';"
         " e.dispatchEvent(new Event('change', {bubbles: true})) })()"
     )
     page.wait("document.querySelector('[data-key=\"many-1004\"]')")  # the broker has found it
@@ -316,7 +316,7 @@ def test_what_was_rolled_up_or_is_too_much_is_on_the_plot(page: Page, tmp_path: 
         assert retain(archive, Retention(Keep(5 * DAY_S)), now).removed > 300
         show(page, url, "measurements?metric=rtt&subject=mu%3Etacc")
         for by in ("hour", "day"):
-            page.run("document.querySelector('[data-act=span]').focus()")
+            page.run("document.querySelector('[name=span]').focus()")
             page.wait(f"document.querySelector('.key').innerText.includes('median of each {by}')")
             assert page.run("document.querySelectorAll('figure path.series').length") == 2
             if by == "hour":
@@ -379,7 +379,7 @@ def test_what_is_past_is_shown_as_far_back_as_it_is(page: Page, tmp_path: Path) 
         for name, drawing in (("network", ".block"), ("pool", "path.series")):
             show(page, url, name)
             page.wait(f"document.querySelector('main {drawing}')")
-            chosen = "document.querySelector('[data-act=span]').selectedOptions[0].textContent"
+            chosen = "document.querySelector('[name=span]').selectedOptions[0].textContent"
             assert page.run(chosen) == "6 hours"
         assert page.problems == []
 

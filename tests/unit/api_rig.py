@@ -16,8 +16,8 @@ from network_world import TEMPLATES
 
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import STATUS, create_app
+from network_provisioner.api.app import Registries
 from network_provisioner.api.connection import server
-from network_provisioner.api.registries import Registries
 from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.registry import TemplateRegistry

@@ -14,7 +14,7 @@ from cli_world import NOBODY, adon, refusal
 from policy_world import LISTING_1, NOW, ended
 
 from network_provisioner.api import create_app
-from network_provisioner.api.registries import Registries
+from network_provisioner.api.app import Registries
 from network_provisioner.base.model import KeptPromise
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
@@ -40,7 +40,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
     )
     broker.start()
     nothing: Any = None
-    app = create_app(broker, books=Registries(policies, nothing, store))
+    app = create_app(broker, registries=Registries(policies, nothing, store))
     with serving(app) as port:
         monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
         yield store

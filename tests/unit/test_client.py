@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import socket
 import subprocess
@@ -20,6 +22,7 @@ from broker_rig import Rig
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.hookclient import expand_by_user
 
 TOKEN = token_of("engineer")
 
@@ -367,3 +370,14 @@ def test_importing_it_brings_in_nothing_heavy() -> None:
     )
     heavy = {"networkx", "numpy", "pydantic", "fastapi", "sqlite3", "yaml", "asyncio", "os_ken"}
     assert not heavy & set(done.stdout.split())
+
+
+def test_whose_home_it_is_where_the_system_does_not_know_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/of/the/daemon")
+    known = pwd.getpwuid(os.getuid()).pw_dir
+    assert expand_by_user("~/token") == f"{known}/token"
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    assert expand_by_user("~/token") == "/of/the/daemon/token"
+    assert expand_by_user("/token") == "/token"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adon.config.adon_yml import load_config, parse_config, used_files
-from adon.config.changes import changes_text
+from adon.config.adon_yml import changes_text, load_config, parse_config, used_files
 from adon.config.sections import split_address
 from network_provisioner.base.errors import InputError
 

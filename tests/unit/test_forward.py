@@ -22,7 +22,8 @@ from starlette.responses import StreamingResponse
 from network_provisioner.access import Key, Keyring, Principal, Role
 from network_provisioner.api import create_app
 from network_provisioner.api.connection import server_context
-from network_provisioner.api.forward import Trust, reach
+from network_provisioner.api.forward import Forward, Trust, reach
+from network_provisioner.api.gate import Message
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.broker import BrokerClient
@@ -186,3 +187,24 @@ def test_the_name_on_a_certificate_is_passed_on_and_nobody_can_claim_one(tmp_pat
         with pytest.raises(BrokerError) as stranger:
             by("eve").release("t")
         assert stranger.value.code == "unauthorized"
+
+
+def test_a_request_that_is_cut_off_is_not_passed_on(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[bytes] = []
+
+    async def ask(_forward: Forward, _scope: Message, body: bytes) -> None:
+        passed.append(body)
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    async def cut_off() -> Message:
+        return {"type": "http.disconnect"}
+
+    monkeypatch.setattr(Forward, "_ask", ask)
+    pair.follow("http://127.0.0.1:1")
+    scope = {"type": "http", "method": "POST", "path": "/v1/transits/a/release"}
+    asyncio.run(Forward(nothing, pair.follower.broker, Trust())(scope, cut_off, nothing))
+    assert passed == []

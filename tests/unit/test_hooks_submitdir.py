@@ -128,8 +128,9 @@ def test_the_hooks_configuration(tmp_path: Path) -> None:
     config = hookconfig.load(file)
     assert (config.archive, config.watch) == (str(tmp_path / "a.sqlite"), str(tmp_path / "w"))
     assert (config.ca, config.token_file) == ("/ca.pem", "~/token")
-    file.write_text('{"broker": "u", "archive": "postgresql://adon@db/adon"}')
-    assert hookconfig.load(file).archive == "postgresql://adon@db/adon"
+    for database in ("postgresql://adon@db/adon", "host=db user=adon dbname=adon"):
+        file.write_text(json.dumps({"broker": "u", "archive": database}))
+        assert hookconfig.load(file).archive == database
 
 
 @pytest.mark.parametrize(

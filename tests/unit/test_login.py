@@ -12,6 +12,7 @@ from broker_rig import code_of
 from oidc_provider import CLIENT, Provider, provider
 
 from network_provisioner.access import Principal, Role
+from network_provisioner.api import login
 from network_provisioner.api.federation import Issuers
 from network_provisioner.api.login import BrowserLogins
 from network_provisioner.base.errors import InputError
@@ -73,11 +74,13 @@ def test_no_token_for_who_did_not_begin_or_has_no_role(web: Provider) -> None:
     assert code_of(logins.token, web.url, code(web), VERIFIER, BACK) == "unauthorized"
 
 
-def test_an_issuer_that_says_odd_things_is_not_offered(web: Provider) -> None:
+def test_an_issuer_that_says_odd_things_is_not_offered(
+    web: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     about = web.answer("/.well-known/openid-configuration") or {}
     for change in ({"issuer": "https://else"}, {"token_endpoint": "file:///etc"}, {"issuer": 7}):
-        odd = logins_of(web)
-        odd._fetch = lambda _, change=change: about | change  # type: ignore[assignment,misc]
+        odd, said = logins_of(web), about | change
+        monkeypatch.setattr(login, "fetched", lambda _, said=said: said)
         assert odd.offers() == []
         assert code_of(odd.token, web.url, "c", VERIFIER, BACK) == "unauthorized"
 

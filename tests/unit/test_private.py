@@ -12,7 +12,8 @@ from adon.config.adon_yml import parse_config, used_files
 from monitors.archive.archive import Archive
 from monitors.measurements.run_store import MeasuringStore
 from monitors.watcher import registry
-from network_provisioner.base.private import make_private, open_lock
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.private import make_private, open_lock, read_secret
 from network_provisioner.stores.sqlite import SqliteStore
 
 NETWORK: dict[str, list[object]] = {"nodes": [], "links": []}
@@ -65,3 +66,17 @@ def test_what_root_makes_is_the_folders_owners(
     for _ in range(2):  # once, where it is made
         open_lock(tmp_path / "state.lock").close()
     assert owners == [(folder.st_uid, folder.st_gid)] * 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines", b"\xff" * 20, b"s" * 5000])
+def test_what_is_no_secret_is_not_quoted(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_secret(file, "a password")
+    assert str(caught.value).removeprefix(f"{file}: ") in (
+        "found something else, expected one line with a password",
+        "cannot be read: it is no text in UTF-8, expected a password",
+    )
+    file.write_bytes(b" with blanks \r\n")
+    assert read_secret(file, "a password") == " with blanks "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from network_provisioner.base.errors import BrokerError, InputError, MissingError
 from network_provisioner.client.http1 import Tls
-from network_provisioner.relay import run
+from network_provisioner.relay import run, sockets
 from network_provisioner.relay.sessions import VERSION, Session
 
 SESSION = Session("t", ("127.0.0.2",), ("127.0.0.3",), True, "rb", "127.0.0.4", 0, "00").as_dict()
@@ -100,3 +100,17 @@ def test_certificates_that_cannot_be_used(tmp_path: Any) -> None:
         with pytest.raises(InputError, match=r"a\.pem.*expected readable PEM files"):
             run.contexts_of(tls)
     assert run.contexts_of(Tls()) is None
+
+
+def test_the_network_device_may_be_a_vlan(monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses = "7: eth0.100    inet 10.0.0.5/24 brd 10.0.0.255 scope global eth0.100\n"
+    commands: list[str] = []
+
+    def done(words: Sequence[str], text: str = "") -> str:
+        commands.append(" ".join(words) + text)
+        return addresses if "address" in words else ""
+
+    monkeypatch.setattr(sockets, "_do", done)
+    with sockets.tproxy("10.0.0.5", 27_000):
+        assert "sysctl -qw net/ipv4/conf/eth0.100/rp_filter=2" in commands
+    assert any('iifname "eth0.100" meta l4proto tcp tproxy' in command for command in commands)

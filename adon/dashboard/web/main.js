@@ -4,12 +4,13 @@
 // `load` asks the broker, `view` makes nodes of what is known, `found` takes what the feed brings of
 // `metrics`, `changes` says that changes of transits, policies and templates are to be loaded. `every`
 // so many milliseconds `poll`, or else `load`, asks for what no feed tells. What users do
-// comes by `data-act` to `actions`; what they choose is in the address (`c.query`, `c.choose`).
+// comes by `data-act` to `actions`. What they choose is in the address (`c.chosen`, `c.choose`): where
+// that changes the page is loaded, or does what it needs to in `same`.
 
 import { ApiError, follow, get, now, setToken, token } from "./base/api.js";
 import { become, el } from "./base/dom.js";
 import { clock, decoded, zone } from "./base/format.js";
-import { heading } from "./base/parts.js";
+import { TYPED_MS, heading } from "./base/parts.js";
 import { submitted, typed } from "./base/form.js";
 import { accounts } from "./network/accounts.js";
 import { agents } from "./measurements/agents.js";
@@ -88,9 +89,9 @@ function say(words) {
 /** The page of now. Its context is what page functions get. */
 function open() {
   const going = route();
-  if (shown && shown.page === going.page && shown.id === going.id && shown.page.same) {
+  if (shown && shown.page === going.page && shown.id === going.id) {
     shown.query = going.query;
-    shown.page.same(shown);
+    chosen(shown);
     return;
   }
   const moved = shown !== null;
@@ -107,6 +108,7 @@ function open() {
     error: null,
     busy: false,
     may: (what) => Boolean(caller?.may.includes(what)),
+    chosen: (...names) => Object.fromEntries(names.map((name) => [name, context.query.get(name) || ""])),
     choose: (changes) => choose(context, changes),
     redraw: () => draw(context),
     reload: () => load(context),
@@ -134,12 +136,18 @@ function open() {
  * empty is left out. */
 function choose(context, changes) {
   for (const [name, value] of Object.entries(changes)) {
-    if (value === "" || value === null || value === undefined) context.query.delete(name);
-    else context.query.set(name, value);
+    if (value || value === 0) context.query.set(name, value);
+    else context.query.delete(name);
   }
   const [path] = location.hash.split("?");
   const query = context.query.toString();
   history.replaceState(null, "", query ? `${path}?${query}` : path);
+}
+
+/** Something else is chosen than before. */
+function chosen(context) {
+  draw(context);
+  (context.page.same || load)(context);
 }
 
 async function start(context) {
@@ -275,11 +283,7 @@ function draw(context) {
   const { page, error } = context;
   const wrong =
     error &&
-    el(
-      "p",
-      { class: "note bad-note", role: "alert", "data-key": "wrong" },
-      refused(error, context.told),
-    );
+    el("p", { class: "note bad-note", role: "alert", "data-key": "wrong" }, refused(error, context.told));
   if (!context.loaded) {
     become(main, [
       wrong && page.back?.(),
@@ -347,7 +351,7 @@ function again() {
 }
 
 const own = {
-  skip(event) {
+  skip(c, from, event) {
     event.preventDefault();
     byId("main").focus();
   },
@@ -355,7 +359,14 @@ const own = {
   cancel: () => byId("ask").close(),
   forget() {
     setToken("");
+    byId("ask").close();
     again();
+  },
+  choose(c, from) {
+    c.choose({ [from.name]: from.type === "checkbox" ? from.checked && "yes" : from.value.trim() });
+    draw(c);
+    clearTimeout(c.typing);
+    c.typing = setTimeout(() => c.signal.aborted || chosen(c), from.type === "search" ? TYPED_MS : 0);
   },
 };
 
@@ -369,7 +380,7 @@ function act(event) {
     : "click";
   if (event.type !== listens) return;
   const action = own[from.dataset.act] || shown?.page.actions?.[from.dataset.act];
-  if (action) action.call(null, ...(own[from.dataset.act] ? [event] : [shown, from, event]));
+  action?.(shown, from, event);
 }
 
 for (const kind of ["click", "change", "input"]) document.addEventListener(kind, act);

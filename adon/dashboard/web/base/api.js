@@ -97,15 +97,9 @@ export async function maybe(path, parameters, signal, otherwise = null) {
 
 const pause = (ms, signal) =>
   new Promise((done) => {
-    const timer = setTimeout(done, ms);
-    signal.addEventListener(
-      "abort",
-      () => {
-        clearTimeout(timer);
-        done();
-      },
-      { once: true },
-    );
+    const end = AbortSignal.any([signal, AbortSignal.timeout(ms)]);
+    if (end.aborted) done();
+    else end.addEventListener("abort", done, { once: true });
   });
 
 /** Follow the broker's feed until `signal` aborts: `on.found(measurements)` for what was recorded,

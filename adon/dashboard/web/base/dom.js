@@ -12,11 +12,11 @@ function made(node, attributes, children) {
   return node;
 }
 
+const isThere = (child) => child !== null && child !== undefined && child !== false && child !== "";
+
 function add(node, children) {
-  for (const child of children) {
-    if (Array.isArray(child)) add(node, child);
-    else if (child instanceof Node) node.append(child);
-    else if (child !== null && child !== undefined && child !== false) node.append(String(child));
+  for (const child of children.flat(Infinity).filter(isThere)) {
+    node.append(child instanceof Node ? child : String(child));
   }
 }
 
@@ -26,6 +26,10 @@ export const el = (tag, attributes, ...children) => made(document.createElement(
 /** An SVG element. */
 export const svg = (tag, attributes, ...children) =>
   made(document.createElementNS(SVG, tag), attributes, children);
+
+/** An image for eyes and, through `words`, for screen readers. */
+export const image = (width, height, words, ...parts) =>
+  svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, parts);
 
 /** In place of an element that was drawn last time, has this key, and is to stay as it is. */
 export const unchanged = (tag, key) => el(tag, { "data-key": key, "data-same": true });
@@ -38,16 +42,13 @@ const KEPT = { DETAILS: ["open"], DIALOG: ["open"] };
  * same where the key is. */
 export function become(parent, nodes) {
   const focused = document.activeElement;
-  patchChildren(
-    parent,
-    nodes.flat(Infinity).filter((n) => n !== null && n !== false && n !== undefined),
-  );
+  patchChildren(parent, nodes.flat(Infinity).filter(isThere));
   if (focused && focused !== document.activeElement && focused.isConnected) {
     focused.focus({ preventScroll: true });
   }
 }
 
-const keyOf = (node) => (node.nodeType === 1 ? node.getAttribute("data-key") : null);
+const keyOf = (node) => node.getAttribute?.("data-key") ?? null;
 
 function patchChildren(parent, wanted) {
   const keyed = new Map();

@@ -65,18 +65,17 @@ function coarse(s) {
   return `${Math.round(s / 86400)} d`;
 }
 
-const two = (value) => String(value).padStart(2, "0");
+export const two = (value) => String(value).padStart(2, "0");
 
 /** Local time of day, with the date where it is not today's. */
 export function clock(at, now, withSeconds = true) {
   if (!known(at) || at <= 0) return DASH;
   const d = new Date(at * 1000);
-  const day = `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
-  const n = new Date(now * 1000);
-  const today = `${n.getFullYear()}-${two(n.getMonth() + 1)}-${two(n.getDate())}`;
   const time = `${two(d.getHours())}:${two(d.getMinutes())}${withSeconds ? `:${two(d.getSeconds())}` : ""}`;
-  return day === today ? time : `${day} ${time}`;
+  return day(d) === day(new Date(now * 1000)) ? time : `${day(d)} ${time}`;
 }
+
+const day = (date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 
 /** For machines; nothing where no calendar has it: who records something says when it was. */
 export const stamp = (at) => (Math.abs(at) <= 8.64e12 ? new Date(at * 1000).toISOString() : null);

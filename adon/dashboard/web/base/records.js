@@ -3,10 +3,11 @@
 
 import { el } from "./dom.js";
 import { counted, quantity, whole } from "./format.js";
-import { TYPED_MS, choice, empty, heading, search, table } from "./parts.js";
+import { button, choice, empty, heading, search, table } from "./parts.js";
 
 const SOME = 200; // asked for and drawn at once
 const MOST = 100_000; // in a file
+const FORMULA = /^(\s*[=+\-@＝＋－＠]|[\t\r\n])/; // also in full width
 
 const plain = (value) => value ?? "";
 const shownAs = (value, unit) => (unit ? quantity(value, unit) : String(plain(value)) || "–");
@@ -16,7 +17,7 @@ const shownAs = (value, unit) => (unit ? quantity(value, unit) : String(plain(va
 export function csv(columns, rows) {
   const field = (value) => {
     const text = String(plain(value));
-    const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    const safe = typeof value === "string" && FORMULA.test(text) ? `'${text}` : text;
     return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const named = ({ name, unit }) => (unit && unit !== "1" ? `${name} (${unit})` : name);
@@ -52,7 +53,7 @@ function save(name, text) {
 export function records(spec) {
   const { columns, filters = [], ask, key, actions = {}, above, below, nothing, pick, ...page } = spec;
   const listed = columns.filter((column) => !column.hidden);
-  const chosen = (c) => Object.fromEntries(filters.map(({ name }) => [name, c.query.get(name) || ""]));
+  const chosen = (c) => c.chosen(...filters.map(({ name }) => name));
   const order = (c) => c.query.get("order") || spec.order || "";
 
   async function rowsOf(c, limit) {
@@ -68,6 +69,7 @@ export function records(spec) {
       c.state = { rows: [], all: 0, limit: SOME };
     },
     same(c) {
+      c.state.limit = SOME;
       c.reload();
     },
     async load(c) {
@@ -89,7 +91,7 @@ export function records(spec) {
           "div",
           { class: "filters", role: "search" },
           filters.map((filter) => filtered(c, filter)),
-          el("button", { type: "button", "data-act": "csv" }, "CSV of all"),
+          button("csv", "CSV of all"),
         ),
         rows.length
           ? table(
@@ -101,26 +103,19 @@ export function records(spec) {
               })),
               { sparse: true },
             )
-          : empty(filters.some(({ name }) => c.query.get(name)) ? "None is like this." : nothing || "There is none."),
-        cut
-          ? el(
-              "p",
-              {},
-              el("button", { type: "button", "data-act": "more" }, `More than ${whole(s.limit)}`),
-              " The columns sort those that are listed; the filters search all.",
-            )
-          : null,
+          : empty(Object.values(chosen(c)).some(Boolean) ? "None is like this." : nothing || "There is none."),
+        cut &&
+          el(
+            "p",
+            {},
+            button("more", `More than ${whole(s.limit)}`),
+            " The columns sort those that are listed; the filters search all.",
+          ),
         below?.(c),
       ];
     },
 
     actions: {
-      filter(c, from) {
-        c.choose({ [from.name]: from.value.trim() });
-        c.state.limit = SOME;
-        clearTimeout(c.state.typing);
-        c.state.typing = setTimeout(c.reload, from.matches("[type=search]") ? TYPED_MS : 0);
-      },
       order(c, from) {
         const { column } = from.dataset;
         c.choose({ order: order(c) === column ? `-${column}` : column });
@@ -146,7 +141,7 @@ function filtered(c, { name, label, options, without = "all" }) {
   const value = c.query.get(name) || "";
   if (options) {
     const all = called(options, c).map((each) => (Array.isArray(each) ? each : [each, each]));
-    return choice("filter", label, [["", called(without, c)], ...all], value, name);
+    return choice(name, label, [["", called(without, c)], ...all], value);
   }
-  return search("filter", label, value, name);
+  return search(name, label, value);
 }

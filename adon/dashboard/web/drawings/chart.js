@@ -1,8 +1,8 @@
 // Lines over time, as SVG: axes, areas, steps, bands, marks, and a table of the figures for those who
 // do not see them. Drawn as wide as there is room, so that letters keep their size.
 
-import { el, svg } from "../base/dom.js";
-import { clock, duration, quantity } from "../base/format.js";
+import { el, image, svg } from "../base/dom.js";
+import { clock, duration, quantity, two } from "../base/format.js";
 import { fold, table } from "../base/parts.js";
 
 const LEFT = 62;
@@ -35,18 +35,17 @@ export function ticks(t0, t1, most, elapsed = false) {
 export function timeAxis(x, top, bottom, elapsed = false) {
   const { step, at } = ticks(x.t0, x.t1, Math.max(2, (x.end - x.left) / 95), elapsed);
   return at.flatMap((t) => [
-    svg("path", { d: `M${round(x(t))} ${top}V${bottom}`, class: "gridline" }),
+    instantLine(x, t, top, bottom, "gridline"),
     svg("text", { x: round(x(t)), y: bottom + 16, "text-anchor": "middle", class: "small" }, elapsed ? duration(t) : tick(t, step)),
   ]);
 }
 
 function tick(t, step) {
   const d = new Date(t * 1000);
-  const two = (v) => String(v).padStart(2, "0");
-  if (step >= 86400) return `${two(d.getMonth() + 1)}-${two(d.getDate())}`;
+  const day = `${two(d.getMonth() + 1)}-${two(d.getDate())}`;
   const time = `${two(d.getHours())}:${two(d.getMinutes())}`;
   if (step < 60) return `${time}:${two(d.getSeconds())}`;
-  return time === "00:00" ? `${two(d.getMonth() + 1)}-${two(d.getDate())}` : time;
+  return step >= 86400 || time === "00:00" ? day : time;
 }
 
 /** Round numbers from `low` to `high`. */
@@ -69,6 +68,11 @@ export const levelAxis = (x, y, values, words) =>
 
 /** As exact as a drawing can be. */
 export const round = (v) => Math.round(v * 10) / 10;
+
+/** A line at an instant. */
+export const instantLine = (x, t, top, bottom, cls) =>
+  svg("path", { d: `M${round(x(t))} ${top}V${bottom}`, class: cls });
+
 
 /** A chart. `series`: {name, cls, points: [[t, value]], area, dots}, `step`: flat from one value to
  * the next; `bands`: {from, to, words}; `marks`: {at, value, words, letter}; `cut`: {value, words}, a
@@ -93,26 +97,16 @@ export function chart(spec) {
   for (const b of bands) {
     const from = Math.max(x.left, x(b.from));
     const wide = Math.max(2, Math.min(x.end, x(b.to)) - from);
-    parts.push(
-      svg(
-        "rect",
-        { x: round(from), y: TOP, width: round(wide), height: floor - TOP, class: "band" },
-        svg("title", {}, b.words),
-      ),
-    );
+    const place = { x: round(from), y: TOP, width: round(wide), height: floor - TOP };
+    parts.push(svg("rect", { ...place, class: "band" }, svg("title", {}, b.words)));
   }
-  for (const s of shown)
-    parts.push(
-      ...drawn(s, x, y, floor, spec.step, ([t, v]) => `${when(t)}: ${quantity(v, unit, metric)}`),
-    );
+  for (const s of shown) {
+    parts.push(...drawn(s, x, y, floor, spec.step, ([t, v]) => `${when(t)}: ${quantity(v, unit, metric)}`));
+  }
   if (cut) {
-    parts.push(svg("path", { d: `M${x.left} ${round(y(cut.value))}H${x.end}`, class: "cut" }));
     parts.push(
-      svg(
-        "text",
-        { x: x.end - 4, y: round(y(cut.value)) - 5, "text-anchor": "end", class: "small halo" },
-        cut.words,
-      ),
+      svg("path", { d: `M${x.left} ${round(y(cut.value))}H${x.end}`, class: "cut" }),
+      svg("text", { x: x.end - 4, y: round(y(cut.value)) - 5, "text-anchor": "end", class: "small halo" }, cut.words),
     );
   }
   for (const m of marks) {
@@ -130,27 +124,25 @@ export function chart(spec) {
     );
   }
   if (now !== undefined && now > t0 && now < t1 - (t1 - t0) * 0.002) {
-    parts.push(svg("path", { d: `M${round(x(now))} ${TOP}V${floor}`, class: "nowline" }));
+    parts.push(instantLine(x, now, TOP, floor, "nowline"));
   }
   const words = `${spec.title}: ${shown.map((s) => summary(s, unit, metric)).join("; ")}`;
   return el(
     "figure",
     { "data-key": `chart:${spec.key}` },
     spec.quiet ? null : el("figcaption", {}, spec.title),
-    svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, parts),
+    image(width, height, words, parts),
     spec.quiet ? null : figures(spec, shown, when),
   );
 }
 
+/** The least and the most of many: too many for the arguments of a function. */
+const extremes = (values) =>
+  values.reduce(([least, most], v) => [Math.min(least, v), Math.max(most, v)], [Infinity, -Infinity]);
+
 function bounds(spec, shown, cut) {
-  const values = shown.flatMap((s) => s.points.map(([, v]) => v));
-  if (cut) values.push(cut.value);
-  let least = Infinity;
-  let most = -Infinity;
-  for (const v of values) {
-    least = Math.min(least, v);
-    most = Math.max(most, v);
-  }
+  const values = shown.flatMap((s) => s.points.map(([, v]) => v)).concat(cut?.value ?? []);
+  const [least, most] = extremes(values);
   // A scale that does not begin at nothing shows small changes as large ones.
   const low = spec.floor ?? (least >= 0 ? 0 : least);
   const high = spec.top ?? (most > low ? low + (most - low) * 1.06 : low + 1);
@@ -172,8 +164,7 @@ function drawn(s, x, y, floor, step, told) {
       last = round(Math.min(x.end, x(s.to)));
       d += `H${last}`;
     }
-    if (s.area && last > first)
-      out.push(svg("path", { d: `${d}V${floor}H${first}Z`, class: `area ${s.cls}` }));
+    if (s.area && last > first) out.push(svg("path", { d: `${d}V${floor}H${first}Z`, class: `area ${s.cls}` }));
     if (last > first) out.push(svg("path", { d, class: `series ${s.cls}` }));
     if ((s.dots && points.length <= 160) || part.length === 1) {
       places.forEach(([cx, cy], n) =>
@@ -209,18 +200,15 @@ export function thinned(points, most) {
       if (p[1] < least[1]) least = p;
       if (p[1] > greatest[1]) greatest = p;
     }
-    out.push(
-      ...(least === greatest ? [least] : least[0] < greatest[0] ? [least, greatest] : [greatest, least]),
-    );
+    out.push(...new Set(least[0] < greatest[0] ? [least, greatest] : [greatest, least]));
   }
   return out;
 }
 
 function summary(s, unit, metric) {
   const values = s.points.map(([, v]) => v);
-  const least = values.reduce((a, b) => Math.min(a, b));
-  const most = values.reduce((a, b) => Math.max(a, b));
-  return `${s.name} from ${quantity(least, unit, metric)} to ${quantity(most, unit, metric)}, last ${quantity(values[values.length - 1], unit, metric)}`;
+  const [least, most, last] = [...extremes(values), values.at(-1)].map((v) => quantity(v, unit, metric));
+  return `${s.name} from ${least} to ${most}, last ${last}`;
 }
 
 /** The newest points in a table to unfold. */

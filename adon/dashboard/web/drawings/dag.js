@@ -1,6 +1,6 @@
 // A workflow from top to bottom: every job where that is readable, else one box per kind and level.
 
-import { svg } from "../base/dom.js";
+import { image, svg } from "../base/dom.js";
 
 export const WIDTH = 1080;
 const HIGH = 34;
@@ -156,10 +156,4 @@ export function dots({ jobs, edges }, classes) {
     return svg("rect", { x: x - 3, y: y - 2, width: 6, height: 4, rx: 1, class: classes[site] || "s0" }, tip);
   });
   return image(WIDTH, height, `All ${jobs.length} jobs, level by level`, svg("path", { class: "edge far", d }), each);
-}
-
-/** An image for eyes and, through `words`, for screen readers. */
-export function image(width, height, words, ...parts) {
-  const size = { width, height, viewBox: `0 0 ${width} ${height}` };
-  return svg("svg", { ...size, role: "img", "aria-label": words }, parts);
 }

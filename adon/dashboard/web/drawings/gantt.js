@@ -1,8 +1,8 @@
 // When every job and transfer ran, and how long it waited for it.
 
 import { timeAxis, timeScale } from "./chart.js";
-import { WIDTH, image } from "./dag.js";
-import { svg } from "../base/dom.js";
+import { WIDTH } from "./dag.js";
+import { image, svg } from "../base/dom.js";
 
 const LEFT = 96; // at least, and at most, for the names of groups
 const LEFT_MOST = 260;
@@ -58,9 +58,7 @@ function named(bars, at, top) {
     return [
       begun - queued >= 1 ? svg("path", { class: "wait", d: `M${queued} ${middle}H${begun}` }) : null,
       rect(bar, at, y + 3, ROW - 6),
-      bar.held.map(([from, to, tip]) =>
-        box(at(from), y + ROW - 3, at(to) - at(from), 3, "held", tip),
-      ),
+      bar.held.map(([from, to, tip]) => box(at(from), y + ROW - 3, at(to) - at(from), 3, "held", tip)),
       svg("text", { x: places[n].x, y: y + ROW - 6, class: "on-bar", "text-anchor": places[n].anchor }, bar.label),
     ];
   });
@@ -89,10 +87,7 @@ function tight(bars, at, top) {
 function waiting(bars, at, top) {
   const changes = bars
     .filter((bar) => bar.start > bar.submit)
-    .flatMap((bar) => [
-      [bar.submit, 1],
-      [bar.start, -1],
-    ])
+    .flatMap((bar) => [[bar.submit, 1], [bar.start, -1]])
     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   let level = 0;
   const levels = changes.map(([t, change]) => [at(t), (level += change)]);

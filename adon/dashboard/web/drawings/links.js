@@ -1,8 +1,7 @@
 // Every direction of a link in a table.
 
-import { el } from "../base/dom.js";
 import { counted, duration, percent, rate, whole } from "../base/format.js";
-import { table } from "../base/parts.js";
+import { button, table } from "../base/parts.js";
 
 const ROWS = 200;
 
@@ -45,14 +44,8 @@ export function linkTable(loads, shares, shown = {}, measured = new Map(), picke
 const named = ({ load }) => `${load.from} → ${load.to}`;
 
 const choice = (one, picked) =>
-  el(
-    "button",
-    {
-      type: "button",
-      class: "plain",
-      "data-act": "pick",
-      "data-hop": one.hop,
-      "aria-pressed": String(one.hop === picked),
-    },
-    named(one),
-  );
+  button("pick", named(one), {
+    class: "plain",
+    "data-hop": one.hop,
+    "aria-pressed": String(one.hop === picked),
+  });

@@ -2,7 +2,7 @@
 // as it is reserved, with the share beside it.
 
 import { round } from "./chart.js";
-import { svg } from "../base/dom.js";
+import { image, svg } from "../base/dom.js";
 import { percent, rate } from "../base/format.js";
 import { hopOf } from "./holdings.js";
 import { key } from "../base/parts.js";
@@ -146,18 +146,12 @@ export function map(topology, layout, room, shareOf, picked, zoom = 1) {
 
   const nodes = boxes.map(node);
   const used = topology.links.flatMap((link) => link.load).filter((load) => shareOf(hopOf(load.from, load.to)) > 0);
-  const taken = used.length
-    ? `${used.length} directions of links are reserved in part`
-    : "nothing is reserved";
-  return svg(
-    "svg",
-    {
-      width,
-      height: round(height),
-      viewBox: `0 0 ${width} ${round(height)}`,
-      role: "img",
-      "aria-label": `Map of ${topology.nodes.length} nodes and ${topology.links.length} links; ${taken}. The table below has the same.`,
-    },
+  const taken = used.length ? `${used.length} directions of links are reserved in part` : "nothing is reserved";
+  const size = `${topology.nodes.length} nodes and ${topology.links.length} links`;
+  return image(
+    width,
+    round(height),
+    `Map of ${size}; ${taken}. The table below has the same.`,
     pipes,
     nodes,
     (crowded ? free(labels, boxes) : labels).map(({ x, y, anchor, words }) =>

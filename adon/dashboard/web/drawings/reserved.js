@@ -1,7 +1,7 @@
 // Who holds how much of one direction of a link over time, as a drawing.
 
-import { levelAxis, levels, round, timeAxis, timeScale } from "./chart.js";
-import { el, svg } from "../base/dom.js";
+import { instantLine, levelAxis, levels, round, timeAxis, timeScale } from "./chart.js";
+import { el, image, svg } from "../base/dom.js";
 import { clock, counted, rate } from "../base/format.js";
 import { peak, pieces } from "./holdings.js";
 
@@ -35,8 +35,8 @@ export function blocks({ link, load, hop }, list, { t0, t1, now, at }, width) {
     }
   }
   parts.push(svg("path", { d: `M${x.left} ${round(y(link.capacity_bps))}H${x.end}`, class: "cut" }));
-  if (now !== undefined) parts.push(svg("path", { d: `M${round(x(now))} ${top}V${floor}`, class: "nowline" }));
-  if (now !== undefined && at !== now) parts.push(svg("path", { d: `M${round(x(at))} ${top}V${floor}`, class: "axis" }));
+  if (now !== undefined) parts.push(instantLine(x, now, top, floor, "nowline"));
+  if (now !== undefined && at !== now) parts.push(instantLine(x, at, top, floor, "axis"));
   const words = `${load.from} → ${load.to}: ${counted(list.length, "reservation")}, ${now === undefined ? "first" : "now"} ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)}`;
   return el(
     "figure",
@@ -47,6 +47,6 @@ export function blocks({ link, load, hop }, list, { t0, t1, now, at }, width) {
       el("strong", {}, `${load.from} → ${load.to}`),
       ` ${link.layer}, ${rate(load.reserved_bps)} of ${rate(link.capacity_bps)} ${now === undefined ? "at first" : "now"}`,
     ),
-    svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, parts),
+    image(width, height, words, parts),
   );
 }

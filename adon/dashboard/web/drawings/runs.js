@@ -1,7 +1,7 @@
 // Runs of measurements over time, one line for each agent: what was made, what is to come.
 
-import { round, timeAxis, timeScale } from "./chart.js";
-import { el, svg } from "../base/dom.js";
+import { instantLine, round, timeAxis, timeScale } from "./chart.js";
+import { el, image, svg } from "../base/dom.js";
 import { clock, counted, subjectText, words } from "../base/format.js";
 import { key, section } from "../base/parts.js";
 
@@ -27,14 +27,9 @@ export function timeline(runs, names, t0, t1, now, width) {
     const y = TOP + n * HIGH;
     const short = name.length > 13 ? `${name.slice(0, 12)}…` : name;
     parts.push(
-      svg(
-        "text",
-        { x: x.left - 8, y: y + 17, "text-anchor": "end", class: "small" },
-        svg("title", {}, name),
-        short,
-      ),
+      svg("text", { x: x.left - 8, y: y + 17, "text-anchor": "end", class: "small" }, svg("title", {}, name), short),
+      svg("path", { d: `M${x.left} ${y + HIGH}H${x.end}`, class: "gridline" }),
     );
-    parts.push(svg("path", { d: `M${x.left} ${y + HIGH}H${x.end}`, class: "gridline" }));
     for (const run of shown.filter((one) => one.agents.some((a) => a.agent === name))) {
       const from = Math.max(x.left, x(run.at));
       const wide = Math.max(3, Math.min(x.end, x(run.until)) - from);
@@ -46,18 +41,12 @@ export function timeline(runs, names, t0, t1, now, width) {
           {},
           svg("title", {}, tip),
           svg("rect", { x: round(from), y: y + 4, width: round(wide), height: HIGH - 8, rx: 2, class: cls }),
-          sign
-            ? svg(
-                "text",
-                { x: round(from + wide / 2), y: y + 17, "text-anchor": "middle", class: "label halo" },
-                sign,
-              )
-            : null,
+          sign && svg("text", { x: round(from + wide / 2), y: y + 17, "text-anchor": "middle", class: "label halo" }, sign),
         ),
       );
     }
   });
-  parts.push(svg("path", { d: `M${round(x(now))} ${TOP}V${height - 24}`, class: "nowline" }));
+  parts.push(instantLine(x, now, TOP, height - 24, "nowline"));
   const counts = Object.keys(LOOKS)
     .map((name) => [name, shown.filter((run) => run.state === name).length])
     .filter(([, n]) => n);
@@ -70,15 +59,6 @@ export function timeline(runs, names, t0, t1, now, width) {
       ["block t2", "! missed"],
       ["line t0 dash2", "now"],
     ]),
-    el(
-      "figure",
-      {},
-      el("figcaption", {}, label),
-      svg(
-        "svg",
-        { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-        parts,
-      ),
-    ),
+    el("figure", {}, el("figcaption", {}, label), image(width, height, label, parts)),
   );
 }

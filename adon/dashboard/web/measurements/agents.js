@@ -4,7 +4,7 @@ import { get, post } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, duration, percent, rate, subjectText, whole, words } from "../base/format.js";
 import { addressOf } from "./anomalies.js";
-import { cards, code, empty, heading, meter, section, state, table } from "../base/parts.js";
+import { bar, button, cards, empty, heading, listed, marked, note, small, state } from "../base/parts.js";
 import { timeline } from "../drawings/runs.js";
 
 const COMING = 20;
@@ -27,11 +27,7 @@ export const agents = {
       get("/v1/agents", {}, c.signal),
       get("/v1/tasks", {}, c.signal),
       get("/v1/schedule", {}, c.signal),
-      get(
-        "/v1/runs",
-        { since: Math.floor(now - BEFORE_S), until: Math.ceil(now + AFTER_S), limit: RUNS },
-        c.signal,
-      ),
+      get("/v1/runs", { since: Math.floor(now - BEFORE_S), until: Math.ceil(now + AFTER_S), limit: RUNS }, c.signal),
     ]);
     const away = new Set(list.filter((a) => !a.present).map((a) => a.name));
     for (const name of away) if (c.loaded && !s.away.has(name)) c.say(`Agent ${name} is away`);
@@ -45,58 +41,34 @@ export const agents = {
       return [
         heading("Agents"),
         empty(
-          "There are no agents. They stand in adon.yml under ",
-          code("monitoring.agents"),
-          ", and what they measure under ",
-          code("monitoring.tasks"),
-          "; ",
-          code("adon agent run --config agent.yml"),
-          " starts one on its host, and ",
-          code("adon measure add"),
-          " adds what is to be measured.",
+          "There are no agents. They stand in adon.yml under `monitoring.agents`, and what they measure under " +
+            "`monitoring.tasks`; `adon agent run --config agent.yml` starts one on its host, and " +
+            "`adon measure add` adds what is to be measured.",
         ),
       ];
     }
-    const sum = (name) => s.tasks.reduce((all, t) => all + (t.counts?.[name] || 0), 0);
+    const sum = (name) => whole(s.tasks.reduce((all, t) => all + (t.counts?.[name] || 0), 0));
+    const names = s.agents.map((a) => a.name);
+    const unheard = s.agents.filter((a) => !a.last_seen).map((a) => a.name);
+    const { slots, hyperperiod_s: repeats } = s.schedule || {};
     return [
       heading("Agents", "who measures what, and when"),
       cards({
         agents: [whole(s.agents.length), s.away.size ? `${s.away.size} away` : "all are here"],
         tasks: whole(s.tasks.length),
-        "runs done": whole(sum("done")),
-        failed: whole(sum("failed")),
-        missed: whole(sum("missed")),
-        ...(s.schedule?.slots
-          ? {
-              "schedule repeats": [
-                duration(s.schedule.hyperperiod_s),
-                `with ${counted(s.schedule.slots, "run")}`,
-              ],
-            }
-          : {}),
+        "runs done": sum("done"),
+        failed: sum("failed"),
+        missed: sum("missed"),
+        ...(slots && { "schedule repeats": [duration(repeats), `with ${counted(slots, "run")}`] }),
       }),
-      s.agents.some((a) => !a.last_seen)
-        ? el(
-            "p",
-            { class: "note" },
-            `${s.agents
-              .filter((a) => !a.last_seen)
-              .map((a) => a.name)
-              .join(", ")}: never asked for anything to do. `,
-            code("adon agent run --config agent.yml"),
-            " starts an agent on its host.",
-          )
-        : null,
+      unheard.length > 0 &&
+        note(
+          `${unheard.join(", ")}: never asked for anything to do. `,
+          marked("`adon agent run --config agent.yml` starts an agent on its host."),
+        ),
       people(s, now),
-      tasks(c, s, now),
-      timeline(
-        s.runs,
-        s.agents.map((a) => a.name),
-        now - BEFORE_S,
-        now + AFTER_S,
-        now,
-        c.width,
-      ),
+      tasks(s, now),
+      timeline(s.runs, names, now - BEFORE_S, now + AFTER_S, now, c.width),
       coming(s, now),
       use(s),
     ];
@@ -124,77 +96,51 @@ function people(s, now) {
     "agent", "state |", "address |", "last asked #", "clock off by #", "to do #", "unsent #", "version",
     "last error =",
   ];
-  return section("people", "Agents",
-    table(
-      counted(s.agents.length, "agent"),
-      columns,
-      s.agents.map((a) => ({
-        key: a.name,
-        cells: [
-          [a.name, a.tools ? el("small", {}, a.tools.map(words).join(", ")) : null],
-          state(a.present ? "ok" : "away"),
-          a.address || "–",
-          a.last_seen ? ago(a.last_seen, now) : "never",
-          a.offset_s === null || a.offset_s === undefined
-            ? "–"
-            : [duration(a.offset_s), a.error_s ? el("small", {}, `± ${duration(a.error_s)}`) : null],
-          whole(a.to_do),
-          a.dropped
-            ? [whole(a.unsent), el("small", { class: "bad" }, `${whole(a.dropped)} lost`)]
-            : whole(a.unsent),
-          a.version || "–",
-          a.last_error ? [a.last_error, el("small", {}, ago(a.last_error_at, now))] : "–",
-        ],
-      })),
-      { titled: true },
-    ),
-  );
+  const rows = s.agents.map((a) => ({
+    key: a.name,
+    cells: [
+      [a.name, a.tools && small(a.tools.map(words).join(", "))],
+      state(a.present ? "ok" : "away"),
+      a.address || "–",
+      a.last_seen ? ago(a.last_seen, now) : "never",
+      Number.isFinite(a.offset_s) ? [duration(a.offset_s), a.error_s > 0 && small(`± ${duration(a.error_s)}`)] : "–",
+      whole(a.to_do),
+      a.dropped ? [whole(a.unsent), el("small", { class: "bad" }, `${whole(a.dropped)} lost`)] : whole(a.unsent),
+      a.version || "–",
+      a.last_error ? [a.last_error, small(ago(a.last_error_at, now))] : "–",
+    ],
+  }));
+  return listed("people", "Agents", counted(s.agents.length, "agent"), columns, rows);
 }
 
-function tasks(c, s, now) {
+function tasks(s, now) {
   const columns = ["task", "of |", "next |", "every #", "takes #", "load #", "done #", "failed #", "missed #", "now ="];
-  return section("tasks", "What is measured",
-    s.tasks.length
-      ? table(
-          counted(s.tasks.length, "task"),
-          columns,
-          s.tasks.map((t) => ({
-            key: t.name,
-            cells: [
-              [t.name, el("small", {}, [words(t.tool), t.by && `by ${t.by}`].filter(Boolean).join(", "))],
-              t.metrics?.length
-                ? el("a", { href: addressOf(t.metrics[0], t.subject) }, subjectText(t.subject))
-                : subjectText(t.subject),
-              t.problem
-                ? el("span", { class: "bad" }, `not: ${t.problem}`)
-                : t.next
-                  ? [ago(t.next, now), el("small", {}, clock(t.next, now))]
-                  : "–",
-              duration(t.every_s),
-              duration(t.for_s),
-              t.load_bps ? rate(t.load_bps) : "–",
-              whole(t.counts?.done || 0),
-              t.counts?.failed ? el("strong", { class: "bad" }, whole(t.counts.failed)) : "0",
-              t.counts?.missed ? el("strong", { class: "warn" }, whole(t.counts.missed)) : "0",
-              [
-                el(
-                  "button",
-                  {
-                    type: "button",
-                    "data-act": "run",
-                    "data-task": t.name,
-                    "aria-label": `Measure now: ${t.name}`,
-                  },
-                  "Measure now",
-                ),
-                el("span", { class: "soft" }, " ", s.told.get(t.name) || ""),
-              ],
-            ],
-          })),
-          { titled: true },
-        )
-      : el("p", { class: "soft" }, "Nothing is measured regularly."),
-  );
+  const rows = s.tasks.map((t) => ({
+    key: t.name,
+    cells: [
+      [t.name, small([words(t.tool), t.by && `by ${t.by}`].filter(Boolean).join(", "))],
+      t.metrics?.length
+        ? el("a", { href: addressOf(t.metrics[0], t.subject) }, subjectText(t.subject))
+        : subjectText(t.subject),
+      t.problem
+        ? el("span", { class: "bad" }, `not: ${t.problem}`)
+        : t.next
+          ? [ago(t.next, now), small(clock(t.next, now))]
+          : "–",
+      duration(t.every_s),
+      duration(t.for_s),
+      t.load_bps ? rate(t.load_bps) : "–",
+      whole(t.counts?.done || 0),
+      t.counts?.failed ? el("strong", { class: "bad" }, whole(t.counts.failed)) : "0",
+      t.counts?.missed ? el("strong", { class: "warn" }, whole(t.counts.missed)) : "0",
+      [
+        button("run", "Measure now", { "data-task": t.name, "aria-label": `Measure now: ${t.name}` }),
+        el("span", { class: "soft" }, " ", s.told.get(t.name)),
+      ],
+    ],
+  }));
+  const caption = counted(s.tasks.length, "task");
+  return listed("tasks", "What is measured", caption, columns, rows, "Nothing is measured regularly.");
 }
 
 /** What is done next, of all agents: both ends of a run are one. */
@@ -204,51 +150,27 @@ function coming(s, now) {
     for (const run of a.next || [])
       runs.set(run.run, { ...run, agents: [...(runs.get(run.run)?.agents || []), a.name] });
   const list = [...runs.values()].sort((a, b) => a.at - b.at).slice(0, COMING);
-  if (!list.length) return null;
-  const columns = ["at", "what |", "of |", "agents ="];
-  return section("coming", "Next",
-    table(
-      "the next runs",
-      columns,
-      list.map((run) => ({
-        key: run.run,
-        cells: [
-          [clock(run.at, now), el("small", {}, ago(run.at, now))],
-          words(run.tool),
-          subjectText(run.subject),
-          run.agents.join(", "),
-        ],
-      })),
-      { titled: true },
-    ),
-  );
+  const rows = list.map((run) => ({
+    key: run.run,
+    cells: [
+      [clock(run.at, now), small(ago(run.at, now))],
+      words(run.tool),
+      subjectText(run.subject),
+      run.agents.join(", "),
+    ],
+  }));
+  return listed("coming", "Next", "the next runs", ["at", "what |", "of |", "agents ="], rows);
 }
 
 /** How much of the time hosts and links are taken by measurements. */
 function use(s) {
   const hosts = Object.entries(s.schedule?.hosts || {}).map(([name, share]) => [name, share, "host"]);
   const links = (s.schedule?.links || []).map((one) => [one.link.join(" – "), one.use, "link"]);
-  const rows = [...hosts, ...links].sort((a, b) => b[1] - a[1]).slice(0, 40);
-  if (!rows.length) return null;
+  const busiest = [...hosts, ...links].sort((a, b) => b[1] - a[1]).slice(0, 40);
+  const rows = busiest.map(([name, share, kind]) => ({
+    key: `${kind}:${name}`,
+    cells: [name, kind, bar([[share, "t1"]], `${percent(share)} of the time`), percent(share)],
+  }));
   const columns = ["what", "kind |", "taken |", "share of the time #"];
-  return section("use", "How busy measurements keep hosts and links",
-    table(
-      "the busiest first",
-      columns,
-      rows.map(([name, share, kind]) => ({
-        key: `${kind}:${name}`,
-        cells: [
-          name,
-          kind,
-          meter(
-            { in_queue: share, total: 1, percent_done: 100 * share },
-            false,
-            `${percent(share)} of the time`,
-          ),
-          percent(share),
-        ],
-      })),
-      { titled: true },
-    ),
-  );
+  return listed("use", "How busy measurements keep hosts and links", "the busiest first", columns, rows);
 }

@@ -1,19 +1,8 @@
 // What is unusual in measurements, and what they are judged by.
 
 import { el } from "../base/dom.js";
-import {
-  ago,
-  clock,
-  duration,
-  number,
-  percent,
-  quantity,
-  shortName,
-  subjectText,
-  whole,
-  words,
-} from "../base/format.js";
-import { facts, fold, section } from "../base/parts.js";
+import { ago, clock, duration, number, percent, quantity, shortName, subjectText, whole, words } from "../base/format.js";
+import { button, facts, fold, section, soft, why } from "../base/parts.js";
 
 export const KINDS = { level: "change of level", dip: "dip", outage: "outage" };
 const UNITS = {
@@ -83,16 +72,8 @@ export function item(a, unit, now, letter = "") {
       el("span", {}, `${shown(a.before, unit, a.metric)} → ${shown(a.after, unit, a.metric)}${share}`),
       el("span", { class: "soft" }, `since ${clock(a.since, now)}, ${until}`),
     ),
-    a.why
-      ? el(
-          "p",
-          {},
-          el("span", { class: "soft" }, "Why: "),
-          a.why,
-          a.confidence !== undefined &&
-            el("span", { class: "soft" }, ` (confidence ${percent(a.confidence)})`),
-        )
-      : null,
+    a.why &&
+      why(a.why, a.confidence !== undefined && el("span", { class: "soft" }, ` (confidence ${percent(a.confidence)})`)),
   );
 }
 
@@ -101,8 +82,8 @@ export function unusual(list, now, more) {
   return section("unusual", "Other anomalies of the last 30 days",
     list.length
       ? list.map((a) => item(a, UNITS[a.metric] || "1", now))
-      : el("p", { class: "soft" }, "None."),
-    more && el("p", {}, el("button", { type: "button", "data-act": "more" }, "Older ones")),
+      : soft("None."),
+    more && el("p", {}, button("more", "Older ones")),
   );
 }
 

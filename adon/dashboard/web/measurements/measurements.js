@@ -4,7 +4,7 @@ import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { KINDS, addressOf, fromFeed, labelled, unusual, withEnds } from "./anomalies.js";
 import { counted, subjectText, words } from "../base/format.js";
-import { check, choice, code, empty, heading, reaching, spans } from "../base/parts.js";
+import { check, choice, empty, heading, reaching, spans } from "../base/parts.js";
 import { plotted, tiles } from "./series.js";
 
 const SPANS = spans(3600, 2592000);
@@ -72,7 +72,7 @@ export const measurements = {
     chosen(c);
   },
 
-  /** Another metric or subject, on the same page. */
+  /** Another metric, subject or span, on the same page. */
   same(c) {
     const before = c.state.metric;
     chosen(c);
@@ -148,40 +148,26 @@ export const measurements = {
       return [
         heading("Measurements"),
         empty(
-          "Nothing has been measured yet. What fills the archive: transfers that end, jobs of workflows that are followed (",
-          code("adon monitor run"),
-          "), agents (",
-          code("adon agent run"),
-          ", ",
-          code("adon measure run"),
-          "), perfSONAR's results, and ",
-          code("POST /v1/measurements"),
-          ".",
+          "Nothing has been measured yet. What fills the archive: transfers that end, jobs of workflows that " +
+            "are followed (`adon monitor run`), agents (`adon agent run`, `adon measure run`), perfSONAR's " +
+            "results, and `POST /v1/measurements`.",
         ),
         unusual(s.anomalies, now, s.more),
       ];
     }
     const names = [...new Set([...s.series.map((one) => one.metric), s.metric])];
-    const subjects = [...new Set(s.latest.map((m) => m.subject).concat(s.subject ?? []))];
+    const subjects = [...new Set(s.latest.map((m) => m.subject).concat(s.subject ?? []))]
+      .map((name) => [name, labelled(name)])
+      .sort((a, b) => (a[1] < b[1] ? -1 : 1));
     return [
       heading("Measurements", counted(s.latest.length, "subject")),
       el(
         "div",
         { class: "filters" },
-        choice(
-          "metric",
-          "Metric",
-          names.map((n) => [n, words(n)]),
-          s.metric,
-        ),
-        choice(
-          "subject",
-          "Of",
-          subjects.map((name) => [name, labelled(name)]).sort((a, b) => (a[1] < b[1] ? -1 : 1)),
-          s.subject ?? "",
-        ),
+        choice("metric", "Metric", names.map((n) => [n, words(n)]), s.metric, "metric"),
+        choice("subject", "Of", subjects, s.subject ?? "", "subject"),
         choice("span", "Last", SPANS, s.span),
-        check("dots", "each measurement as a dot", s.dots),
+        check("dots", "each measurement as a dot", s.dots, "dots"),
       ),
       plotted(c, s, now),
       tiles(s, now),
@@ -196,11 +182,6 @@ export const measurements = {
   actions: {
     metric: (c, from) => go(from.value, null),
     subject: (c, from) => go(c.state.metric, from.value),
-    span(c, from) {
-      c.state.span = Number(from.value);
-      c.choose({ span: from.value });
-      c.reload();
-    },
     more(c) {
       c.state.pages += 1;
       c.reload();

@@ -4,7 +4,7 @@ import { get } from "../base/api.js";
 import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, number, percent, subjectText, whole } from "../base/format.js";
-import { cards, choice, code, empty, heading, key, meter, RECENT, section, table, usualSpan } from "../base/parts.js";
+import { bar, cards, choice, empty, heading, key, listed, note, RECENT, usualSpan } from "../base/parts.js";
 
 const METRICS = ["pool_slots", "pool_busy", "pool_demand"];
 const MOST = 10000;
@@ -17,7 +17,7 @@ export const pool = {
 
   begin(c) {
     const points = Object.fromEntries(METRICS.map((metric) => [metric, []]));
-    c.state = { span: Number(c.query.get("span")), site: c.query.get("site") || "", latest: new Map(), points, leases: [], decisions: [] };
+    c.state = { usual: 0, site: "", latest: new Map(), points, leases: [], decisions: [] };
   },
 
   async load(c) {
@@ -29,9 +29,10 @@ export const pool = {
     s.latest = new Map(latest.flatMap((a) => a.measurements).map((m) => [`${m.metric} ${m.subject}`, m]));
     // Who may see some sites alone does not see the whole pool, whose name is empty and comes first.
     const sites = sitesOf(s);
-    if (!sites.includes(s.site)) s.site = sites[0] ?? "";
+    const chosen = c.query.get("site") || "";
+    s.site = sites.includes(chosen) ? chosen : (sites[0] ?? "");
     // An hour, or as far as somebody has looked: there is nothing to see of a time without.
-    s.span ||= usualSpan(now - newest(s, now));
+    s.span = Number(c.query.get("span")) || (s.usual ||= usualSpan(now - newest(s, now)));
     const since = Math.floor(now - s.span - AGAIN_S);
     const [points, leases, decisions] = await Promise.all([
       Promise.all(
@@ -69,15 +70,9 @@ export const pool = {
       return [
         heading("Pool"),
         empty(
-          "The pool's size has not been recorded. The broker does so every 5 s where adon.yml has a section ",
-          code("pool"),
-          "; ",
-          code("adon pool enlarge"),
-          " and ",
-          code("adon pool shrink"),
-          " record what they were asked for, and ",
-          code("adon pool run"),
-          " what it did.",
+          "The pool's size has not been recorded. The broker does so every 5 s where adon.yml has a section " +
+            "`pool`; `adon pool enlarge` and `adon pool shrink` record what they were asked for, and " +
+            "`adon pool run` what it did.",
         ),
         decided(s, now),
         leased(s, now),
@@ -92,21 +87,14 @@ export const pool = {
       el(
         "div",
         { class: "filters" },
-        choice(
-          "site",
-          "Site",
-          sites.map((name) => [name, subjectText(name)]),
-          s.site,
-        ),
+        choice("site", "Site", sites.map((name) => [name, subjectText(name)]), s.site),
         choice("span", "Last", RECENT, s.span),
       ),
-      now - at > AGAIN_S
-        ? el(
-            "p",
-            { class: "note" },
-            `Nobody has looked at the pool since ${clock(at, now)}, ${ago(at, now)}. The broker does so where adon.yml has a section pool.`,
-          )
-        : null,
+      now - at > AGAIN_S &&
+        note(
+          `Nobody has looked at the pool since ${clock(at, now)}, ${ago(at, now)}. `,
+          "The broker does so where adon.yml has a section pool.",
+        ),
       cards({
         slots: [whole(slots), ago(at, now)],
         busy: [whole(busy), slots ? percent(busy / slots) : ""],
@@ -118,19 +106,6 @@ export const pool = {
       decided(s, now),
       leased(s, now),
     ];
-  },
-
-  actions: {
-    site(c, from) {
-      c.state.site = from.value;
-      c.choose({ site: from.value });
-      c.reload();
-    },
-    span(c, from) {
-      c.state.span = Number(from.value);
-      c.choose({ span: from.value });
-      c.reload();
-    },
   },
 };
 
@@ -164,9 +139,7 @@ function plot(c, s, now) {
       ["line t1", "busy"],
       ["line t2 dash1", "demand: jobs that run or wait"],
     ]),
-    from > now - s.span
-      ? el("p", { class: "note" }, `What was before ${clock(from, now)} is not shown: too much was recorded since.`)
-      : null,
+    from > now - s.span && note(`What was before ${clock(from, now)} is not shown: too much was recorded since.`),
     chart({
       key: "pool",
       title: "Size against demand",
@@ -183,79 +156,40 @@ function plot(c, s, now) {
 }
 
 function bySite(s, sites, value, now) {
-  if (!sites.length) return null;
+  const rows = sites.map((name) => {
+    const [slots, busy, demand] = METRICS.map((metric) => value(metric, name));
+    const words = `${number(busy)} of ${number(slots)} slots are busy`;
+    return {
+      key: name,
+      cells: [
+        name,
+        slots ? bar([[(busy ?? 0) / slots, "t1"]], words) : "–",
+        whole(slots),
+        whole(busy),
+        number(demand),
+        ago(s.latest.get(`pool_slots ${name}`)?.at, now),
+      ],
+    };
+  });
   const columns = ["site", "busy of slots |", "slots #", "busy #", "demand #", "as of #"];
-  return section("sites", "By site",
-    table(
-      counted(sites.length, "site"),
-      columns,
-      sites.map((name) => {
-        const [slots, busy, demand] = METRICS.map((metric) => value(metric, name));
-        const at = s.latest.get(`pool_slots ${name}`)?.at;
-        return {
-          key: name,
-          cells: [
-            name,
-            slots ? used(busy, slots) : "–",
-            whole(slots),
-            whole(busy),
-            demand === undefined ? "–" : number(demand),
-            ago(at, now),
-          ],
-        };
-      }),
-      { titled: true },
-    ),
-  );
+  return listed("sites", "By site", counted(sites.length, "site"), columns, rows);
 }
-
-const used = (busy, slots) =>
-  meter(
-    { in_queue: busy, total: slots, percent_done: (100 * busy) / slots },
-    false,
-    `${number(busy)} of ${number(slots)} slots are busy`,
-  );
 
 function decided(s, now) {
   const columns = ["pool", "what =", "why =", "demand", "machines", "when #"];
-  return newestFirst(
-    "decided",
-    "Machines started and let go",
-    columns,
-    s.decisions.map((d) => ({
-      key: d.id,
-      cells: [d.subject, d.outcome, d.why, d.details.demand || "–", d.details.machines || "–", ago(d.at, now)],
-    })),
-    "No machine was started or let go.",
-  );
+  const rows = s.decisions.map((d) => ({
+    key: d.id,
+    cells: [d.subject, d.outcome, d.why, d.details.demand || "–", d.details.machines || "–", ago(d.at, now)],
+  }));
+  const title = "Machines started and let go";
+  return listed("decided", title, "the newest first", columns, rows, "No machine was started or let go.");
 }
 
 function leased(s, now) {
   const columns = ["for", "what =", "why =", "when #", "until #"];
-  return newestFirst(
-    "leased",
-    "Slots asked for",
-    columns,
-    s.leases.map((d) => ({
-      key: d.id,
-      cells: [
-        d.subject,
-        d.outcome,
-        d.why,
-        ago(d.at, now),
-        d.details.until ? clock(d.details.until, now, false) : "–",
-      ],
-    })),
-    "Nobody asked for slots.",
-  );
+  const rows = s.leases.map((d) => ({
+    key: d.id,
+    cells: [d.subject, d.outcome, d.why, ago(d.at, now), clock(d.details.until, now, false)],
+  }));
+  return listed("leased", "Slots asked for", "the newest first", columns, rows, "Nobody asked for slots.");
 }
-
-const newestFirst = (key, title, columns, rows, none) =>
-  el(
-    "section",
-    { "data-key": key },
-    el("h2", {}, title),
-    rows.length
-      ? table("the newest first", columns, rows, { titled: true })
-      : el("p", { class: "soft" }, none),
-  );

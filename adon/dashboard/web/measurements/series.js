@@ -4,7 +4,7 @@ import { KINDS, addressOf, item, labelled, limitsOf } from "./anomalies.js";
 import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { ago, counted, duration, number, quantity, whole, words } from "../base/format.js";
-import { cards, empty, key, section } from "../base/parts.js";
+import { cards, empty, key, section, soft } from "../base/parts.js";
 
 const TILES = 60;
 
@@ -26,20 +26,21 @@ export function plotted(c, s, now) {
   const lettered = own.map((a, n) => [a, own.length <= 26 ? String.fromCharCode(64 + own.length - n) : ""]);
   const title = `${words(s.metric)} ${labelled(s.subject)}`;
   const e = s.estimate;
+  const looks = [["line t1", "measured"]];
+  if (older.length) looks.push(["line t1 dash1", `${medians}: what is older, or too much to show one by one`]);
+  if (own.length) looks.push(["mark", "an anomaly begins; its letter is in the list"], ["band", "while it lasted"]);
   return section("plot", title,
     cards({
       last: [
-        points.length ? quantity(points[points.length - 1][1], unit, s.metric) : "–",
-        points.length ? ago(points[points.length - 1][0], now) : "nothing in this time",
+        quantity(points.at(-1)?.[1], unit, s.metric),
+        points.length ? ago(points.at(-1)[0], now) : "nothing in this time",
       ],
-      ...(e && e.count
-        ? {
-            estimate: [
-              quantity(e.value, unit, s.metric),
-              `± ${quantity(e.spread, unit, s.metric)}, from ${counted(e.count, "measurement")}, the newest ${ago(e.at, now)}`,
-            ],
-          }
-        : {}),
+      ...(e?.count && {
+        estimate: [
+          quantity(e.value, unit, s.metric),
+          `± ${quantity(e.spread, unit, s.metric)}, from ${counted(e.count, "measurement")}, the newest ${ago(e.at, now)}`,
+        ],
+      }),
       measured: [whole(many), `in ${duration(s.span)}`],
       anomalies: whole(own.length),
     }),
@@ -69,20 +70,7 @@ export function plotted(c, s, now) {
           })),
         })
       : empty(`Nothing was measured in the last ${duration(s.span)}.`),
-    own.length || older.length
-      ? key([
-          ["line t1", "measured"],
-          ...(older.length
-            ? [["line t1 dash1", `${medians}: what is older, or too much to show one by one`]]
-            : []),
-          ...(own.length
-            ? [
-                ["mark", "an anomaly begins; its letter is in the list"],
-                ["band", "while it lasted"],
-              ]
-            : []),
-        ])
-      : null,
+    looks.length > 1 && key(looks),
     lettered.map(([a, letter]) => item(a, unit, now, letter)),
     limitsOf(s.limits, s.metric, unit, now),
   );
@@ -112,8 +100,6 @@ export function tiles(s, now) {
         ),
       ),
     ),
-    s.latest.length > TILES
-      ? el("p", { class: "soft" }, `and ${number(s.latest.length - TILES)} more, in the list above`)
-      : null,
+    s.latest.length > TILES && soft(`and ${number(s.latest.length - TILES)} more, in the list above`),
   );
 }

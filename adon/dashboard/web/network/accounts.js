@@ -4,7 +4,6 @@ import { get } from "../base/api.js";
 import { spans } from "../base/parts.js";
 import { records } from "../base/records.js";
 
-
 export const accounts = records({
   changes: true,
   title: "Accounts",

@@ -2,21 +2,11 @@
 
 import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
-import {
-  ago,
-  bytes,
-  clock,
-  counted,
-  duration,
-  number,
-  quantity,
-  rate,
-  shortName,
-  stamp,
-  words,
-} from "../base/format.js";
+import { bytes, clock, counted, duration, number, quantity, rate, shortName, words } from "../base/format.js";
 import { blocked } from "../drawings/holdings.js";
-import { TYPED_MS, choice, code, empty, facts, heading, search, table, workflowLink } from "../base/parts.js";
+import {
+  button, choice, code, empty, facts, heading, moment, search, small, table, why, workflowLink,
+} from "../base/parts.js";
 
 const KINDS = [
   ["", "all"],
@@ -28,6 +18,7 @@ const KINDS = [
 const NAMES = { transit: "path", placement: "site", expansion: "lease", pool: "pool" };
 const ROWS = { transit: "path", placement: "site", pool: "reason" };
 const TABLES = { transit: candidates, placement: alternatives, pool: steps };
+const CHOSEN = ["kind", "workflow", "text"];
 const SOME = 50;
 const MOST = 1000; // in one answer
 const NAMES_MS = 30000; // workflows get no other names; there may be new ones
@@ -40,10 +31,9 @@ export const decisions = {
 
   begin(c) {
     c.state = { list: [], limit: SOME, newest: "", names: new Map(), namedAt: -1e9 };
-    chosen(c);
   },
   same(c) {
-    chosen(c);
+    Object.assign(c.state, { newest: "", limit: SOME });
     c.reload();
   },
   found(c) {
@@ -67,48 +57,33 @@ export const decisions = {
   view(c) {
     const s = c.state;
     const now = c.now();
-    const own = s.workflow && workflowLink(s.workflow, s.names.get(s.workflow));
+    const { kind, workflow, text } = c.chosen(...CHOSEN);
+    const own = workflow && workflowLink(workflow, s.names.get(workflow));
     return [
       heading("Decisions", [own ? ["of ", own, ", "] : null, "the newest first, each with its reason"]),
       el(
         "div",
         { class: "filters", role: "search" },
-        choice("kind", "Kind", KINDS, s.kind),
-        search("text", "Search", s.text),
-        s.workflow ? el("button", { type: "button", "data-act": "any" }, "Of all workflows") : null,
+        choice("kind", "Kind", KINDS, kind),
+        search("text", "Search", text),
+        workflow && button("choose", "Of all workflows", { name: "workflow", value: "" }),
       ),
       s.list.length
-        ? el(
-            "ol",
-            { class: "plain" },
-            s.list.map((d) => item(d, s.names, now)),
-          )
-        : s.text
+        ? el("ol", { class: "plain" }, s.list.map((d) => item(d, s.names, now)))
+        : text
           ? empty("None of them is like this.")
-          : s.kind || s.workflow
+          : kind || workflow
             ? empty("There is none of this kind, or you may not see it.")
             : empty(
-                "Nothing has been decided yet. ",
-                code("adon transit request"),
-                " asks for a path, as the hooks do for each transfer of a workflow; ",
-                code("adon plan"),
-                " or the planner plug-in puts jobs at sites, which is told when their workflow is followed; ",
-                code("adon pool enlarge"),
-                " asks for slots.",
+                "Nothing has been decided yet. `adon transit request` asks for a path, as the hooks do for each " +
+                  "transfer of a workflow; `adon plan` or the planner plug-in puts jobs at sites, which is told " +
+                  "when their workflow is followed; `adon pool enlarge` asks for slots.",
               ),
-      s.list.length >= s.limit
-        ? el("p", {}, el("button", { type: "button", "data-act": "more" }, "Older ones"))
-        : null,
+      s.list.length >= s.limit && el("p", {}, button("more", "Older ones")),
     ];
   },
 
   actions: {
-    kind: (c, from) => choose(c, { kind: from.value }),
-    text(c, from) {
-      clearTimeout(c.state.typing);
-      c.state.typing = setTimeout(() => choose(c, { text: from.value.trim() }), TYPED_MS);
-    },
-    any: (c) => choose(c, { workflow: "" }),
     more(c) {
       c.state.limit *= 2;
       c.reload();
@@ -118,8 +93,7 @@ export const decisions = {
 
 /** So many that are chosen, a page at a time: the next one begins where the last one ends. */
 async function newestDecisions(c, limit) {
-  const { kind, workflow, text } = c.state;
-  const wanted = { kind: kind || null, workflow: workflow || null, text: text || null };
+  const wanted = Object.fromEntries(Object.entries(c.chosen(...CHOSEN)).filter(([, value]) => value));
   const list = new Map();
   for (let [full, until] = [true, null]; full && list.size < limit; ) {
     const before = list.size;
@@ -130,17 +104,6 @@ async function newestDecisions(c, limit) {
     full = page.length === most && list.size > before;
   }
   return [...list.values()].slice(0, limit);
-}
-
-function chosen(c) {
-  for (const name of ["kind", "workflow", "text"]) c.state[name] = c.query.get(name) || "";
-}
-
-function choose(c, changes) {
-  c.choose(changes);
-  chosen(c);
-  Object.assign(c.state, { newest: "", limit: SOME });
-  c.reload();
 }
 
 function item(d, names, now) {
@@ -156,14 +119,10 @@ function item(d, names, now) {
       el("strong", {}, d.subject),
       kind && !d.subject.includes(kind) ? el("span", {}, kind) : null,
       el("span", {}, d.outcome),
-      el(
-        "time",
-        { class: "soft", datetime: stamp(d.at), title: clock(d.at, now) },
-        ago(d.at, now),
-      ),
+      el("span", { class: "soft" }, moment(d.at, now)),
       flow ? el("span", { class: "soft" }, "for ", workflowLink(d.workflow, flow)) : null,
     ),
-    el("p", {}, el("span", { class: "soft" }, "Why: "), d.why),
+    why(d.why),
     el(
       "details",
       { "data-key": "more" },
@@ -208,10 +167,9 @@ export function candidates(d) {
 
 function steps(d) {
   if (!d.choices.length) return null;
-  const columns = [{ name: "flavour, machine or limit" }, { name: "done" }, { name: "why", full: true }];
   return table(
     "what was done, and why",
-    columns,
+    ["flavour, machine or limit", "done", "why ="],
     d.choices.map((one, n) => ({ key: String(n), cells: [one.what, one.done || "–", one.why || "–"] })),
   );
 }
@@ -220,10 +178,8 @@ const UNITS = { throughput: "bit/s", delay: "s", jitter: "s", loss: "1" };
 
 function score(name, s) {
   if (!s || s.value === null) return "–";
-  return [
-    `${number(s.score)} × ${number(s.weight)}`,
-    el("small", {}, `${quantity(s.value, UNITS[name], name)}, ${s.source}`),
-  ];
+  const value = `${quantity(s.value, UNITS[name], name)}, ${s.source}`;
+  return [`${number(s.score)} × ${number(s.weight)}`, small(value)];
 }
 
 function alternatives(d) {
@@ -244,7 +200,7 @@ function alternatives(d) {
 function about(d, names, now) {
   const t = d.details;
   const common = {
-    id: el("code", {}, d.id),
+    id: code(d.id),
     decided: clock(d.at, now),
     workflow: d.workflow && workflowLink(d.workflow, names.get(d.workflow)),
     job: d.kind === "placement" ? "" : d.job,

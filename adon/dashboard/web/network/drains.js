@@ -1,9 +1,8 @@
 // Links and switches that are out of service for maintenance, or will be.
 
-import { el } from "../base/dom.js";
 import { form, given, instant } from "../base/form.js";
 import { clock, counted, whole } from "../base/format.js";
-import { section, table } from "../base/parts.js";
+import { section, soft, table } from "../base/parts.js";
 
 const elements = (topology) => [
   ...new Set([
@@ -35,7 +34,7 @@ export function maintenance(c, { drains, topology }) {
           })),
           { titled: true },
         )
-      : el("p", { class: "soft" }, "No link or switch is out of service, or will be."),
+      : soft("No link or switch is out of service, or will be."),
     form(c, drained(topology)),
     drains.length ? form(c, cancelled(drains)) : null,
   );

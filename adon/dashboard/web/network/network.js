@@ -3,12 +3,16 @@
 import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { maintenance } from "./drains.js";
-import { ago, clock, duration, percent, whole } from "../base/format.js";
-import { holders, waiting } from "./holders.js";
-import { during, endedSince, holdings, hopOf, measuredRates, peak, pieces, reserved } from "../drawings/holdings.js";
+import { ago, clock, counted, duration, percent, rate, whole } from "../base/format.js";
+import {
+  blocked, during, endedSince, holdings, hopOf, measuredRates, peak, pieces, reserved,
+} from "../drawings/holdings.js";
 import { linkTable } from "../drawings/links.js";
 import { fullnessKey, map } from "../drawings/map.js";
-import { cards, heading, key, option, RECENT, section, TYPED_MS, usualSpan } from "../base/parts.js";
+import {
+  button, cards, entry, heading, key, listed, note, RECENT, scrolled, section, select, soft, TYPED_MS, usualSpan,
+  workflowLink,
+} from "../base/parts.js";
 import { blocks } from "../drawings/reserved.js";
 
 const WAITING = 200;
@@ -22,22 +26,18 @@ export const network = {
   every: 5000,
 
   begin(c) {
-    c.state = {
-      span: Number(c.query.get("span")),
-      off: Number(c.query.get("at")) ? Number(c.query.get("at")) - c.now() : 0,
-      picked: c.query.get("link") || "",
-      layout: null,
-      rates: new Map(),
-      counters: null,
-      ids: "",
-      pastAt: 0,
-    };
+    c.state = { usual: 0, layout: null, rates: new Map(), counters: null, ids: "", pastAt: 0 };
+    c.state.off = offOf(c);
+  },
+  same(c) {
+    Object.assign(c.state, { off: offOf(c), pastAt: 0 });
+    c.reload();
   },
 
   async load(c) {
     const s = c.state;
     const now = c.now();
-    s.span ||= await spanOf(c, now);
+    s.span = Number(c.query.get("span")) || (s.usual ||= await spanOf(c, now));
     s.off = Math.max(-s.span, Math.min(s.span, s.off));
     const [topology, past, queued, drains] = await Promise.all([
       get("/v1/topology", { until: Math.ceil(now + s.span + AGAIN_S) }, c.signal),
@@ -89,20 +89,17 @@ export const network = {
     const health = s.health.status === "ok" ? "" : s.health.problem || s.health.status;
     const when = s.off === 0 ? "now" : `${ago(at, now)} (${clock(at, now)})`;
     const most = [...shares.values()].reduce((a, b) => Math.max(a, b), 0);
+    const picked = c.query.get("link") || "";
+    const zoom = zoomOf(c);
     return [
       heading("Network", `${s.health.controller.name} controller`),
       health ? el("p", { class: "note bad-note" }, `Degraded: ${health}`) : null,
       s.health.switches
         .filter((one) => one.problem)
-        .map((one) =>
-          el(
-            "p",
-            { class: "note" },
-            `${one.label}: transits that pass it: ${whole(one.transits)}` +
-              (one.since ? `, away since ${clock(one.since, now)}` : ""),
-          ),
+        .map(({ label, transits, since }) =>
+          note(`${label}: transits that pass it: ${whole(transits)}`, since ? `, away since ${clock(since, now)}` : ""),
         ),
-      (s.topology.warnings || []).map((w) => el("p", { class: "note" }, w)),
+      (s.topology.warnings || []).map((words) => note(words)),
       cards({
         "on the switches": whole(s.health.live),
         waiting: whole(s.health.queued),
@@ -110,47 +107,39 @@ export const network = {
         "fullest direction": percent(most),
       }),
       slider(s, at, now, when),
-      earliest(s, now) < s.span
-        ? el("p", { class: "note" }, `What was reserved before ${clock(s.since, now)} is not shown: there were too many transfers since.`)
-        : null,
-      el(
-        "div",
-        { class: "wide map", tabindex: "0", role: "region", "aria-label": "Map of the network", "data-key": "map" },
-        map(s.topology, s.layout, c.width, (hop) => shares.get(hop) || 0, s.picked, zoomOf(c)),
+      earliest(s, now) < s.span &&
+        note(`What was reserved before ${clock(s.since, now)} is not shown: there were too many transfers since.`),
+      scrolled(
+        "Map of the network",
+        map(s.topology, s.layout, c.width, (hop) => shares.get(hop) || 0, picked, zoom),
+        "map",
+        "map",
       ),
       el(
         "div",
         { class: "row" },
         fullnessKey(),
-        zoomOf(c) > 1 ? zoomButton("−", "Smaller map", -1) : null,
-        zoomOf(c) < ZOOMS.at(-1) ? zoomButton("+", "Larger map", 1) : null,
+        zoom > 1 && zoomButton("−", "Smaller map", -1),
+        zoom < ZOOMS.at(-1) && zoomButton("+", "Larger map", 1),
       ),
-      el(
-        "p",
-        { class: "soft" },
-        "A pipe is as wide as its link's capacity, one for each direction, on the right of the way. Dashed: routed (layer 3). Choose one to see who holds it.",
+      soft(
+        "A pipe is as wide as its link's capacity, one for each direction, on the right of the way. ",
+        "Dashed: routed (layer 3). Choose one to see who holds it.",
       ),
-      s.picked
-        ? holders(
-            c,
-            loads.find((one) => one.hop === s.picked),
-            at,
-            now,
-            when,
-          )
-        : null,
+      holders(c, loads.find((one) => one.hop === picked), at, now, when),
       waiting(s, now),
-      charted(c, s, loads, at, now),
-      links(s, loads, shares, taken, when),
+      charted(c, loads, picked, at, now),
+      links(s, loads, shares, taken, when, picked),
       maintenance(c, s),
     ];
   },
 
   actions: {
     pick(c, from) {
-      c.state.picked = c.state.picked === from.dataset.hop ? "" : from.dataset.hop;
-      c.choose({ link: c.state.picked });
-      if (c.state.picked) c.say(`${c.state.picked.replace(">", " to ")} chosen`);
+      const { hop } = from.dataset;
+      const picked = c.query.get("link") === hop ? "" : hop;
+      c.choose({ link: picked });
+      if (picked) c.say(`${picked.replace(">", " to ")} chosen`);
       c.redraw();
     },
     zoom(c, from) {
@@ -172,14 +161,14 @@ export const network = {
       if (range) range.value = "0";
       looked(c, 0);
     },
-    span(c, from) {
-      Object.assign(c.state, { span: Number(from.value), off: 0, pastAt: 0 });
-      clearTimeout(c.state.moving);
-      c.choose({ span: from.value, at: "" });
-      c.reload();
-    },
   },
 };
+
+/** How far from now what is shown is, seconds. */
+function offOf(c) {
+  const at = Number(c.query.get("at"));
+  return at ? at - c.now() : 0;
+}
 
 /** Show the network so many seconds from now. */
 function looked(c, off) {
@@ -201,11 +190,7 @@ async function spanOf(c, now) {
 const zoomOf = (c) => ZOOMS.find((zoom) => String(zoom) === c.query.get("zoom")) || 1;
 
 const zoomButton = (sign, words, by) =>
-  el(
-    "button",
-    { type: "button", "data-act": "zoom", "data-by": by, "data-key": `zoom${by}`, "aria-label": `${sign} ${words}` },
-    sign,
-  );
+  button("zoom", sign, { "data-by": by, "data-key": `zoom${by}`, "aria-label": `${sign} ${words}` });
 
 /** How far back everything is known, in seconds. */
 const earliest = (s, now) =>
@@ -220,17 +205,8 @@ function slider(s, at, now, when) {
       "div",
       { class: "row" },
       el("label", { for: "at" }, "Shown: ", el("strong", {}, when)),
-      el("button", { type: "button", "data-act": "now", "aria-pressed": String(s.off === 0) }, "Now"),
-      el(
-        "label",
-        { class: "soft" },
-        "before and after ",
-        el(
-          "select",
-          { "data-act": "span" },
-          RECENT.map(([v, t]) => option(v, t, s.span)),
-        ),
-      ),
+      button("now", "Now", { "aria-pressed": String(s.off === 0) }),
+      el("label", { class: "soft" }, "before and after ", select("span", RECENT, s.span)),
     ),
     el("input", {
       id: "at",
@@ -253,13 +229,14 @@ function slider(s, at, now, when) {
 }
 
 /** Reservations of the time around now: of the direction that is chosen, then of the fullest. */
-function charted(c, s, loads, at, now) {
+function charted(c, loads, picked, at, now) {
+  const s = c.state;
   const around = (one) =>
     (s.held.get(one.hop) || []).filter((h) => h.to > now - s.span && h.from < now + s.span);
   const most = (one) => peak(pieces(around(one), now - s.span, now + s.span)) / one.link.capacity_bps;
   const full = new Map(loads.map((one) => [one.hop, most(one)]));
-  const first = (a, b) => (b.hop === s.picked) - (a.hop === s.picked);
-  const shown = loads.filter(({ hop }) => full.get(hop) || hop === s.picked);
+  const first = (a, b) => (b.hop === picked) - (a.hop === picked);
+  const shown = loads.filter(({ hop }) => full.get(hop) || hop === picked);
   shown.sort((a, b) => first(a, b) || full.get(b.hop) - full.get(a.hop) || (a.hop < b.hop ? -1 : 1));
   const times = { t0: now - earliest(s, now), t1: now + s.span, now, at };
   const looks = [
@@ -269,12 +246,12 @@ function charted(c, s, loads, at, now) {
     ["line t0 dash2", "now"],
   ];
   return section("charts", "Reservations over time",
-    shown.length ? key(looks) : el("p", { class: "soft" }, "Nothing was or is reserved in this time."),
+    shown.length ? key(looks) : soft("Nothing was or is reserved in this time."),
     shown.slice(0, CHARTS).map((one) => blocks(one, around(one), times, c.width)),
   );
 }
 
-function links(s, loads, shares, taken, when) {
+function links(s, loads, shares, taken, when, picked) {
   const isNow = s.off === 0;
   const shown = {
     bps: taken,
@@ -283,7 +260,42 @@ function links(s, loads, shares, taken, when) {
     granted: isNow,
   };
   const measured = isNow ? s.rates : new Map();
-  return section("links", "Links",
-    linkTable(loads, shares, shown, measured, s.picked),
-  );
+  return section("links", "Links", linkTable(loads, shares, shown, measured, picked));
+}
+
+/** Who holds a direction at an instant. */
+function holders(c, one, at, now, when) {
+  if (!one) return null;
+  const list = during(c.state.held.get(one.hop), at);
+  const rows = list.map((h) => ({
+    key: h.id,
+    cells: [
+      h.id ? entry("transfers", h.id) : "another’s",
+      h.src ? `${h.src} → ${h.dst}` : "–",
+      rate(h.bps),
+      clock(h.from, now),
+      h.to > 1e17 ? "open" : clock(h.to, now),
+      [[h.user, h.job].filter(Boolean).join(", "), h.workflow && [" ", workflowLink(h.workflow, "workflow")]],
+    ],
+  }));
+  const title = `Who holds ${one.load.from} → ${one.load.to}, ${when}`;
+  const columns = ["transit", "between |", "reserved #", "from # |", "until # |", "for ="];
+  return listed("holders", title, counted(list.length, "transit"), columns, rows, "Nobody.", {});
+}
+
+/** Requests that have no path yet: what they want, what is in their way, and when they could start. */
+function waiting(s, now) {
+  const rows = s.queued.map((t) => ({
+    key: t.id,
+    cells: [
+      entry("transfers", t.id),
+      `${t.src} → ${t.dst}`,
+      rate(t.requested_bps),
+      ago(t.requested_at, now),
+      t.earliest ? clock(t.earliest, now) : "–",
+      blocked(t) || t.reason || "–",
+    ],
+  }));
+  const columns = ["transit", "between |", "wants #", "asked #", "could start #", "no room on ="];
+  return listed("waiting", "Who waits now", counted(rows.length, "request"), columns, rows, "", {});
 }

@@ -2,8 +2,8 @@
 
 import { get, maybe } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { ago, clock, duration, percent, rate, whole } from "../base/format.js";
-import { link, table } from "../base/parts.js";
+import { ago, duration, percent, rate, whole } from "../base/format.js";
+import { entry, link, moment, small, table } from "../base/parts.js";
 import { records } from "../base/records.js";
 import { sitesOf } from "./transfers.js";
 
@@ -80,7 +80,7 @@ export const pairs = records({
       if (!p) return "–";
       return [
         measured(p.rate, rate, p),
-        p.loss ? el("small", {}, `loss ${percent(p.loss.value)}`) : null,
+        p.loss && small(`loss ${percent(p.loss.value)}`),
         p.failed ? el("small", { class: "bad" }, "✗ ", failure(p, c)) : null,
       ];
     };
@@ -95,7 +95,4 @@ export const pairs = records({
 const measured = (m, words, p) =>
   m ? link(`#/measurements?${new URLSearchParams({ metric: m.metric, subject: `${p.src}>${p.dst}` })}`, words(m.value)) : "–";
 
-const failure = (p, c) =>
-  p.failed
-    ? link(`#/transfers/${encodeURIComponent(p.failed.id)}`, el("time", { title: clock(p.failed.at, c.now()) }, ago(p.failed.at, c.now())))
-    : "–";
+const failure = (p, c) => (p.failed ? entry("transfers", p.failed.id, moment(p.failed.at, c.now())) : "–");

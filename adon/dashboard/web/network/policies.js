@@ -1,10 +1,10 @@
 // How links are divided between users, projects or experiments.
 
 import { get } from "../base/api.js";
-import { el, svg } from "../base/dom.js";
+import { el, image, svg } from "../base/dom.js";
 import { form, given, instant } from "../base/form.js";
 import { clock } from "../base/format.js";
-import { code, key, state } from "../base/parts.js";
+import { key, soft, state } from "../base/parts.js";
 import { records } from "../base/records.js";
 
 const WIDE = 220;
@@ -38,10 +38,10 @@ function drawn(strategy, specs, parts) {
     svg("rect", { x: from * WIDE, y, width: Math.max(0, most - from) * WIDE, height: 9, class: `block ${tone}` }),
     svg("rect", { x: from * WIDE, y, width: (sure - from) * WIDE, height: 9, class: `fill ${tone}` }),
   ];
-  const size = { width: WIDE, height: 22, viewBox: `0 0 ${WIDE} 22` };
-  return svg(
-    "svg",
-    { ...size, role: "img", "aria-label": words },
+  return image(
+    WIDE,
+    22,
+    words,
     svg("title", {}, words),
     bar(1, strategy === "computed" ? [0, one[1], 1] : one, "t1"),
     bar(12, strategy === "computed" ? [0, two[1] - two[0], 1] : two, "t2"),
@@ -86,7 +86,7 @@ export const policies = records({
           ["block t2", "while the first leaves it"],
         ])
       : null,
-  nothing: ["No policy divides the links: all transfers are equal. ", code("adon policy start"), " begins one."],
+  nothing: "No policy divides the links: all transfers are equal. `adon policy start` begins one.",
   above: (c) => [form(c, started), form(c, stopped(c))],
 });
 
@@ -116,7 +116,7 @@ const started = {
   ],
   drawn: ({ strategy, first, second, parts }) => [
     drawn(strategy, [first, second], pairOf(parts)?.map(Number)),
-    el("p", { class: "soft" }, explained(strategy, [first, second])),
+    soft(explained(strategy, [first, second])),
   ],
   call({ name, type, strategy, first, second, start, end, link, parts, guarantees }) {
     const body = { name, type, strategy, action: "start", specs: [first, second] };

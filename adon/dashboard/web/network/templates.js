@@ -4,7 +4,7 @@ import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { form, given, parsed } from "../base/form.js";
 import { bytes, clock, duration, number, percent, rate, whole, words } from "../base/format.js";
-import { back, facts, heading, link, section, table } from "../base/parts.js";
+import { back, entry, facts, heading, link, listed, note, small, table } from "../base/parts.js";
 import { records } from "../base/records.js";
 
 const ACTIONS = ["move", "split", "reduce", "report", "ignore"];
@@ -23,11 +23,7 @@ export const templates = records({
   order: "name",
   filters: [{ name: "text", label: "Search" }],
   columns: [
-    {
-      name: "name",
-      value: (t) => t.name,
-      cell: (t) => link(`#/templates/${encodeURIComponent(t.name)}`, t.name),
-    },
+    { name: "name", value: (t) => t.name, cell: (t) => entry("templates", t.name) },
     { name: "version", unit: "1", value: (t) => t.version },
     { name: "origin", value: (t) => t.origin },
     { name: "by", value: (t) => t.by },
@@ -55,22 +51,22 @@ export const template = {
   },
 
   async load(c) {
-    const [entry, history] = await Promise.all([
+    const [current, history] = await Promise.all([
       get(path(c.id), {}, c.signal),
       get(path(c.id, "/history"), {}, c.signal),
     ]);
-    document.title = `${entry.name} – ADON`;
-    Object.assign(c.state, { entry, history });
+    document.title = `${current.name} – ADON`;
+    Object.assign(c.state, { current, history });
   },
 
   view(c) {
-    const { entry, history } = c.state;
-    const { template: t, learned, source } = entry;
+    const { current, history } = c.state;
+    const { name, template: t, learned, source } = current;
     const now = c.now();
     return [
       template.back(),
-      heading(entry.name, `version ${entry.version}, ${entry.origin}${entry.by ? ` by ${entry.by}` : ""}`),
-      entry.lowered.map((words) => el("p", { class: "note" }, words)),
+      heading(name, `version ${current.version}, ${current.origin}${current.by ? ` by ${current.by}` : ""}`),
+      current.lowered.map((each) => note(each)),
       facts({
         "needs at least": needs(t.qspec),
         "may have": t.rspec.max_throughput ? rate(t.rspec.max_throughput) : "all that its path has",
@@ -78,21 +74,21 @@ export const template = {
         priority: whole(t.priority),
         applications: t.applications.join(" "),
         "waits at most": duration(t.patience),
-        "when queued": t.when_queued.replace("_", " "),
+        "when queued": words(t.when_queued),
         "smallest with a path": t.break_even === null ? "as computed" : `${whole(t.break_even)} B`,
         "fastest transfer": t.peak ? rate(t.peak) : "",
-        "learned from": learned.transit && link(`#/transfers/${encodeURIComponent(learned.transit)}`, learned.transit),
-        "saved from": source.transit && link(`#/transfers/${encodeURIComponent(source.transit)}`, source.transit),
+        "learned from": learned.transit && entry("transfers", learned.transit),
+        "saved from": source.transit && entry("transfers", source.transit),
       }),
-      el("p", {}, link(`#/transfers?${new URLSearchParams({ text: entry.name })}`, "Transfers that used it")),
-      form(c, saved(c, entry)),
+      el("p", {}, link(`#/transfers?${new URLSearchParams({ text: name })}`, "Transfers that used it")),
+      form(c, saved(c, current)),
       tried(c),
       form(c, restored(c, history)),
       form(c, removed(c)),
       el("h2", {}, "History"),
       table(
         "the latest first",
-        [{ name: "version" }, { name: "saved", n: true }, { name: "by" }, { name: "needs", full: true }, { name: "may have", n: true }],
+        ["version", "saved #", "by", "needs =", "may have #"],
         [...history].reverse().map((doc) => ({
           key: String(doc.version),
           cells: [
@@ -126,8 +122,8 @@ const filled = (values) => {
 
 /** Save a new template, or other figures of one, or see what they would have chosen. What the form
  * has no field for stays. */
-function saved(c, entry) {
-  const t = entry?.template;
+function saved(c, current) {
+  const t = current?.template;
   const seconds = (value) => (value ? `${value} s` : "");
   // Rounded where that is the same, for what is not changed is saved again.
   const exact = (kind, rounded, value, unit) =>
@@ -138,12 +134,12 @@ function saved(c, entry) {
   });
   return {
     name: "template",
-    title: entry ? "Change its figures" : "Save a template",
+    title: current ? "Change its figures" : "Save a template",
     about: "Quantities have units. What is empty has its default. Running transfers keep their version.",
     may: "save_templates",
     button: "Save",
     fields: [
-      entry ? null : { name: "name", label: "Name", required: true },
+      current ? null : { name: "name", label: "Name", required: true },
       { name: "applications", label: "Applications (patterns)", kind: "words", value: t?.applications.join(" ") },
       {
         name: "min_throughput", label: "QSpec: minimum", required: true, hint: "25 Mb/s",
@@ -177,7 +173,7 @@ function saved(c, entry) {
       { name: "paths", label: "Paths", kind: "number", hint: "1", value: t?.paths },
       { name: "max_age", label: "Measurements are old after", hint: "15 min", value: t && seconds(t.max_age) },
     ],
-    call({ name = entry?.name || "NAME", ...v }) {
+    call({ name = current?.name || "NAME", ...v }) {
       const { min_throughput, max_delay, max_jitter, max_loss, max_throughput, io_aware, ...others } = v;
       const { sites, cores, memory, ...rest } = others;
       const plain = Object.entries(rest).filter(([key]) => !/^(weight|trigger)_/.test(key));
@@ -196,16 +192,16 @@ function saved(c, entry) {
       });
       return { method: "PUT", path: path(name), body: given };
     },
-    command: (typed) => ["template", "save", entry?.name || typed.name || "NAME", "--file", "/dev/stdin"],
+    command: (typed) => ["template", "save", current?.name || typed.name || "NAME", "--file", "/dev/stdin"],
     input: JSON.stringify,
     done: (answer) => [`version ${answer.version} is saved`, ...answer.lowered].join("; "),
     also: {
       button: "Try it on my last ten transfers",
       call(values) {
-        const { path: saving, body } = saved(c, entry).call(values);
+        const { path: saving, body } = saved(c, current).call(values);
         return { method: "POST", path: `${saving}/try`, body };
       },
-      command: (typed) => ["template", "try", entry?.name || typed.name || "NAME", "--file", "/dev/stdin"],
+      command: (typed) => ["template", "try", current?.name || typed.name || "NAME", "--file", "/dev/stdin"],
       input: JSON.stringify,
       done(answer) {
         c.state.tried = answer;
@@ -219,27 +215,25 @@ function saved(c, entry) {
 
 /** What a template would have chosen for the last transfers, beside what they got. */
 function tried(c) {
-  const list = c.state.tried;
-  if (!list?.length) return null;
+  const list = c.state.tried || [];
   const way = ({ path: nodes }) => (nodes.length ? nodes.join(" → ") : "no path");
-  const scored = ({ q }) => (q === null ? null : el("small", {}, `Q ${number(q)}`));
-  return section("tried", "What it would have chosen",
-    table(
-      "as their paths were when they were compared; the latest first",
-      ["transfer", "took |", "would take |", "minimum #", "asked for #", "why ="],
-      list.map((trial) => ({
-        key: trial.id,
-        cells: [
-          [link(`#/transfers/${encodeURIComponent(trial.id)}`, trial.id), el("small", {}, trial.template)],
-          [way(trial.then), scored(trial.then)],
-          [trial.differs ? el("strong", {}, way(trial.now)) : "the same", scored(trial.now)],
-          [rate(trial.now.min_bps), trial.now.min_bps === trial.then.min_bps ? null : el("small", {}, `was ${rate(trial.then.min_bps)}`)],
-          clock(trial.requested_at, c.now()),
-          trial.why,
-        ],
-      })),
-      { titled: true },
-    ),
+  const scored = ({ q }) => q !== null && small(`Q ${number(q)}`);
+  return listed(
+    "tried",
+    "What it would have chosen",
+    "as their paths were when they were compared; the latest first",
+    ["transfer", "took |", "would take |", "minimum #", "asked for #", "why ="],
+    list.map(({ id, template: used, then, now, differs, requested_at: at, why }) => ({
+      key: id,
+      cells: [
+        [entry("transfers", id), small(used)],
+        [way(then), scored(then)],
+        [differs ? el("strong", {}, way(now)) : "the same", scored(now)],
+        [rate(now.min_bps), now.min_bps !== then.min_bps && small(`was ${rate(then.min_bps)}`)],
+        clock(at, c.now()),
+        why,
+      ],
+    })),
   );
 }
 

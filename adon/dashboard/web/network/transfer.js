@@ -3,10 +3,10 @@
 import { get } from "../base/api.js";
 import { candidates } from "./decisions.js";
 import { el } from "../base/dom.js";
-import { bytes, clock, duration, percent, rate } from "../base/format.js";
+import { bytes, clock, duration, percent, rate, words } from "../base/format.js";
 import { form, given } from "../base/form.js";
 import { blocked } from "../drawings/holdings.js";
-import { back, cards, facts, heading, link, state, table, workflowLink } from "../base/parts.js";
+import { back, cards, entry, facts, heading, note, soft, state, table, why, workflowLink } from "../base/parts.js";
 
 const LIVE = ["queued", "held", "installed", "active"];
 const path = (c, rest = "") => `/v1/transits/${c.id.split("/").map(encodeURIComponent).join("/")}${rest}`;
@@ -33,10 +33,10 @@ export const transfer = {
     const now = c.now();
     return [
       back("transfers"),
-      heading(t.id, [state(t.state.replace("_", " ")), ` ${t.src} → ${t.dst}`]),
-      t.reason ? el("p", {}, el("span", { class: "soft" }, "Why: "), t.reason) : null,
-      t.blocking?.length ? el("p", { class: "note" }, `There is no room on ${blocked(t)}.`) : null,
-      (t.warnings || []).map((words) => el("p", { class: "note" }, words)),
+      heading(t.id, [state(words(t.state)), ` ${t.src} → ${t.dst}`]),
+      t.reason && why(t.reason),
+      t.blocking?.length > 0 && note(`There is no room on ${blocked(t)}.`),
+      (t.warnings || []).map((each) => note(each)),
       cards({
         minimum: rate(t.requested_bps),
         maximum: t.uncapped ? ["no ceiling", `${rate(t.max_bps)} on its path`] : rate(t.max_bps),
@@ -60,14 +60,14 @@ export const transfer = {
         promise: t.kept?.state ? promise(t.kept) : "",
         user: t.user,
         project: t.project,
-        template: t.template && link(`#/templates/${encodeURIComponent(t.template)}`, t.template),
+        template: t.template && entry("templates", t.template),
         tuning: t.tuning?.why,
         workflow: t.workflow && workflowLink(t.workflow),
         job: t.job,
       }),
       el("h2", {}, "Paths that were compared"),
       candidates({ choices: t.candidates || [], details: { path: t.path } }) ||
-        el("p", { class: "soft" }, "None: nothing was reserved for it."),
+        soft("None: nothing was reserved for it."),
       t.changes?.length ? rates(t, now) : null,
     ];
   },
@@ -83,7 +83,7 @@ const rates = (t, now) => [
   el("h2", {}, "Changes of its rates"),
   table(
     "the latest first",
-    [{ name: "at" }, { name: "minimum", n: true }, { name: "maximum", n: true }, { name: "why", full: true }],
+    ["at", "minimum #", "maximum #", "why ="],
     [...t.changes].reverse().map((change) => ({
       key: String(change.at),
       cells: [

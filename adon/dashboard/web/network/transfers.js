@@ -2,26 +2,24 @@
 
 import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { clock } from "../base/format.js";
+import { clock, words } from "../base/format.js";
 import { form, given, instant } from "../base/form.js";
-import { code, link, spans, state } from "../base/parts.js";
+import { entry, small, spans, state } from "../base/parts.js";
 import { records } from "../base/records.js";
 
-export const STATES = ["queued", "held", "installed", "active", "released", "expired", "failed", "best_effort"];
-
-export const transferLink = (id) => link(`#/transfers/${encodeURIComponent(id)}`, id);
+const STATES = ["queued", "held", "installed", "active", "released", "expired", "failed", "best_effort"];
 
 const succeeded = (t) => !t.outcome || t.outcome === "success";
 
 export const sitesOf = (topology) => topology.nodes.filter((node) => node.kind === "site").map((node) => node.name);
 
 const columns = [
-  { name: "id", value: (t) => t.id, cell: (t) => transferLink(t.id) },
+  { name: "id", value: (t) => t.id, cell: (t) => entry("transfers", t.id) },
   {
     name: "state",
     half: true,
     value: (t) => t.state,
-    cell: (t) => state(succeeded(t) ? t.state.replace("_", " ") : "failed", t.outcome),
+    cell: (t) => state(succeeded(t) ? words(t.state) : "failed", t.outcome),
   },
   { name: "from", value: (t) => t.src },
   { name: "to", value: (t) => t.dst },
@@ -30,7 +28,7 @@ const columns = [
   { name: "granted", unit: "bit/s", value: (t) => t.granted_bps || "" },
   { name: "goodput", unit: "bit/s", value: (t) => t.goodput_bps || "" },
   { name: "promise", half: true, value: (t) => t.kept?.state ?? "", cell: (t) => t.kept?.state && el("span", { title: t.kept.why }, t.kept.state) },
-  { name: "user", half: true, value: (t) => t.user, cell: (t) => [t.user, t.project && el("small", {}, t.project)] },
+  { name: "user", half: true, value: (t) => t.user, cell: (t) => [t.user, t.project && small(t.project)] },
   {
     name: "reason",
     full: true,
@@ -52,7 +50,7 @@ export const transfers = records({
   order: "-requested",
   filters: [
     { name: "text", label: "Search" },
-    { name: "state", label: "State", options: STATES.map((name) => [name, name.replace("_", " ")]) },
+    { name: "state", label: "State", options: STATES.map((name) => [name, words(name)]) },
     { name: "failed", label: "Success", options: [["true", "failed"], ["false", "not failed"]] },
     { name: "user", label: "User" },
     { name: "project", label: "Project" },
@@ -61,7 +59,7 @@ export const transfers = records({
   ],
   columns,
   key: (t) => t.id,
-  nothing: ["No transfer has asked for a path yet. ", code("adon transit request"), " and the form above do."],
+  nothing: "No transfer has asked for a path yet. `adon transit request` and the form above do.",
 
   async ask(c, { last, ...asked }, limit) {
     const filters = Object.entries(asked).filter(([, value]) => value);
@@ -100,6 +98,6 @@ const requested = (c) => ({
   ],
   done(t) {
     c.state.id = "";
-    return `${t.id}: ${t.state.replace("_", " ")}${t.reason ? `, ${t.reason}` : ""}`;
+    return `${t.id}: ${words(t.state)}${t.reason ? `, ${t.reason}` : ""}`;
   },
 });

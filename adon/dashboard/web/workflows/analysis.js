@@ -2,29 +2,22 @@
 
 import { el } from "../base/dom.js";
 import { clock, counted, duration, number, shortName, whole } from "../base/format.js";
-import { cards, code, empty, meter, section, state, table, workflowLink } from "../base/parts.js";
+import { button, cards, code, empty, listed, meter, section, small, soft, state, table, workflowLink } from "../base/parts.js";
 
 /** Those inside it, with where each stands. */
 export function inside({ inside: list }) {
-  if (!list.length) return null;
+  const rows = list.map((w) => ({
+    key: w.id,
+    cells: [
+      workflowLink(w.id, w.name || w.id),
+      state(w.stuck ? "stuck" : w.state),
+      meter(w.status || {}),
+      number(w.percent_done),
+      whole(w.status?.total),
+    ],
+  }));
   const columns = ["workflow", "state |", "progress |", "% done #", "jobs #"];
-  return section("inside", "Workflows inside it",
-    table(
-      counted(list.length, "workflow"),
-      columns,
-      list.map((w) => ({
-        key: w.id,
-        cells: [
-          workflowLink(w.id, w.name || w.id),
-          state(w.stuck ? "stuck" : w.state),
-          meter(w.status || {}),
-          number(w.percent_done),
-          whole(w.status?.total),
-        ],
-      })),
-      { titled: true },
-    ),
-  );
+  return listed("inside", "Workflows inside it", counted(list.length, "workflow"), columns, rows);
 }
 
 const codes = (hold) => (hold.code || hold.subcode ? `code ${hold.code}.${hold.subcode}` : "");
@@ -32,30 +25,32 @@ const reasonOf = (hold) => el("pre", { tabindex: "0" }, hold.reason || "HTCondor
 
 /** Where a job's files are. */
 const files = (place, host) =>
-  place && el("p", { class: "soft" }, "Its files: ", code(place), host && ` on ${host}`);
+  place && soft("Its files: ", code(place), host && ` on ${host}`);
+
+/** A job that went wrong: what about it is known, and more. */
+const problem = (kind, n, job, known, ...more) =>
+  el(
+    "article",
+    { class: "item", "data-key": `${kind}:${n}` },
+    el(
+      "div",
+      { class: "head" },
+      el("strong", { class: "bad" }, job),
+      el("span", { class: "soft" }, known.filter(Boolean).join(", ")),
+    ),
+    more,
+  );
 
 /** Jobs that are on hold, and why. */
 export function heldJobs({ held: list = [], host, submit_dir: folder }, now) {
   if (!list.length) return null;
-  return section("held", `Held (${list.length})`,
-    list.map((h) =>
-      el(
-        "article",
-        { class: "item", "data-key": `held:${h.job}:${h.since}` },
-        el(
-          "div",
-          { class: "head" },
-          el("strong", { class: "bad" }, h.job),
-          el(
-            "span",
-            { class: "soft" },
-            [h.site && `at ${h.site}`, `since ${clock(h.since, now)}`, codes(h)].filter(Boolean).join(", "),
-          ),
-        ),
-        reasonOf(h),
-        files(folder, host),
-      ),
-    ),
+  return section(
+    "held",
+    `Held (${list.length})`,
+    list.map((h) => {
+      const known = [h.site && `at ${h.site}`, `since ${clock(h.since, now)}`, codes(h)];
+      return problem("held", `${h.job}:${h.since}`, h.job, known, reasonOf(h), files(folder, host));
+    }),
   );
 }
 
@@ -63,66 +58,47 @@ export function heldJobs({ held: list = [], host, submit_dir: folder }, now) {
 export function failures({ analysis, failures: most, w }, now) {
   const list = analysis?.failures || [];
   if (!list.length) return null;
-  return section("failures", `Failures (${list.length})`,
-    list.slice(0, most).map((f, n) => {
-      const ended = f.exitcode === null || f.exitcode === undefined ? f.outcome : `exit code ${f.exitcode}`;
-      return el(
-        "article",
-        { class: "item", "data-key": `failure:${f.job}:${n}` },
-        el(
-          "div",
-          { class: "head" },
-          el("strong", { class: "bad" }, `✗ ${f.job}`),
-          el(
-            "span",
-            { class: "soft" },
-            [
-              shortName(f.transformation || ""),
-              [f.site && `at ${f.site}`, f.host && `on ${f.host}`].filter(Boolean).join(" "),
-              ended,
-              f.attempts > 1 && `${f.attempts} attempts`,
-              ...(f.failed_tasks || []).map((t) => `task ${t.task} (${shortName(t.transformation)})`),
-              clock(f.at, now),
-            ]
-              .filter(Boolean)
-              .join(", "),
-          ),
-        ),
-        f.reason && el("p", {}, f.reason),
-        f.hold && [
-          el(
-            "p",
-            {},
-            [`It was on hold for ${duration(f.hold.seconds)} before`, codes(f.hold)].filter(Boolean).join(", "),
-          ),
-          reasonOf(f.hold),
-        ],
-        f.not_found && el("p", { class: "soft" }, `Its output ${f.not_found} is not there.`),
-        f.retried &&
-          el("p", { class: "soft" }, "It was or will be tried again: the workflow does not fail by it."),
-        f.stderr
-          ? el("pre", { tabindex: "0", role: "region", "aria-label": `What ${f.job} said last` }, f.stderr)
-          : el("p", { class: "soft" }, "It said nothing on standard error."),
-        files(f.output || w.submit_dir, w.host),
-      );
-    }),
-    list.length > most
-      ? el(
-          "p",
-          { class: "row" },
-          el("button", { type: "button", "data-act": "failures" }, "More of them"),
-          el("span", { class: "soft" }, `${whole(most)} of ${whole(list.length)} are shown`),
-        )
-      : null,
+  return section(
+    "failures",
+    `Failures (${list.length})`,
+    list.slice(0, most).map((f, n) => problem("failure", `${f.job}:${n}`, `✗ ${f.job}`, ended(f, now), said(f, w))),
+    list.length > most &&
+      el(
+        "p",
+        { class: "row" },
+        button("failures", "More of them"),
+        el("span", { class: "soft" }, `${whole(most)} of ${whole(list.length)} are shown`),
+      ),
   );
 }
 
+/** Where and how it failed. */
+const ended = (f, now) => [
+  shortName(f.transformation || ""),
+  [f.site && `at ${f.site}`, f.host && `on ${f.host}`].filter(Boolean).join(" "),
+  f.exitcode === null || f.exitcode === undefined ? f.outcome : `exit code ${f.exitcode}`,
+  f.attempts > 1 && `${f.attempts} attempts`,
+  ...(f.failed_tasks || []).map((t) => `task ${t.task} (${shortName(t.transformation)})`),
+  clock(f.at, now),
+];
+
+const said = (f, w) => [
+  f.reason && el("p", {}, f.reason),
+  f.hold && [
+    el("p", {}, [`It was on hold for ${duration(f.hold.seconds)} before`, codes(f.hold)].filter(Boolean).join(", ")),
+    reasonOf(f.hold),
+  ],
+  f.not_found && soft(`Its output ${f.not_found} is not there.`),
+  f.retried && soft("It was or will be tried again: the workflow does not fail by it."),
+  f.stderr
+    ? el("pre", { tabindex: "0", role: "region", "aria-label": `What ${f.job} said last` }, f.stderr)
+    : soft("It said nothing on standard error."),
+  files(f.output || w.submit_dir, w.host),
+];
+
 /** Times of its jobs by transformation and site, and what they waited. */
 export function analysed({ analysis: a }) {
-  if (!a || !a.attempts)
-    return section("analysis", "Analysis",
-      empty("No job of it has ended yet."),
-    );
+  if (!a?.attempts) return section("analysis", "Analysis", empty("No job of it has ended yet."));
   const runtimes = [
     "transformation", "site |", "ended well #", "failed #", "min #", "median #", "mean #", "max #", "sum #",
   ];
@@ -143,7 +119,7 @@ export function analysed({ analysis: a }) {
       (a.runtimes || []).map((r) => ({
         key: `${r.transformation}@${r.site}`,
         cells: [
-          [shortName(r.transformation), el("small", {}, r.kind === "compute" ? r.transformation : r.kind)],
+          [shortName(r.transformation), small(r.kind === "compute" ? r.transformation : r.kind)],
           r.site,
           whole(r.count),
           r.failed ? el("strong", { class: "bad" }, whole(r.failed)) : "0",
@@ -160,14 +136,7 @@ export function analysed({ analysis: a }) {
             waits,
             a.waits.map((r) => ({
               key: r.site,
-              cells: [
-                r.site,
-                whole(r.count),
-                duration(r.min_s),
-                duration(r.median_s),
-                duration(r.mean_s),
-                duration(r.max_s),
-              ],
+              cells: [r.site, whole(r.count), ...[r.min_s, r.median_s, r.mean_s, r.max_s].map(duration)],
             })),
           ),
         ]

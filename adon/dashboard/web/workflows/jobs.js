@@ -2,9 +2,10 @@
 
 import { el } from "../base/dom.js";
 import { bytes, clock, counted, duration, percent, rate, shortName, whole } from "../base/format.js";
-import { choice, empty, fold, section, state, table } from "../base/parts.js";
+import { choice, empty, fold, section, small, state, table } from "../base/parts.js";
 
 const ROWS = 200;
+const OUTCOMES = [["", "all"], ...["done", "failed", "removed"].map((name) => [name, name])];
 
 /** By pair of sites, and one by one to unfold. */
 export function transfers({ analysis, transfers: list }, now) {
@@ -20,7 +21,7 @@ export function transfers({ analysis, transfers: list }, now) {
       pairs.map((t) => ({
         key: `${t.src}>${t.dst}:${t.tool}`,
         cells: [
-          [`${t.src} → ${t.dst}`, el("small", {}, t.tool)],
+          [`${t.src} → ${t.dst}`, small(t.tool)],
           whole(t.count),
           bytes(t.bytes),
           rate(t.goodput_bps),
@@ -31,7 +32,7 @@ export function transfers({ analysis, transfers: list }, now) {
             "ul",
             { class: "plain" },
             (t.paths || []).map((p) => el("li", {}, `${p.count} × ${way(p.path)}`)),
-            t.best_effort ? el("li", {}, `${t.best_effort} × best effort`) : null,
+            t.best_effort > 0 && el("li", {}, `${t.best_effort} × best effort`),
           ),
         ],
       })),
@@ -71,17 +72,7 @@ export function jobs(c, now) {
     el(
       "div",
       { class: "filters" },
-      choice(
-        "outcome",
-        "Outcome",
-        [
-          ["", "all"],
-          ["done", "done"],
-          ["failed", "failed"],
-          ["removed", "removed"],
-        ],
-        c.state.outcome,
-      ),
+      choice("outcome", "Outcome", OUTCOMES, c.query.get("outcome") || ""),
     ),
     list.length
       ? table(
@@ -92,27 +83,17 @@ export function jobs(c, now) {
           list.map((j) => ({
             key: `${j.workflow}:${j.job}:${j.attempt}`,
             cells: [
-              [
-                j.job,
-                el(
-                  "small",
-                  {},
-                  shortName(j.transformation || "") + (j.attempt ? `, attempt ${j.attempt + 1}` : ""),
-                ),
-              ],
-              [state(j.outcome), j.exitcode ? el("small", {}, `exit code ${j.exitcode}`) : null],
-              [j.site, j.host ? el("small", {}, j.host) : null],
+              [j.job, small(shortName(j.transformation || ""), j.attempt > 0 && `, attempt ${j.attempt + 1}`)],
+              [state(j.outcome), j.exitcode ? small(`exit code ${j.exitcode}`) : null],
+              [j.site, j.host && small(j.host)],
               clock(j.ended_at, now),
               duration(j.seconds),
               duration(j.queued_s),
-              j.cpu_s === null || j.cpu_s === undefined
-                ? "–"
-                : [duration(j.cpu_s), j.seconds > 0 ? el("small", {}, percent(j.cpu_s / j.seconds)) : null],
+              Number.isFinite(j.cpu_s)
+                ? [duration(j.cpu_s), j.seconds > 0 && small(percent(j.cpu_s / j.seconds))]
+                : "–",
               j.placement
-                ? [
-                    j.placement.reason,
-                    j.placement.seconds ? el("small", {}, `expected ${duration(j.placement.seconds)}`) : null,
-                  ]
+                ? [j.placement.reason, j.placement.seconds > 0 && small(`expected ${duration(j.placement.seconds)}`)]
                 : "–",
             ],
           })),

@@ -1,12 +1,13 @@
 // A workflow's DAG by level and kind of job, however large it is: how far it has come, which level it
-// waits for, when the jobs of each kind ran, and what ADON saved it.
+// waits for, when its jobs ran, as areas or one by one, and what ADON saved it.
 
+import { chart } from "../drawings/chart.js";
 import { dag } from "../drawings/dag.js";
-import { el } from "../base/dom.js";
-import { bytes, counted, duration, rate, whole } from "../base/format.js";
+import { bytes, counted, duration, rate, shortName, whole } from "../base/format.js";
 import { gantt } from "../drawings/gantt.js";
-import { cards, key, section, table } from "../base/parts.js";
+import { button, cards, key, scrolled, section, small, table } from "../base/parts.js";
 
+export const EACH = 2000; // jobs that are drawn one by one
 const STATES = { done: "s3", failed: "s5", "to come": "s0" };
 
 const levels = ({ level, until }) => (until > level ? `levels ${whole(level)} to ${whole(until)}` : `level ${whole(level)}`);
@@ -36,12 +37,69 @@ export function shaped({ dag: shape }) {
   const { drawing } = dag({ jobs: boxes, edges, grouped: shape.jobs }, STATES);
   return section("dag", "Its jobs, level by level",
     key(Object.entries(STATES).map(([name, cls]) => [cls, name])),
-    el("div", { class: "wide dag", tabindex: "0", role: "region", "aria-label": "The DAG" }, drawing),
+    scrolled("The DAG", drawing, "dag"),
   );
 }
 
+/** Areas of what ran and lines of what waited; below them each job, where that is asked for. */
+export function ran(state, width, now) {
+  const { timeline, each, jobs } = state;
+  const { start, width_s: wide, sites, attempts } = timeline;
+  if (!attempts) return null;
+  const points = (values) => values.map((n, bin) => [start + (bin + 0.5) * wide, n]);
+  const tone = (n) => `t${(n % 8) + 1}`;
+  const waits = (site) => site.waiting.some((n) => n > 0);
+  return section("ran", "When its jobs ran",
+    key(
+      sites.flatMap((site, n) => [
+        [`line ${tone(n)}`, `running at ${site.site || "no site"}`],
+        ...(waits(site) ? [[`line ${tone(n)} dash2`, `waiting for ${site.site || "a slot"}`]] : []),
+      ]),
+    ),
+    chart({
+      key: "ran",
+      title: `Jobs at once, of ${counted(attempts, "attempt")} that ended; means of ${duration(wide)}`,
+      width,
+      height: 200,
+      unit: "1",
+      floor: 0,
+      now,
+      series: sites.flatMap((site, n) => [
+        { name: `running at ${site.site}`, cls: tone(n), points: points(site.running), area: true },
+        ...(waits(site) ? [{ name: `waiting for ${site.site}`, cls: `${tone(n)} dash2`, points: points(site.waiting) }] : []),
+      ]),
+    }),
+    button("choose", attempts > EACH ? `The last ${counted(EACH, "job")} one by one` : "Each job", {
+      name: "each",
+      value: each ? "" : "yes",
+      "aria-pressed": String(each === "yes"),
+    }),
+    each && jobs.length ? bars(jobs, sites) : kinds(state),
+  );
+}
+
+function bars(jobs, sites) {
+  const known = jobs.filter((j) => j.started_at);
+  const start = Math.min(...known.map((j) => j.submitted_at ?? j.started_at));
+  const bar = (j, n) => ({
+    submit: (j.submitted_at ?? j.started_at) - start,
+    start: j.started_at - start,
+    end: j.ended_at - start,
+    label: j.job,
+    tip: `${j.job} (${shortName(j.transformation || "")}) at ${j.site}: ${j.outcome}, ran ${duration(j.seconds)}, waited ${duration(j.queued_s)}`,
+    cls: `s${(n % 8) + 1}${j.outcome === "done" ? "" : " failed"}`,
+    held: [],
+  });
+  const groups = sites.map(({ site }, n) => [
+    site,
+    known.filter((j) => (j.site || "") === site).map((j) => bar(j, n)),
+  ]);
+  const end = Math.max(...known.map((j) => j.ended_at)) - start;
+  return scrolled("Each job over time", gantt({ groups: groups.filter(([, list]) => list.length), end }));
+}
+
 /** A bar for each kind of job at each level, by site, from its first start to its last end. */
-export function kinds({ dag: shape }) {
+function kinds({ dag: shape }) {
   const runs = (shape?.boxes || []).flatMap((box) => box.runs.map((run) => ({ ...run, box })));
   if (!runs.length) return null;
   const start = Math.min(...runs.map((run) => run.started_at));
@@ -60,11 +118,7 @@ export function kinds({ dag: shape }) {
     };
   };
   const groups = sites.map((site, n) => [site || "no site", runs.filter((run) => run.site === site).map(bar(n))]);
-  return el(
-    "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Each kind of job over time" },
-    gantt({ groups, end }),
-  );
+  return scrolled("Each kind of job over time", gantt({ groups, end }));
 }
 
 /** Time that its jobs' places and its transfers' paths saved; nothing where neither is known. */
@@ -98,8 +152,8 @@ export function saved({ savings }) {
               duration(pair.seconds),
               rate((8 * pair.bytes) / pair.seconds),
               pair.usual_bps === null
-                ? el("small", {}, pair.compared ? `only ${counted(pair.compared, "transfer")}` : "none known")
-                : [rate(pair.usual_bps), el("small", {}, `of ${counted(pair.compared, "transfer")}`)],
+                ? small(pair.compared ? `only ${counted(pair.compared, "transfer")}` : "none known")
+                : [rate(pair.usual_bps), small(`of ${counted(pair.compared, "transfer")}`)],
               pair.saved_s === null ? "–" : less(pair.saved_s),
             ],
           })),

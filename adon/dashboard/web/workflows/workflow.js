@@ -6,22 +6,10 @@ import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
 import { ago, clock, counted, number, whole } from "../base/format.js";
 import {
-  back,
-  cards,
-  check,
-  facts,
-  fold,
-  heading,
-  key,
-  link,
-  meter,
-  meterKey,
-  state,
-  workflowLink,
+  back, button, cards, check, code, facts, fold, heading, key, link, meter, meterKey, note, soft, state, workflowLink,
 } from "../base/parts.js";
 import { jobs, transfers } from "./jobs.js";
-import { awaited, saved, shaped } from "./shape.js";
-import { EACH, ran } from "./timeline.js";
+import { EACH, awaited, ran, saved, shaped } from "./shape.js";
 import { apply, tell } from "./workflows.js";
 
 const HISTORY = 1000;
@@ -53,10 +41,7 @@ export const workflow = {
       jobs: [],
       transfers: [],
       inside: [],
-      outcome: c.query.get("outcome") || "",
       told: "",
-      whole: c.query.get("whole") === "yes",
-      each: c.query.get("each") === "yes",
       failures: FAILURES,
       asked: "",
       news: 0, // changes of it, and how many of them its jobs were asked for after
@@ -75,7 +60,8 @@ export const workflow = {
     s.w = w;
     // A workflow of 10,000 jobs has an analysis of seconds: where it stands is shown meanwhile.
     if (!s.asked) c.early();
-    const asked = `${s.outcome} ${s.whole} ${s.each}`;
+    const { outcome, whole: all, each } = c.chosen("outcome", "whole", "each");
+    const asked = `${outcome} ${all} ${each}`;
     const began = performance.now();
     if (asked === s.asked) {
       const rest = s.heavyAt + HEAVY * s.heavyMs - began;
@@ -84,8 +70,8 @@ export const workflow = {
       if (s.news === s.known || rest > 0) return;
     }
     const known = s.news;
-    await heavy(c, w);
-    Object.assign(s, { asked, known, heavyAt: performance.now(), heavyMs: performance.now() - began });
+    await heavy(c, w, outcome, all, each);
+    Object.assign(s, { asked, each, known, heavyAt: performance.now(), heavyMs: performance.now() - began });
   },
   found(c, list) {
     const s = c.state;
@@ -114,17 +100,24 @@ export const workflow = {
         w.parent && w.parent !== w.id ? [" ", workflowLink(w.parent, "← the workflow around it")] : null,
       ),
       heading(title, [state(w.stuck ? "stuck" : w.state), w.at ? ` ${ago(w.at, now)}` : ""]),
-      w.stuck ? el("p", { class: "note" }, `It does not go on: ${w.stuck}`) : null,
-      w.reason ? el("p", { class: "note" }, w.reason) : null,
+      w.stuck && note(`It does not go on: ${w.stuck}`),
+      w.reason && note(w.reason),
       awaited(c.state) && el("p", { "data-key": "awaits" }, awaited(c.state)),
       latest(c, w, now),
       heldJobs(w, now),
       inside(c.state),
-      w.children.length
-        ? el("div", { class: "filters" }, check("whole", "count those inside it too", c.state.whole))
-        : null,
+      w.children.length > 0 &&
+        el("div", { class: "filters" }, check("whole", "count those inside it too", c.query.has("whole"))),
       c.state.asked
-        ? [failures(c.state, now), shaped(c.state), ran(c.state, c.width, now), saved(c.state), analysed(c.state), transfers(c.state, now), jobs(c, now)]
+        ? [
+            failures(c.state, now),
+            shaped(c.state),
+            ran(c.state, c.width, now),
+            saved(c.state),
+            analysed(c.state),
+            transfers(c.state, now),
+            jobs(c, now),
+          ]
         : el("p", { class: "soft", "data-key": "wait" }, "Its jobs are being looked at …"),
     ];
   },
@@ -146,49 +139,31 @@ export const workflow = {
       c.say(c.state.told);
       await c.reload();
     },
-    each(c) {
-      c.state.each = !c.state.each;
-      c.choose({ each: c.state.each ? "yes" : "" });
-      c.reload();
-    },
     failures(c) {
       c.state.failures *= 5;
       c.redraw();
-    },
-    whole(c, from) {
-      c.state.whole = from.checked;
-      c.choose({ whole: from.checked ? "yes" : "" });
-      c.reload();
-    },
-    outcome(c, from) {
-      c.state.outcome = from.value;
-      c.choose({ outcome: from.value });
-      c.reload();
     },
   },
 };
 
 /** What became of its jobs, and of those inside it. */
-async function heavy(c, w) {
-  const s = c.state;
+async function heavy(c, w, outcome, all, each) {
   const own = await get(path(c, "/analysis"), {}, c.signal);
-  const ended = s.outcome ? own.outcomes[s.outcome] || 0 : own.attempts;
+  const ended = outcome ? own.outcomes[outcome] || 0 : own.attempts;
   const last = { newest: true, limit: JOBS };
   const [endedJobs, timeline, dag, savings, placed, sent, analysis, within] = await Promise.all([
-    get(path(c, "/jobs"), { ...last, limit: s.each ? EACH : JOBS, outcome: s.outcome || null }, c.signal),
+    get(path(c, "/jobs"), { ...last, limit: each ? EACH : JOBS, outcome: outcome || null }, c.signal),
     get(path(c, "/timeline"), {}, c.signal),
     get(path(c, "/dag"), {}, c.signal),
     get(path(c, "/savings"), {}, c.signal),
     get("/v1/measurements", { metric: "placement", workflow: c.id, order: "newest", limit: 1 }, c.signal),
     get(path(c, "/transfers"), last, c.signal),
-    s.whole ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
+    all ? get(path(c, "/analysis"), { whole: true }, c.signal) : own,
     Promise.all(
-      w.children
-        .slice(0, CHILDREN)
-        .map((id) => maybe(`/v1/workflows/${encodeURIComponent(id)}`, {}, c.signal)),
+      w.children.slice(0, CHILDREN).map((id) => maybe(`/v1/workflows/${encodeURIComponent(id)}`, {}, c.signal)),
     ),
   ]);
-  Object.assign(s, {
+  Object.assign(c.state, {
     analysis,
     ended,
     jobs: endedJobs,
@@ -240,32 +215,31 @@ function latest(c, w, now) {
     .map((h) => [h.at, h.total ? (100 * h.fail) / h.total : 0]);
   const figures = Object.fromEntries(FIELDS.map(([name, words]) => [words, whole(s[name] || 0)]));
   if (s.futile) figures.futile = [whole(s.futile), "wait for failed ones"];
-  const sums =
-    w.totals && w.totals.total !== s.total ? [`${number(w.totals.percent_done)} % with those inside`] : [];
+  const inner = w.totals && w.totals.total !== s.total ? `${number(w.totals.percent_done)} % with those inside` : "";
+  const end = expected(c, w, now);
+  const running = w.state === "running" ? now : undefined;
   return el(
     "section",
     { "aria-label": "Status", "data-key": "status" },
     cards({
       ...(RUN.test(w.submit_dir) && { run: Number(w.submit_dir.match(RUN)[1]) }),
       ...figures,
-      ...(expected(c, w, now) && { "expected end": expected(c, w, now) }),
-      "done of all": [`${number(w.percent_done)} %`, sums[0] || `of ${counted(s.total || 0, "job")}`],
+      ...(end && { "expected end": end }),
+      "done of all": [`${number(w.percent_done)} %`, inner || `of ${counted(s.total || 0, "job")}`],
     }),
     meter(s, true),
     meterKey(),
     el(
       "div",
       { class: "row" },
-      el("button", { type: "button", "data-act": "measure" }, "Measure it now"),
+      button("measure", "Measure it now"),
       link(
         `#/decisions?${new URLSearchParams({ workflow: w.id })}`,
         "Why its jobs and transfers are where they are",
       ),
       el("span", { class: "soft" }, c.state.told),
     ),
-    (w.history || []).length === HISTORY
-      ? el("p", { class: "soft" }, `The last ${whole(HISTORY)} changes are shown.`)
-      : null,
+    w.history?.length === HISTORY && soft(`The last ${whole(HISTORY)} changes are shown.`),
     points.length > 1
       ? chart({
           key: "progress",
@@ -277,26 +251,21 @@ function latest(c, w, now) {
           floor: 0,
           top: 100,
           now,
-          t1: w.state === "running" ? now : undefined,
+          t1: running,
           series: [
-            { name: "done", cls: "t3", points, area: true, to: w.state === "running" ? now : undefined },
+            { name: "done", cls: "t3", points, area: true, to: running },
             ...(failed.length ? [{ name: "failed", cls: "t5 dash1", points: failed }] : []),
           ],
         })
       : null,
-    failed.length > 0 && points.length > 1
-      ? key([
-          ["line t3", "done"],
-          ["line t5 dash1", "failed"],
-        ])
-      : null,
+    failed.length > 0 && points.length > 1 && key([["line t3", "done"], ["line t5 dash1", "failed"]]),
     fold(
       "about",
       "About this workflow",
       facts({
-        id: el("code", {}, w.id),
+        id: code(w.id),
         user: w.user,
-        "submit directory": w.submit_dir && el("code", {}, w.submit_dir),
+        "submit directory": w.submit_dir && code(w.submit_dir),
         "submit host": w.host,
         planned: w.planned_at ? clock(w.planned_at, now) : "",
         "last change": w.at ? clock(w.at, now) : "",

@@ -2,8 +2,10 @@
 
 import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { ago, clock, counted, number, stamp, whole } from "../base/format.js";
-import { TYPED_MS, check, choice, code, empty, heading, meter, search, state, table, workflowLink } from "../base/parts.js";
+import { ago, clock, counted, number, whole } from "../base/format.js";
+import {
+  button, check, choice, empty, heading, meter, moment, search, small, state, table, workflowLink,
+} from "../base/parts.js";
 
 const MOST = 1000;
 const ROWS = 150; // drawn at once: more of them take long to draw, and nobody reads them
@@ -22,17 +24,17 @@ export const workflows = {
 
   begin(c) {
     c.state = { list: [], users: new Set(), rows: ROWS, fresh: new Map(), looks: new Map(), cut: false, pages: 1 };
-    chosen(c);
   },
+  /** What is chosen is among those that are listed, or the broker finds it. */
   same(c) {
-    chosen(c);
-    show(c);
+    if (c.state.cut) c.reload();
   },
 
   async load(c) {
     const s = c.state;
     // Where there are more than can be listed, the broker finds those that are looked for.
-    const wanted = s.cut ? { user: s.user || null, state: s.only || null, text: s.text || null } : {};
+    const { user, state: only, text } = c.chosen("user", "state", "text");
+    const wanted = s.cut ? { user: user || null, state: only || null, text: text.toLowerCase() || null } : {};
     if (!c.loaded) {
       s.list = await get("/v1/workflows", { limit: ROWS }, c.signal);
       c.early();
@@ -74,15 +76,15 @@ export const workflows = {
 
   view(c) {
     const s = c.state;
-    const users = [...s.users].sort();
+    const { user, state: only, text, inner } = c.chosen("user", "state", "text", "inner");
     const ids = new Set(s.list.map((w) => w.id));
     const wanted = s.list.filter(
       (w) =>
-        (!s.user || w.user === s.user) &&
-        (s.inner || !w.parent || !ids.has(w.parent)) &&
-        (!s.text || `${w.name} ${w.id} ${w.submit_dir} ${w.user}`.toLowerCase().includes(s.text)),
+        (!user || w.user === user) &&
+        (inner || !w.parent || !ids.has(w.parent)) &&
+        `${w.name} ${w.id} ${w.submit_dir} ${w.user}`.toLowerCase().includes(text.toLowerCase()),
     );
-    const matches = wanted.filter((w) => !s.only || stateOf(w) === s.only);
+    const matches = wanted.filter((w) => !only || stateOf(w) === only);
     const counts = STATES.map((name) => [name, wanted.filter((w) => stateOf(w) === name).length]).filter(
       ([, n]) => n,
     );
@@ -94,55 +96,33 @@ export const workflows = {
         return s.looks.get(w.id) === looks.get(w.id) ? { key: w.id } : row(c, w, depth);
       });
     s.looks = looks;
-    const all = counted(matches.length, "workflow");
-    const of = s.more ? `${all} among the ${whole(s.list.length)} that changed last` : all;
+    const matching = counted(matches.length, "workflow");
+    const of = s.more ? `${matching} among the ${whole(s.list.length)} that changed last` : matching;
     return [
       heading("Workflows", counts.length ? counts.map(([name, n]) => `${whole(n)} ${name}`).join(", ") : ""),
       el(
         "div",
         { class: "filters", role: "search" },
-        search("text", "Search", s.text),
-        choice("user", "User", [["", "all"], ...users.map((u) => [u, u])], s.user),
-        choice("only", "State", [["", "all"], ...STATES.map((n) => [n, n])], s.only),
-        check("inner", "with workflows inside others", s.inner),
+        search("text", "Search", text),
+        choice("user", "User", all([...s.users].sort()), user),
+        choice("state", "State", all(STATES), only),
+        check("inner", "with workflows inside others", inner),
       ),
       rows.length
-        ? table(rows.length < matches.length ? `${whole(rows.length)} of ${of}` : of, COLUMNS, rows, {
-            sparse: true,
-          })
+        ? table(rows.length < matches.length ? `${whole(rows.length)} of ${of}` : of, COLUMNS, rows, { sparse: true })
         : s.list.length || s.cut
           ? empty("None of them is like this.")
           : empty(
-              "Nobody has followed a workflow yet. ",
-              code(`adon monitor run SUBMIT_DIR --broker ${location.origin}`),
-              " follows one and tells this broker, with ",
-              code("--mine --keep"),
-              " instead of a directory all of yours. What ",
-              code("monitoring.workflows"),
-              " in adon.yml names, the broker follows by itself.",
+              `Nobody has followed a workflow yet. \`adon monitor run SUBMIT_DIR --broker ${location.origin}\` follows ` +
+                "one and tells this broker, with `--mine --keep` instead of a directory all of yours. What " +
+                "`monitoring.workflows` in adon.yml names, the broker follows by itself.",
             ),
-      s.more
-        ? el(
-            "p",
-            {},
-            el("button", { type: "button", "data-act": "older" }, `${whole(MOST)} more`),
-            " Search, user and state look among all of them.",
-          )
-        : null,
-      rows.length < matches.length
-        ? el("p", {}, el("button", { type: "button", "data-act": "more" }, "More of them"))
-        : null,
+      s.more && el("p", {}, button("older", `${whole(MOST)} more`), " Search, user and state look among all of them."),
+      rows.length < matches.length && el("p", {}, button("more", "More of them")),
     ];
   },
 
   actions: {
-    text(c, from) {
-      clearTimeout(c.state.typing);
-      choose(c, { text: from.value.trim().toLowerCase() }, c.state.cut ? TYPED_MS : 0);
-    },
-    user: (c, from) => choose(c, { user: from.value }),
-    only: (c, from) => choose(c, { state: from.value }),
-    inner: (c, from) => choose(c, { inner: from.checked ? "yes" : "" }),
     older: (c) => {
       c.state.pages += 1;
       c.reload();
@@ -154,23 +134,8 @@ export const workflows = {
   },
 };
 
-function chosen(c) {
-  const [user, only, text, inner] = ["user", "state", "text", "inner"].map((name) => c.query.get(name) || "");
-  Object.assign(c.state, { user, only, text, inner: inner !== "" });
-}
-
-function choose(c, changes, wait = 0) {
-  c.choose(changes);
-  chosen(c);
-  c.redraw();
-  c.state.typing = setTimeout(() => show(c), wait);
-}
-
-/** Show those that are chosen, also those that were not listed. */
-function show(c) {
-  c.redraw();
-  if (c.state.cut) c.reload();
-}
+/** Options with one for all of them. */
+const all = (names) => [["", "all"], ...names.map((name) => [name, name])];
 
 /** Say what has become of a workflow, whoever knew first: the feed or the list. */
 export function tell(c, w) {
@@ -222,43 +187,22 @@ function look(c, w, depth) {
 function row(c, w, depth) {
   const s = w.status || {};
   const now = c.now();
-  const fresh = isFresh(c, w);
   const inside = w.totals && w.totals.total !== s.total;
-  const cell = (n) => (n ? whole(n) : "0");
+  const planned = w.planned_at ? `planned ${clock(w.planned_at, now, false)}` : "";
   return {
     key: w.id,
-    cls: fresh ? "fresh" : "",
+    cls: isFresh(c, w) ? "fresh" : "",
     cells: [
       [
         el("span", { class: "clamp" }, depth ? `${"  ".repeat(depth - 1)}↳ ` : "", workflowLink(w.id, w.name || w.id)),
-        el(
-          "small",
-          { class: "clamp" },
-          [w.user, w.planned_at ? `planned ${clock(w.planned_at, now, false)}` : ""]
-            .filter(Boolean)
-            .join(", "),
-        ),
+        el("small", { class: "clamp" }, [w.user, planned].filter(Boolean).join(", ")),
       ],
-      [state(stateOf(w), w.stuck), w.stuck && el("small", {}, w.stuck)],
+      [state(stateOf(w), w.stuck), w.stuck && small(w.stuck)],
       meter(s),
-      [
-        number(w.percent_done),
-        inside && el("small", {}, `${number(w.totals.percent_done)} with those inside`),
-      ],
-      cell(s.unready),
-      cell(s.ready),
-      cell(s.pre),
-      cell(s.in_queue),
-      cell(s.post),
-      cell(s.done),
+      [number(w.percent_done), inside && small(`${number(w.totals.percent_done)} with those inside`)],
+      ...[s.unready, s.ready, s.pre, s.in_queue, s.post, s.done].map((n) => (n ? whole(n) : "0")),
       s.fail ? el("strong", { class: "bad" }, whole(s.fail)) : "0",
-      w.at
-        ? el(
-            "time",
-            { datetime: stamp(w.at), title: clock(w.at, now) },
-            ago(w.at, now),
-          )
-        : "–",
+      w.at ? moment(w.at, now) : "–",
     ],
   };
 }
