@@ -217,7 +217,9 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
             _database(where) if is_database_url(where) else _file(file, Path(where), key == "state")
         )
         if key == "archive":
-            Archive(where, read_only=True).close()  # another program's is refused
+            with Archive(where, read_only=True) as archive:  # another program's is refused
+                if works and (faults := archive.faults()):
+                    actual, works = f"{archive.shown}: {faults}", False
     except (AdonError, OSError) as error:
         actual, works = str(error), False
     return CheckResult(what, actual, works, advice=f"correct broker.{key}: docs/{key}.md")
