@@ -38,7 +38,7 @@ def scheme_of(url: str) -> str:
 
 def hosts_of(config: HookConfig) -> set[str]:
     """The servers that the sites' administrators name."""
-    named = {host_of(key) if "://" in key else key for key in config.sources}
+    named = {host_of(key) if "://" in key else key.lower() for key in config.sources}
     return (named | {host_of(config.redirector or "")}) - {""}
 
 

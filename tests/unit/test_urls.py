@@ -81,6 +81,8 @@ PATIENT_S = 300.0  # far above what any answer takes
         ("irods://ada@data.cyverse.org:1247/zone/a", "iplant"),
         ("osdf://osg-htc.org/ospool/a", "uchicago"),
         ("davs://data.example.org:443/mu/a", "mu"),
+        ("webdavs://data.example.org/mu/a", "mu"),
+        ("webdav://data.example.org/mu/a", ""),
     ],
 )
 def test_the_longest_prefix_names_the_site_else_the_host(url: str, site: str) -> None:
@@ -103,6 +105,8 @@ def test_prefixes_have_several_spellings_too(prefix: str) -> None:
         ("root://data.example.org//store", "xroot://data.example.org:1094/store/a"),
         ("root://data.example.org//store", "xrootd://data.example.org//store/a"),
         ("/data", "//data/a"),
+        ("/data", "symlink:///data/a"),
+        ("scp://ada@data.example.org/data", "sftp://data.example.org:22/data/a"),
     ],
 )
 def test_addresses_protocols_and_slashes_have_several_spellings(prefix: str, url: str) -> None:
