@@ -26,7 +26,7 @@ from adon.cli.output import (
 )
 from adon.cli.parsing import Noun, add_output, config, limit, option, whole
 from adon.cli.terminal import wrapped
-from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError, printable
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
@@ -301,4 +301,4 @@ def _lines(decision: dict[str, Any]) -> str:
         lines.append(f"  {row['what']}{done}: {row['why'] or 'nothing was written down'}")
     for flavour, at in details["matched"].items():
         lines.append(f"  {flavour}: HTCondor last had a job for one at {when(at)}")
-    return "\n".join(map(wrapped, lines))
+    return "\n".join(wrapped(printable(line)) for line in lines)
