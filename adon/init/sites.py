@@ -75,7 +75,7 @@ def given_sites(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         site, equal, host = (part.strip() for part in text.partition("="))
         if not (site and equal and host):
             raise InputError(f"--dtn: found {text!r}, expected SITE=HOST")
-        yield site, f"//{host}"
+        yield site, f"//[{host}]" if host.count(":") > 1 and "[" not in host else f"//{host}"
 
 
 def given_routers(texts: Sequence[str]) -> list[str]:
