@@ -561,12 +561,19 @@ class Connections(SwitchBackend):
             self._threads.add(thread)
 
     def _accept(self, listener: socket.socket) -> None:
+        reported = ""
         while True:
             try:
                 sock, _ = listener.accept()
-            except OSError:
-                return
-            self._spawn(self._serve, sock)
+            except OSError as error:  # too many open files, a peer that went, or we close
+                if self._closing.wait(_ECHO_S):
+                    return
+                if (problem := str(error.strerror)) != reported:
+                    LOG.warning("a connection of a switch was not taken: %s", problem)
+                reported = problem
+            else:
+                reported = ""
+                self._spawn(self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
         channel = Channel(sock)
