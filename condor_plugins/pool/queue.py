@@ -184,6 +184,12 @@ def address_of(ad: Mapping[str, Any], name: str) -> str:
     return address.partition(">")[0].lstrip("<") if isinstance(address, str) else ""
 
 
+def host_and_port(address: str) -> tuple[str, str]:
+    """Both in such an address, an IPv6 one without brackets."""
+    host, _, port = address.partition("?")[0].rpartition(":")
+    return host.strip("[]"), port
+
+
 def whole(slot: classad2.ClassAd) -> classad2.ClassAd:
     """A copy of a slot as it is when nothing runs in it."""
     ad = classad2.ClassAd(str(slot))

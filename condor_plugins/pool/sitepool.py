@@ -83,8 +83,8 @@ def _workers(ad: Ad, job_mb: float) -> tuple[int, int]:
     if kind == "Partitionable":
         # Its dynamic slots are counted here, as part of the whole.
         return (
-            _with_memory(int(ad.get("TotalSlotCpus", 0)), _number(ad, "TotalSlotMemory"), job_mb),
-            _with_memory(int(ad.get("Cpus", 0)), _number(ad, "Memory"), job_mb),
+            _with_memory(_whole(ad, "TotalSlotCpus"), _number(ad, "TotalSlotMemory"), job_mb),
+            _with_memory(_whole(ad, "Cpus"), _number(ad, "Memory"), job_mb),
         )
     if kind == "Dynamic":
         return 0, 0
@@ -155,8 +155,8 @@ def summarise(
         site = site_of_slot(ad)
         total, idle = _workers(ad, memory_mb.get(site, 0.0))
         # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.
-        mega = int(ad.get("Memory", 0))
-        add(site, slots=total, idle_slots=idle, memory_bytes=mega * 2**20)
+        memory_bytes = _whole(ad, "Memory") * 2**20
+        add(site, slots=total, idle_slots=idle, memory_bytes=memory_bytes)
         mips = _number(ad, "Mips")
         if site:  # of the whole machine, and so the same in all of its slots
             stalled.setdefault(site, {})[str(ad.get("Machine"))] = _stalled(ad, at)
@@ -293,6 +293,11 @@ def _stalled(ad: Ad, at: float) -> float:
 def _number(ad: Ad, key: str) -> float | None:
     value = ad.get(key)
     return float(value) if isinstance(value, int | float) else None
+
+
+def _whole(ad: Ad, key: str) -> int:
+    """0 for what is not there, or an expression."""
+    return int(_number(ad, key) or 0)
 
 
 def workers(pools: Mapping[str, SitePool]) -> dict[str, int]:

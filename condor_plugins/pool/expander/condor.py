@@ -15,7 +15,14 @@ import htcondor2
 
 from condor_plugins.pool import dags
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
-from condor_plugins.pool.queue import FLAVOUR, POOL, SCHEDD, SCHEDULER, VANILLA
+from condor_plugins.pool.queue import (
+    FLAVOUR,
+    POOL,
+    SCHEDD,
+    SCHEDULER,
+    VANILLA,
+    host_and_port,
+)
 from network_provisioner.base.errors import AdonError, MissingError
 
 JOB_ATTRIBUTES = tuple(
@@ -128,11 +135,11 @@ class Condor:
 def answers(daemon: str) -> bool:
     """Whether somebody listens at an address as HTCondor writes it (``192.0.2.7:9618?addrs=…``),
     or may: who is behind a broker of connections (CCB) is not reached from here."""
-    host, _, port = daemon.partition("?")[0].rpartition(":")
+    host, port = host_and_port(daemon)
     if "CCBID=" in daemon or not port.isdecimal():
         return bool(daemon)
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S):
+        with socket.create_connection((host, int(port)), _ANSWER_S):
             return True
     except OSError:
         return False

@@ -37,6 +37,7 @@ from condor_plugins.pool.queue import (
     address_of,
     claim_of,
     dag_key,
+    host_and_port,
     job_key,
     number,
     offline_ad,
@@ -338,5 +339,5 @@ class _Places:
             return slot
         hosts = [part.partition(".")[0] for part in slot.split("@")[1:]]
         named = next((host for host in hosts if host in self._servers), "")
-        address = address_of(job, f"{last}PublicClaimId").partition("?")[0].rpartition(":")[0]
+        address, _ = host_and_port(address_of(job, f"{last}PublicClaimId"))
         return self._slots.get(slot) or named or self._addresses.get(address) or slot
