@@ -17,8 +17,8 @@ from typing import Protocol
 import classad2
 import htcondor2
 
+from condor_plugins.jobs.sites import Ad
 from condor_plugins.pool.sitepool import CLAIM_S, SitePool, summarise
-from condor_plugins.pool.sites import Ad
 from network_provisioner.base import account
 from network_provisioner.base.errors import AdonError
 

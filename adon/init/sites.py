@@ -98,7 +98,7 @@ def pool_sites() -> set[str]:
     if shutil.which("condor_config_val") is None:
         return set()
     from condor_plugins.collector import HTCondorPool  # noqa: PLC0415
-    from condor_plugins.pool.sites import site_of_slot  # noqa: PLC0415
+    from condor_plugins.jobs.sites import site_of_slot  # noqa: PLC0415
 
     try:
         return {site for slot in HTCondorPool().slots() if (site := site_of_slot(slot))}

@@ -23,6 +23,7 @@ from pathlib import Path
 import classad2
 import htcondor2  # noqa: F401  # only with it do ads find in the other what has no TARGET. before it
 
+from condor_plugins.jobs.sites import Ad
 from condor_plugins.pool import run_times
 from condor_plugins.pool.queue import (
     HELD,
@@ -35,7 +36,6 @@ from condor_plugins.pool.queue import (
     number,
 )
 from condor_plugins.pool.run_times import RunTimes
-from condor_plugins.pool.sites import Ad
 from monitors.jobs.jobs import Attempt, Jobs, Outcome
 from monitors.jobs.logs import JobEvents
 from monitors.workflows.planned.dag import Node, PlannedDag, read_dag

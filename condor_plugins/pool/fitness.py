@@ -87,7 +87,7 @@ class Runs:
 def black_holes(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     """Places where the last few jobs died at once, with why. Where jobs alike die at once at
     another place, too, and do well nowhere, it is the jobs."""
-    well = {run.kind for reasons in runs.values() for run in reasons if run.good}
+    well = {run.kind for there in runs.values() for run in there if run.good}
     reasons: dict[str, str] = {}
     for place, there in runs.items():
         last = there[-DEATHS:]

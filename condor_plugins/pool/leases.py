@@ -22,10 +22,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Room for ``slots`` jobs of ``cores`` and ``memory_mb`` each (0: any) for the holder of the
-    name
-    ``name``, until the Unix time ``until``. ``bytes`` is what they read, 0 for unknown; ``reason``
-    is for people.
+    """Room for ``slots`` jobs of ``cores`` and ``memory_mb`` each (0: any), until the Unix time
+    ``until``. ``bytes`` is what they read, 0 for unknown; ``reason`` is for people.
 
     Raises InputError for an invalid name, or figures below what they mean.
     """

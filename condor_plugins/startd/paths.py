@@ -33,7 +33,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from condor_plugins.pool.sites import site_word
+from condor_plugins.jobs.sites import site_word
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookclient import client_of

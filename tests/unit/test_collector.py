@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from condor_plugins.collector import HTCondorPool, defined_attributes, read
+from condor_plugins.jobs.sites import Ad, site_of_job, site_of_slot
 from condor_plugins.pool.shares import share_of, starts_before
 from condor_plugins.pool.sitepool import CLAIM_S, SitePool, pool_from_json, summarise, workers
-from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])

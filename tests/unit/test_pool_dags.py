@@ -9,13 +9,13 @@ import classad2
 import pytest
 from monitor_files import START, aborted, append, event, executing, submitted, terminated
 
+from condor_plugins.jobs.sites import Ad
 from condor_plugins.pool.dags import OVERDUE_S, FollowedDag, FollowedDags
 from condor_plugins.pool.expander.demand import Demands
 from condor_plugins.pool.expander.observation import View
 from condor_plugins.pool.expander.supply import PoolSupply
 from condor_plugins.pool.queue import Matching
 from condor_plugins.pool.run_times import RunTimes
-from condor_plugins.pool.sites import Ad
 from monitors.workflows.planned.forecast import LAG_S, forecast
 
 DAGMAN = 7

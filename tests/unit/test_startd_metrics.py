@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.pool.sites import site_word
+from condor_plugins.jobs.sites import site_word
 from condor_plugins.startd import metrics
 from condor_plugins.startd.metrics import (
     attributes,
