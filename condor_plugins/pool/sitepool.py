@@ -14,14 +14,13 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, median, quantiles
 from typing import Any
 
-from condor_plugins.jobs.jobad import number
+from condor_plugins.jobs.jobad import number, takes_a_slot
 from condor_plugins.jobs.sites import Ad, site_of_job, site_of_slot
 from condor_plugins.pool.shares import share_of, starts_before
 from network_provisioner.base.errors import AdonError
 
 SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
-_SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
 _CLOSED = ("Owner", "Drained")  # states of slots that start no job
 CLAIM_S = 1200.0
 """HTCondor's CLAIM_WORKLIFE."""
@@ -110,7 +109,7 @@ def _memory_of_jobs(jobs: Iterable[Ad], slots: Iterable[Ad]) -> dict[str, float]
     wanted: dict[str, list[float]] = {}
     for ad in jobs:
         wanted_mb = number(ad, "RequestMemory")
-        if _takes_a_slot(ad) and wanted_mb is not None and wanted_mb > 0:
+        if takes_a_slot(ad) and wanted_mb is not None and wanted_mb > 0:
             for site in {site_of_job(ad), ""}:
                 wanted.setdefault(site, []).append(wanted_mb)
     fitting = {
@@ -166,7 +165,7 @@ def summarise(
     for ad in queue:
         status, site = ad.get("JobStatus"), site_of_job(ad)
         add(site, idle_jobs=int(status == _IDLE), running_jobs=int(status == _RUNNING))
-        if _takes_a_slot(ad):
+        if takes_a_slot(ad):
             add(site, ahead=int(status == _IDLE))
             anywhere += int(status == _IDLE and not site)
             began = number(ad, "JobCurrentStartDate")
@@ -222,7 +221,7 @@ class _Wanted:
     @classmethod
     def of(cls, queue: Iterable[Ad]) -> _Wanted:
         counts: dict[tuple[str, object], Counter[str]] = {}
-        for ad in filter(_takes_a_slot, queue):
+        for ad in filter(takes_a_slot, queue):
             name = str(ad.get("AccountingGroup") or ad.get("User", "")).partition("@")[0]
             counts.setdefault((site_of_job(ad), ad.get("JobStatus")), Counter())[name] += 1
         return cls(counts)
@@ -260,7 +259,7 @@ def _past(ended: Iterable[Ad]) -> dict[str, _Past]:
         site, held = site_of_job(ad), number(ad, "RemoteWallClockTime")
         # A removed or failed job tells neither how long one runs nor how long one waits.
         good = ad.get("JobStatus") == _COMPLETED and ad.get("ExitCode", 0) == 0
-        if not (site and good and held and held > 0 and _takes_a_slot(ad)):
+        if not (site and good and held and held > 0 and takes_a_slot(ad)):
             continue
         past = out.setdefault(site, _Past())
         past.held.append(held)
@@ -271,10 +270,6 @@ def _past(ended: Iterable[Ad]) -> dict[str, _Past]:
         if isinstance(name, str) and name:
             past.runs.setdefault(name, []).append(held)
     return out
-
-
-def _takes_a_slot(ad: Ad) -> bool:
-    return ad.get("JobUniverse") not in (_SCHEDULER, _GRID, _LOCAL)
 
 
 def _lower_quartile(values: Sequence[float]) -> float | None:

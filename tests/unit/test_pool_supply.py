@@ -282,6 +282,13 @@ def test_back_off_doubles_and_ends() -> None:
     assert back_off.of(["large"]) == {"large": 0.0}
 
 
+def test_a_cloud_may_be_away_for_weeks() -> None:
+    back_off = BackOff()
+    for _ in range(5000):
+        back_off.refused("small", CloudError("no answer", Refusal.BUSY), 0.0)
+    assert back_off.of(["small"]) == {"small": 600.0}
+
+
 def test_a_decision_tells_each_thing_once() -> None:
     why = {"small": "3 jobs would wait", "m1": "none is in sight", "limits": "money"}
     decision = PoolDecision(
