@@ -27,6 +27,7 @@ MATCHED = "MachineLastMatchTime"
 it is wanted, if not by how many. Who advertises anew has to carry it over."""
 # What a partitionable slot has in all, where the plain attribute is what it has left now.
 _WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSlotDisk"}
+_HUGE = 1e18
 _NO_MATCH = "no match found"
 _OFFLINE: dict[str, Any] = {
     "MyType": "Machine",
@@ -140,13 +141,16 @@ def waits_for_a_slot(job: Mapping[str, Any]) -> bool:
 
 
 def number(ad: Mapping[str, Any], name: str) -> float:
-    """0 if an ad has none: what is undefined is a number to Python."""
+    """0 if an ad has none."""
     value = ad.get(name)
     return float(value) if _is_number(value) else 0.0
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, classad2.Value)
+    """Whether it is one that can be counted on: what is undefined is a number to Python, and a job
+    may ask for an infinity."""
+    known = isinstance(value, int | float) and not isinstance(value, classad2.Value)
+    return known and abs(value) < _HUGE
 
 
 def runs(job: Mapping[str, Any]) -> bool:

@@ -82,6 +82,14 @@ def test_what_is_undefined_is_no_number() -> None:
     assert dag_key(job(DAGManJobId=classad2.Value.Undefined))[1] == 0
 
 
+@pytest.mark.parametrize("infinite", ['real("INF")', 'real("NaN")', '-real("INF")', "1e300"])
+def test_what_is_infinite_is_no_number(infinite: str) -> None:
+    value = classad2.ExprTree(infinite)
+    asks = job(RequestCpus=value, RequestMemory=value, DAGManJobId=value.eval())
+    assert offers().of(asks, None)[:2] == (1, 0)
+    assert dag_key(asks)[1] == 0
+
+
 def test_a_flavour_advertises_what_its_machines_will_be_told() -> None:
     attributes = configured_attributes(
         {
