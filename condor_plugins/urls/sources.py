@@ -10,7 +10,7 @@ from condor_plugins.jobs import request_builder
 from condor_plugins.jobs.jobad import JobAd, Value, text
 from condor_plugins.jobs.request_builder import Run, is_url, parsed
 from network_provisioner.base.model import ON_SWITCHES, Service, Transit, TransitRequest
-from network_provisioner.base.urls import host_of, plain, site_of_url
+from network_provisioner.base.urls import host_of, scheme_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import RequestOutcome
 
@@ -29,11 +29,6 @@ class UrlPath:
     size_bytes: int | None
     host: str
     granted_bps: float = 0.0
-
-
-def scheme_of(url: str) -> str:
-    """How it is fetched, such as ``https``."""
-    return plain(url).partition(":")[0].lower()
 
 
 def hosts_of(config: HookConfig) -> set[str]:

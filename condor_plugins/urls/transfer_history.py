@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any
 
 from condor_plugins.jobs.jobad import number, text
-from condor_plugins.urls.sources import CACHED, scheme_of
+from condor_plugins.urls.sources import CACHED
 from network_provisioner.base.units import format_rate, goodput
-from network_provisioner.base.urls import host_of, site_of_url
+from network_provisioner.base.urls import host_of, scheme_of, site_of_url
 
 Ad = Mapping[str, Any]
 _SLOW = 0.5  # of what was granted, or of what others reach

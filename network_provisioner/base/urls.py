@@ -35,8 +35,8 @@ LOCAL_SCHEMES = frozenset({"file", "symlink", "moveto"})
 
 
 def scheme_of(url: str) -> str:
-    """In small letters."""
-    return url.partition("://")[0].lower()
+    """How it is fetched, such as ``https``, whatever credential it names."""
+    return plain(url).partition(":")[0].lower()
 
 
 def moves_directly(source: str, destination: str, summed: bool = False) -> bool:

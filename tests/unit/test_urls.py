@@ -24,7 +24,7 @@ from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
 from condor_plugins.urls.transfer_history import SiteDownload, UsualRates, slow
 from examples.testbed.irods_zone import Zone
 from network_provisioner.base.model import Service, TransitState
-from network_provisioner.base.urls import host_of, site_of_url
+from network_provisioner.base.urls import host_of, scheme_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import RequestOutcome
 
@@ -410,3 +410,16 @@ def test_what_is_usual_is_the_median_of_the_last_ones() -> None:
 
 def test_hosts_are_told_in_small_letters() -> None:
     assert host_of("https://Data.Example.org:8443/x") == "data.example.org"
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme"),
+    [
+        ("HTTPS://a/b", "https"),
+        ("my.token+https://a/b", "https"),
+        ("osdf:/ospool/x", "osdf"),
+        ("file:/scratch/x", "file"),
+    ],
+)
+def test_a_scheme_is_told_without_credentials(url: str, scheme: str) -> None:
+    assert scheme_of(url) == scheme
