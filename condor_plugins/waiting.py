@@ -16,7 +16,7 @@ import classad2
 import htcondor2
 
 from condor_plugins.jobs.jobad import takes_a_slot
-from condor_plugins.pool.queue import HELD, IDLE, whole
+from condor_plugins.pool.queue import HELD, IDLE, number, whole
 from network_provisioner.base.errors import AdonError
 
 _MOST_JOBS = 1000  # looked at in one go; those of a larger crowd are alike
@@ -43,16 +43,16 @@ def find_stuck(
     A job that fits a slot which is busy only has to wait for it, and is not among them.
     """
     entire = [whole(slot) for slot in slots]
-    reasons: dict[object, str] = {}  # of jobs that ask for the same and say the same to slots
+    reasons: dict[tuple[str, ...], str] = {}  # of jobs that are alike to slots
     stuck_jobs = []
     for job in jobs:
-        since = float(job.get("EnteredCurrentStatus") or job.get("QDate") or now)
+        since = number(job, "EnteredCurrentStatus") or number(job, "QDate") or now
         status = job.get("JobStatus")
         if status == HELD:
             why = f"is on hold: {_one_line(str(job.get('HoldReason') or 'without a reason'))}"
         elif status == IDLE and now - since >= patience_s and takes_a_slot(job):
             asked = str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
-            key = asked, job.get("AutoClusterId"), job.get("User")
+            key = asked, str(job.get("AutoClusterId")), str(job.get("User"))
             if key not in reasons:
                 reasons[key] = why_no_slot(job, entire)
             why = reasons[key]

@@ -13,8 +13,7 @@ is reserved or its links have failed. The other end is the slot's own site, so t
 slots of all sites. Where there is no path of a layer, or no broker answers, nothing is printed, and
 the startd drops what it was told before. ``AdonDataSeconds`` is an expression: matched with a job
 that says in ``AdonBytesAt_<site>`` how many bytes it needs from where, it is the seconds until they
-are here. ``AdonPathsAt`` is when the broker was asked, in Unix
-seconds.
+are here. ``AdonPathsAt`` is when the broker was asked, in Unix seconds.
 
 A ClassAd name has letters, digits and _ alone and no case: any other character of a site's name
 is written as _ (:func:`site_word`), and of sites that then have one name the least is told.
