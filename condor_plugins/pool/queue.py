@@ -149,8 +149,9 @@ def number(ad: Mapping[str, Any], name: str) -> float:
 def _is_number(value: object) -> TypeGuard[int | float]:
     """Whether it is one that can be counted on: what is undefined is a number to Python, and a job
     may ask for an infinity."""
-    known = isinstance(value, int | float) and not isinstance(value, classad2.Value)
-    return known and abs(value) < _HUGE
+    if not isinstance(value, int | float) or isinstance(value, classad2.Value):
+        return False
+    return abs(value) < _HUGE
 
 
 def runs(job: Mapping[str, Any]) -> bool:
