@@ -193,13 +193,15 @@ def _show(args: argparse.Namespace) -> int:
 def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
     """Why machines drain, by name, from the newest decisions first; of those that are taken back,
     nothing."""
+    from adon.dashboard.decisions import mapping_in, names_in
+
     notes: dict[str, str] = {}
     for measurement in decided:
-        details, why = measurement.details, measurement.details.get("why")
-        for name in details.get("keep", ()):
+        why = mapping_in(measurement, "why")
+        for name in names_in(measurement, "keep"):
             notes.setdefault(name, "")
-        for name in details.get("drain", ()):
-            notes.setdefault(name, f"drains: {why.get(name, '') if isinstance(why, dict) else ''}")
+        for name in names_in(measurement, "drain"):
+            notes.setdefault(name, f"drains: {why.get(name, '')}")
     return notes
 
 

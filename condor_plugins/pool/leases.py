@@ -7,6 +7,7 @@ up.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -57,7 +58,7 @@ def leases_of(measurements: Iterable[Measurement], now: float) -> list[Lease]:
         if measurement.subject not in newest or measurement.at >= newest[measurement.subject].at:
             newest[measurement.subject] = measurement
     leases = (_lease(newest[name]) for name in sorted(newest))
-    return [lease for lease in leases if lease and lease.slots and lease.until > now]
+    return [lease for lease in leases if lease and lease.slots and now < lease.until < math.inf]
 
 
 def measurement_of(lease: Lease, now: float) -> Measurement:
