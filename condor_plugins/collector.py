@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Protocol
 
 import classad2
 import htcondor2
 
+from condor_plugins.jobs.sites import Ad
 from condor_plugins.pool.sitepool import CLAIM_S, SitePool, summarise
-from condor_plugins.pool.sites import Ad
 from network_provisioner.base import account
 from network_provisioner.base.errors import AdonError
 
@@ -82,34 +83,39 @@ class HTCondorPool:
             raise AdonError(f"HTCondor's collector: {error}") from error
 
     def jobs(self) -> Sequence[Ad]:
-        """Job ads of every schedd that the collector knows. Raises AdonError."""
-        try:
-            schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
-            return [
-                job
-                for schedd in schedds
-                for job in defined_attributes(
-                    htcondor2.Schedd(schedd).query(_IN_QUEUE, list(JOB_ATTRIBUTES))
-                )
-            ]
-        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-            raise AdonError(f"HTCondor's schedd: {error}") from error
+        """Job ads of every schedd that answers, of those that the collector knows. Raises
+        AdonError if none does."""
+        queues, refusal = self._of_schedds(
+            lambda schedd: schedd.query(_IN_QUEUE, list(JOB_ATTRIBUTES))
+        )
+        if refusal and not queues:
+            raise AdonError(f"HTCondor's schedd: {refusal}") from refusal
+        return list(chain.from_iterable(queues))
 
     def ended(self) -> Sequence[Ad]:
         """Ads of the last :data:`HISTORY` jobs of every schedd; none of one that keeps or tells no
         history. Raises AdonError if the collector cannot be asked."""
+        histories, _ = self._of_schedds(
+            lambda schedd: schedd.history(None, list(ENDED_ATTRIBUTES), HISTORY)
+        )
+        return list(chain.from_iterable(histories))
+
+    def _of_schedds(
+        self, ask: Callable[[htcondor2.Schedd], Iterable[classad2.ClassAd]]
+    ) -> tuple[list[list[Ad]], Exception | None]:
+        """What each schedd answers that does, and why the last of the others does not. Raises
+        AdonError if the collector cannot be asked."""
         try:
             schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's collector: {error}") from error
-        ads: list[Ad] = []
+        answers, refusal = list[list[Ad]](), None
         for schedd in schedds:
             try:
-                past = htcondor2.Schedd(schedd).history(None, list(ENDED_ATTRIBUTES), HISTORY)
-            except (htcondor2.HTCondorException, OSError, RuntimeError):
-                continue
-            ads.extend(defined_attributes(past))
-        return ads
+                answers.append(defined_attributes(ask(htcondor2.Schedd(schedd))))
+            except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
+                refusal = error
+        return answers, refusal
 
     def claim_s(self) -> float:
         """For how many seconds a user who has jobs keeps a slot (CLAIM_WORKLIFE), as configured

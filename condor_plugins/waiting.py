@@ -15,11 +15,10 @@ from typing import Any
 import classad2
 import htcondor2
 
-from condor_plugins.pool.queue import HELD, IDLE, whole
+from condor_plugins.jobs.jobad import takes_a_slot
+from condor_plugins.pool.queue import HELD, IDLE, number, whole
 from network_provisioner.base.errors import AdonError
 
-# Universes that run at the submit host itself and ask for no slot: scheduler and local.
-_NO_SLOT = (7, 12)
 _MOST_JOBS = 1000  # looked at in one go; those of a larger crowd are alike
 
 
@@ -44,15 +43,16 @@ def find_stuck(
     A job that fits a slot which is busy only has to wait for it, and is not among them.
     """
     entire = [whole(slot) for slot in slots]
-    reasons: dict[str, str] = {}  # of jobs that ask for the same
+    reasons: dict[tuple[str, ...], str] = {}  # of jobs that are alike to slots
     stuck_jobs = []
     for job in jobs:
-        since = float(job.get("EnteredCurrentStatus") or job.get("QDate") or now)
+        since = number(job, "EnteredCurrentStatus") or number(job, "QDate") or now
         status = job.get("JobStatus")
         if status == HELD:
             why = f"is on hold: {_one_line(str(job.get('HoldReason') or 'without a reason'))}"
-        elif status == IDLE and now - since >= patience_s and not _runs_here(job):
-            key = str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
+        elif status == IDLE and now - since >= patience_s and takes_a_slot(job):
+            asked = str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
+            key = asked, str(job.get("AutoClusterId")), str(job.get("User"))
             if key not in reasons:
                 reasons[key] = why_no_slot(job, entire)
             why = reasons[key]
@@ -148,10 +148,6 @@ def _with_values(job: classad2.ClassAd, clause: str) -> str:
 def _busy(slot: Mapping[str, Any]) -> bool:
     """Whether its own requirements say nothing now: while it is claimed it takes no other job."""
     return slot.get("State") not in ("Unclaimed", "Owner")
-
-
-def _runs_here(job: Mapping[str, Any]) -> bool:
-    return job.get("JobUniverse") in _NO_SLOT
 
 
 def _name(job: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from adon.machine import box
 from adon.machine.service_account import as_broker, service_user
 from network_provisioner.base import account
 from network_provisioner.base.database_url import is_database_url
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, printable
 from network_provisioner.base.instants import local_time
 
 if TYPE_CHECKING:
@@ -198,7 +198,9 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
             _database(where) if is_database_url(where) else _file(file, Path(where), key == "state")
         )
         if key == "archive":
-            Archive(where, read_only=True).close()  # another program's is refused
+            with Archive(where, read_only=True) as archive:  # another program's is refused
+                if works and (faults := archive.faults()):
+                    actual, works = f"{archive.shown}: {faults}", False
     except (AdonError, OSError) as error:
         actual, works = str(error), False
     return CheckResult(what, actual, works, advice=f"correct broker.{key}: docs/{key}.md")
@@ -408,6 +410,6 @@ def _text(results: Sequence[CheckResult], healthy: bool) -> str:
     for f in results:
         mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
         advice = f"  ({f.advice})" if not f.ok and f.advice else ""
-        lines.append(f"{mark}  {f.what}: {f.found}{advice}")
+        lines.append(f"{mark}  {printable(f'{f.what}: {f.found}{advice}')}")
     lines.append("nothing required is missing" if healthy else "what is MISSING is required")
     return "\n".join(lines)

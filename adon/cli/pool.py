@@ -25,7 +25,7 @@ from adon.cli.output import (
 )
 from adon.cli.parsing import Noun, add_output, config, limit, option, whole
 from adon.cli.terminal import wrapped
-from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError, printable
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
@@ -177,13 +177,15 @@ def _show(args: argparse.Namespace) -> int:
 def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
     """Why machines drain, by name, from the newest decisions first; of those that are taken back,
     nothing."""
+    from adon.dashboard.decisions import mapping_in, names_in
+
     notes: dict[str, str] = {}
     for measurement in decided:
-        details, why = measurement.details, measurement.details.get("why")
-        for name in details.get("keep", ()):
+        why = mapping_in(measurement, "why")
+        for name in names_in(measurement, "keep"):
             notes.setdefault(name, "")
-        for name in details.get("drain", ()):
-            notes.setdefault(name, f"drains: {why.get(name, '') if isinstance(why, dict) else ''}")
+        for name in names_in(measurement, "drain"):
+            notes.setdefault(name, f"drains: {why.get(name, '')}")
     return notes
 
 
@@ -287,4 +289,4 @@ def _lines(decision: dict[str, Any]) -> str:
         lines.append(f"  {row['what']}{done}: {row['why'] or 'nothing was written down'}")
     for flavour, at in details["matched"].items():
         lines.append(f"  {flavour}: HTCondor last had a job for one at {when(at)}")
-    return "\n".join(map(wrapped, lines))
+    return "\n".join(wrapped(printable(line)) for line in lines)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from adon.cli.output import print_json
 from adon.cli.parsing import DRY_RUN, add_json, config, flag, log_as, logging_options
-from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError, printable
 
 if TYPE_CHECKING:
     from adon.config.sections import Config
@@ -85,7 +85,8 @@ def _show(args: argparse.Namespace, decision: PoolDecision) -> int:
     kinds = ", ".join(f"{count} {state}" for state, count in decision.machines.items() if count)
     jobs = ", ".join(f"{count} {source}" for source, count in decision.demand.items())
     print(f"machines: {kinds or 'none'}; jobs: {jobs}")
-    print(decision.reason.replace("; ", "\n"))
+    for part in decision.reason.split("; "):
+        print(printable(part))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
 from adon.cli.options import OUTPUT_SITE, estimated_world, place_workflow, placement_inputs
-from adon.cli.output import Column, note, print_fields, print_records
+from adon.cli.output import Column, for_programs, note, print_fields, print_records
 from adon.cli.parsing import (
     TEMPLATE,
     Noun,
@@ -22,6 +22,7 @@ from adon.cli.parsing import (
     option,
     whole,
 )
+from adon.cli.terminal import print_paged
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -142,11 +143,12 @@ def _show(args: argparse.Namespace) -> int:
     from site_selector.explain.text import show_text
 
     world = estimated_world(args)
+    if not for_programs(args):
+        print_paged([show_text(world)])
+        return 0
     estimates = estimates_dict(world)
     columns = [*map(Column, ("of", "what", *_ESTIMATE))]
-    return print_records(
-        args, columns, [*_estimates(estimates)], document=estimates, text=lambda _: show_text(world)
-    )
+    return print_records(args, columns, [*_estimates(estimates)], document=estimates)
 
 
 def _estimates(estimates: Record[str, Any]) -> Iterator[dict[str, Any]]:

@@ -31,6 +31,7 @@ _OF_TRANSIT = (
     "user", "project", "size_bytes", "goodput_bps", "start", "end", "installed_at", "released_at",
     "earliest", "blocking", "moves",
 )  # fmt: skip
+_LAST_YEAR = 1e11  # Unix seconds that every calendar has
 _DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
 
 
@@ -167,18 +168,18 @@ def of_pool_decision(measurement: Measurement) -> ShownDecision:
     """What was done to the pool (metric ``pool_decision``: the subject is the pool, the value its
     machines after it). ``choices`` have a row for each flavour, machine and limit that there was
     something to say of: ``what``, what was ``done`` and ``why``."""
-    start, over, why = (_mapping(measurement, key) for key in ("start", "delete", "why"))
+    start, over, why = (mapping_in(measurement, key) for key in ("start", "delete", "why"))
     rows = [(name, f"{count} started", why.get(name, "")) for name, count in start.items()]
     outcome = [f"{count} {name} started" for name, count in start.items()]
     for key, done in _DONE.items():
-        names = _names(measurement, key)
+        names = names_in(measurement, key)
         rows += [(name, done, why.get(name, "")) for name in names]
         outcome += [f"{len(names)} {done}"] if names else []
     rows += [(name, "deleted", reason) for name, reason in over.items()]
     outcome += [f"{len(over)} deleted"] if over else []
     details = {name for name, _, _ in rows}
     rows += [(name, "", reason) for name, reason in why.items() if name not in details]
-    rows += [("refused", "", reason) for reason in _names(measurement, "failed")]
+    rows += [("refused", "", reason) for reason in names_in(measurement, "failed")]
     return ShownDecision(
         kind="pool",
         id=measurement.id,
@@ -190,17 +191,24 @@ def of_pool_decision(measurement: Measurement) -> ShownDecision:
         details={
             "demand": _counted(measurement, "demand"),
             "machines": _counted(measurement, "machines"),
-            "matched": dict(_mapping(measurement, "matched")),
+            "matched": {
+                name: at
+                for name, at in mapping_in(measurement, "matched").items()
+                if number_in(at, _LAST_YEAR) is not None
+            },
         },
     )
 
 
-def _mapping(measurement: Measurement, key: str) -> Mapping[str, Any]:
+def mapping_in(measurement: Measurement, key: str) -> Mapping[str, Any]:
+    """What the details have by names, nothing where they have none: anybody may have recorded
+    it."""
     details = measurement.details.get(key)
     return details if isinstance(details, dict) else {}
 
 
-def _names(measurement: Measurement, key: str) -> list[str]:
+def names_in(measurement: Measurement, key: str) -> list[str]:
+    """The texts of a list of the details."""
     details = measurement.details.get(key)
     return [name for name in details if isinstance(name, str)] if isinstance(details, list) else []
 
@@ -208,5 +216,5 @@ def _names(measurement: Measurement, key: str) -> list[str]:
 def _counted(measurement: Measurement, key: str) -> str:
     """``3 queued, 2 coming``."""
     return ", ".join(
-        f"{count} {name}" for name, count in _mapping(measurement, key).items() if count
+        f"{count} {name}" for name, count in mapping_in(measurement, key).items() if count
     )

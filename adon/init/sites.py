@@ -75,7 +75,7 @@ def given_sites(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         site, equal, host = (part.strip() for part in text.partition("="))
         if not (site and equal and host):
             raise InputError(f"--dtn: found {text!r}, expected SITE=HOST")
-        yield site, f"//{host}"
+        yield site, f"//[{host}]" if host.count(":") > 1 and "[" not in host else f"//{host}"
 
 
 def given_routers(texts: Sequence[str]) -> list[str]:
@@ -98,7 +98,7 @@ def pool_sites() -> set[str]:
     if shutil.which("condor_config_val") is None:
         return set()
     from condor_plugins.collector import HTCondorPool  # noqa: PLC0415
-    from condor_plugins.pool.sites import site_of_slot  # noqa: PLC0415
+    from condor_plugins.jobs.sites import site_of_slot  # noqa: PLC0415
 
     try:
         return {site for slot in HTCondorPool().slots() if (site := site_of_slot(slot))}

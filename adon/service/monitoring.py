@@ -111,9 +111,10 @@ def archive_part(around: PartContext) -> MonitoringPart:
     archive, clock = around.archive, around.clock
     retention = retention_from_dict(around.settings.retention)
     # The log has its words, which not everybody may read.
-    around.broker.other_problems.append(
-        lambda: "the archive cannot be written" if archive.problem else ""
-    )
+    around.broker.other_problems += [
+        lambda: "the archive cannot be written" if archive.problem else "",
+        lambda: "the archive is damaged" if archive.damage else "",
+    ]
     store = around.store
     changes = (lambda: store.changes) if store else int
     return MonitoringPart(

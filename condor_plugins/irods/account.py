@@ -5,8 +5,8 @@ comes from the first ``irods_environment.json`` that is found: in the job's fold
 plain input files before a plug-in runs), by ``IRODS_ENVIRONMENT_FILE``, in ``~/.irods``. The
 password is that of ``.irodsA`` in the job's folder, of HTCondor's credd (``irods.use``, as plain
 text or as JSON with ``access_token``), of the environment itself (``irods_password``, as for
-pegasus-transfer), or of the usual ``.irodsA``, or of the file that takes its
-place (``IRODS_AUTHENTICATION_FILE``, ``irods_authentication_file``).
+pegasus-transfer), or of the usual ``.irodsA`` or the file that takes its place
+(``IRODS_AUTHENTICATION_FILE``, ``irods_authentication_file``).
 """
 
 from __future__ import annotations

@@ -25,11 +25,12 @@ def main(argv: list[str]) -> int:
         options = dict(pairs)
         if len(paths) != _PATHS[name] or "-t" in options:
             raise GetoptError(f"expected {_PATHS[name]} paths and no ticket")
-    except (KeyError, GetoptError) as error:
+        streams = int(options.get("-N", 0))
+    except (KeyError, ValueError, GetoptError) as error:
         sys.stderr.write(f"found {' '.join(argv)!r}: {error}\n")
         return 1
     try:
-        why = _run(name, options, paths)
+        why = _run(name, options, paths, streams)
     except ImportError as error:
         why = f"{error}, expected python-irodsclient for {sys.executable}"
     if why:
@@ -37,7 +38,7 @@ def main(argv: list[str]) -> int:
     return 1 if why else 0
 
 
-def _run(name: str, options: dict[str, str], paths: list[str]) -> str:
+def _run(name: str, options: dict[str, str], paths: list[str], streams: int) -> str:
     """Why it failed; empty where it did not."""
     from urllib.parse import quote  # noqa: PLC0415
 
@@ -55,7 +56,7 @@ def _run(name: str, options: dict[str, str], paths: list[str]) -> str:
     local, remote = paths if upload else reversed(paths)
     more = {"irods_default_resource": options["-R"]} if upload and "-R" in options else {}
     file = f"irods://{quote(remote)}", local
-    (result,) = move([file], upload, streams=int(options.get("-N", 0)), more=more)
+    (result,) = move([file], upload, streams=streams, more=more)
     return str(result.get("TransferError", ""))
 
 

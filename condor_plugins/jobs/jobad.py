@@ -19,6 +19,7 @@ _NO_VALUES = ("undefined", "error")
 _MOST_DIGITS = 20
 _HUGE = 1e18
 _WITH_TRANSFER = (5, 10, 13)  # universes: vanilla (containers, too), java, vm
+_WITHOUT_SLOT = (7, 9, 12)  # scheduler, grid (another batch system), local
 _PEGASUS_OWN = "pegasus::"  # transfer, cleanup, dirmanager, …
 CLUSTERS = ("pegasus::seqexec", "pegasus::mpiexec")
 """What runs several of a user's jobs as one."""
@@ -91,6 +92,11 @@ def number(ad: JobAd, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < _HUGE else None  # neither infinite nor no number
+
+
+def takes_a_slot(ad: JobAd) -> bool:
+    """Whether a job runs in a slot of the pool, by its universe."""
+    return ad.get("JobUniverse") not in _WITHOUT_SLOT
 
 
 def no_transfer(ad: JobAd) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from condor_plugins.jobs.jobad import JobAd, text
-from condor_plugins.pool.sites import site_of_match
+from condor_plugins.jobs.sites import site_of_match
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 

@@ -8,5 +8,5 @@
 which machines take them; ``dags`` is what running DAGs will ask for, by estimated ``run_times``;
 ``supply`` are the machines there are. ``scaling`` decides, by playing ``schedule`` forward;
 ``expander`` does one cycle after the other; ``cloud`` has the clouds. ``sitepool`` is what a pool
-offers at each site, ``sites`` tells which site a slot or a job is at.
+offers at each site.
 """

@@ -18,11 +18,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 
 import classad2
 import htcondor2  # noqa: F401  # only with it do ads find in the other what has no TARGET. before it
 
+from condor_plugins.jobs.sites import Ad
 from condor_plugins.pool import run_times
 from condor_plugins.pool.queue import (
     HELD,
@@ -32,10 +34,10 @@ from condor_plugins.pool.queue import (
     SCHEDD,
     SCHEDULER,
     VANILLA,
+    amount,
     number,
 )
 from condor_plugins.pool.run_times import RunTimes
-from condor_plugins.pool.sites import Ad
 from monitors.jobs.jobs import Attempt, Jobs, Outcome
 from monitors.jobs.logs import JobEvents
 from monitors.workflows.planned.dag import Node, PlannedDag, read_dag
@@ -70,6 +72,7 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", re.IGNORECASE)
 _REQUESTS = {"cpus": "Cpus", "memory": "Memory", "disk": "Disk", "gpus": "GPUs"}
 _SLOT_MB = 128  # a slot has as much at least (MODIFY_REQUEST_EXPR_REQUESTMEMORY)
 _DISK_KB = 1024  # a slot's WithinResourceLimits asks for a number
+_RESCUES = ".rescue[0-9][0-9][0-9]"
 _DONE = re.compile(r"^[ \t]*DONE[ \t]+(\S+)[ \t]*$", re.I | re.M)
 
 _Dagman = tuple[str, int]  # its schedd and cluster
@@ -173,7 +176,7 @@ class _Dag:
             rescues = [
                 rescue
                 for name in names
-                for rescue in sorted(place.dag.parent.glob(f"{name}.rescue[0-9][0-9][0-9]"))
+                for rescue in sorted(place.dag.parent.glob(f"{escape(name)}{_RESCUES}"))
             ]
             rescue = text_of(rescues[-1]) if rescues else ""
         self._done_before |= set(_DONE.findall(rescue))
@@ -200,7 +203,7 @@ class _Dag:
                 macros["executable"] = str(_program(known[name].folder, macros))
                 ad = _request({k: v for k, v in macros.items() if _asked(k)}, user, alike)
                 self.requests[name] = ad
-                if (cores := ad.eval("RequestCpus")) != 1 and isinstance(cores, int):
+                if (cores := max(1, amount(ad, "RequestCpus", 1))) > 1:
                     self._cores[name] = cores
             tasks = sorted(Counter(task.transformation for task in node.tasks).items())
             inside = " ".join(f"{count} {what}" for what, count in tasks)

@@ -87,7 +87,7 @@ class Runs:
 def black_holes(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     """Places where the last few jobs died at once, with why. Where jobs alike die at once at
     another place, too, and do well nowhere, it is the jobs."""
-    well = {run.kind for reasons in runs.values() for run in reasons if run.good}
+    well = {run.kind for there in runs.values() for run in there if run.good}
     reasons: dict[str, str] = {}
     for place, there in runs.items():
         last = there[-DEATHS:]
@@ -151,13 +151,14 @@ class Judge:
         unfit: dict[str, str] = {}
         partly: dict[str, int] = {}
         since: dict[str, float] = {}
+        shortest = _shortest(demand)
         for machine in machines:
             name, slot = machine.name, slots.get(machine.name)
             why = holes.get(name, "")
             if machine.state is MachineState.DRAINING:
                 why = why or self.unfit.get(name, "")
             elif machine.state is MachineState.RUNNING and slot is not None and not why:
-                why = _too_old(machine, demand, lives.get(name))
+                why = _too_old(shortest.get(machine.flavour.name), lives.get(name))
                 idle = machine.flavour.cores - sum(job.cores for job in machine.jobs)
                 busy = bool(machine.jobs) or _is_busy(slot)
                 unseen = busy and not machine.jobs and slot.get("PartitionableSlot") is not True
@@ -192,17 +193,23 @@ def _matches_none(machine: Machine, slot: classad2.ClassAd, waiting: Sequence[Wa
     return bool(jobs) and not any(job.symmetricMatch(slot) for job in jobs[:_MOST_KINDS])
 
 
-def _too_old(machine: Machine, demand: Sequence[JobDemand], life: Life | None) -> str:
+def _shortest(demand: Iterable[JobDemand]) -> dict[str, float]:
+    """How long the shortest job takes (seconds) that goes to machines of a flavour."""
+    shortest: dict[str, float] = {}
+    for job in demand:
+        if job.sure and job.only:
+            for name in job.only:
+                shortest[name] = min(job.run_s, shortest.get(name, job.run_s))
+    return shortest
+
+
+def _too_old(takes_s: float | None, life: Life | None) -> str:
     """Why, where it is. Half a life is enough for every job: of those that take longer, none would
     ever begin."""
-    name = machine.flavour.name
-    take = [job.run_s for job in demand if job.sure and job.only and name in job.only]
-    if life is None or not take or life.left_s >= min(*take, life.whole_s / 2):
+    if life is None or takes_s is None or life.left_s >= min(takes_s, life.whole_s / 2):
         return ""
-    return (
-        f"its life ends in {max(0.0, life.left_s):.0f} s, and the shortest job takes "
-        f"{min(take):.0f} s"
-    )
+    left_s = max(0.0, life.left_s)
+    return f"its life ends in {left_s:.0f} s, and the shortest job takes {takes_s:.0f} s"
 
 
 def _rest(slot: classad2.ClassAd) -> str:

@@ -7,6 +7,7 @@ up.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -22,10 +23,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Room for ``slots`` jobs of ``cores`` and ``memory_mb`` each (0: any) for the holder of the
-    name
-    ``name``, until the Unix time ``until``. ``bytes`` is what they read, 0 for unknown; ``reason``
-    is for people.
+    """Room for ``slots`` jobs of ``cores`` and ``memory_mb`` each (0: any), until the Unix time
+    ``until``. ``bytes`` is what they read, 0 for unknown; ``reason`` is for people.
 
     Raises InputError for an invalid name, or figures below what they mean.
     """
@@ -59,7 +58,7 @@ def leases_of(measurements: Iterable[Measurement], now: float) -> list[Lease]:
         if measurement.subject not in newest or measurement.at >= newest[measurement.subject].at:
             newest[measurement.subject] = measurement
     leases = (_lease(newest[name]) for name in sorted(newest))
-    return [lease for lease in leases if lease and lease.slots and lease.until > now]
+    return [lease for lease in leases if lease and lease.slots and now < lease.until < math.inf]
 
 
 def measurement_of(lease: Lease, now: float) -> Measurement:

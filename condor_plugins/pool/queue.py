@@ -27,6 +27,7 @@ MATCHED = "MachineLastMatchTime"
 it is wanted, if not by how many. Who advertises anew has to carry it over."""
 # What a partitionable slot has in all, where the plain attribute is what it has left now.
 _WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSlotDisk"}
+_HUGE = 1e18
 _NO_MATCH = "no match found"
 _OFFLINE: dict[str, Any] = {
     "MyType": "Machine",
@@ -140,13 +141,17 @@ def waits_for_a_slot(job: Mapping[str, Any]) -> bool:
 
 
 def number(ad: Mapping[str, Any], name: str) -> float:
-    """0 if an ad has none: what is undefined is a number to Python."""
+    """0 if an ad has none."""
     value = ad.get(name)
     return float(value) if _is_number(value) else 0.0
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, classad2.Value)
+    """Whether it is one that can be counted on: what is undefined is a number to Python, and a job
+    may ask for an infinity."""
+    if not isinstance(value, int | float) or isinstance(value, classad2.Value):
+        return False
+    return abs(value) < _HUGE
 
 
 def runs(job: Mapping[str, Any]) -> bool:
@@ -182,6 +187,12 @@ def address_of(ad: Mapping[str, Any], name: str) -> str:
     does not say. ``MyAddress`` of a slot and ``PublicClaimId`` of a job that runs name a startd."""
     address = ad.get(name)
     return address.partition(">")[0].lstrip("<") if isinstance(address, str) else ""
+
+
+def host_and_port(address: str) -> tuple[str, str]:
+    """Both in such an address, an IPv6 one without brackets."""
+    host, _, port = address.partition("?")[0].rpartition(":")
+    return host.strip("[]"), port
 
 
 def whole(slot: classad2.ClassAd) -> classad2.ClassAd:

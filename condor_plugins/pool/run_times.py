@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Protocol
 
-from condor_plugins.pool.sites import Ad, site_of_job
+from condor_plugins.jobs.sites import Ad, site_of_job
 from monitors.base.estimates import Estimate
 from monitors.workflows.facts.attempts import runtime_subject
 from network_provisioner.base.errors import AdonError
@@ -42,7 +42,7 @@ class RunTimes:
         self._archive, self._default_s, self._clock = archive, default_s, clock
         self._known: dict[str, tuple[float, float | None]] = {}  # when it was asked, and the answer
         self._silent_until = 0.0
-        self._told = ""
+        self._last_problem = ""
         self._warnings: list[str] = []
         self._programs: dict[tuple[str, str], float] = {}
 
@@ -86,11 +86,11 @@ class RunTimes:
         except (AdonError, OSError) as error:
             # One that does not answer must not be waited for once for each transformation.
             self._silent_until = now + _KEPT_S
-            if str(error) != self._told:
-                self._told = str(error)
+            if str(error) != self._last_problem:
+                self._last_problem = str(error)
                 self._warnings.append(f"run times are not read from the archive: {error}")
             return seconds
-        self._told = ""
+        self._last_problem = ""
         seconds = None if estimate is None else max(0.0, estimate.value)
         self._known[subject] = (now, seconds)
         return seconds

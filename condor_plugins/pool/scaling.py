@@ -38,6 +38,7 @@ KEEP, KEEP_S = 0.6, 60.0
 _LONG_S = 1e6  # the wait of a job for which there is no machine
 _HOUR_S = 3600.0
 _MOST_EXPECTED = 1000  # submissions
+_MOST_JOBS = 100_000  # of one demand, and expected in all: each is played forward
 _TOGETHER_S = 15.0  # requests for machines within this are taken as one
 _PROBES, _ROUGH = 6, 32  # how long a number is searched for, and how exactly, where it is large
 
@@ -151,9 +152,10 @@ def expected_arrivals(
     size = round(median(sum(d.count for d in group) for group in together))
     usual = sorted(recent, key=lambda d: d.run_s)[len(recent) // 2]
     every_s = (now - recent[0].ready_at) / len(together)
+    most = min(_MOST_EXPECTED, _MOST_JOBS // size, int((until - now) / every_s))
     return [
         replace(usual, count=size, ready_at=now + every_s * (i + 1), sure=False)
-        for i in range(min(_MOST_EXPECTED, int((until - now) / every_s)))
+        for i in range(most)
     ]
 
 
@@ -237,7 +239,7 @@ class _Planner:
         self.jobs = [
             (d, Job(max(0.0, d.ready_at - now), d.run_s, shape[size]))
             for d, size in sorted(zip(demand, sizes, strict=True), key=lambda row: row[0].ready_at)
-            for _ in range(d.count)
+            for _ in range(min(d.count, _MOST_JOBS))
         ]
 
     def _expected_ups(self) -> dict[str, float]:

@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, median, quantiles
 from typing import Any
 
+from condor_plugins.jobs.jobad import number, takes_a_slot
+from condor_plugins.jobs.sites import Ad, site_of_job, site_of_slot
 from condor_plugins.pool.shares import share_of, starts_before
-from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
 
 SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
-_SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
 _CLOSED = ("Owner", "Drained")  # states of slots that start no job
 CLAIM_S = 1200.0
 """HTCondor's CLAIM_WORKLIFE."""
@@ -83,12 +83,12 @@ def _workers(ad: Ad, job_mb: float) -> tuple[int, int]:
     if kind == "Partitionable":
         # Its dynamic slots are counted here, as part of the whole.
         return (
-            _with_memory(int(ad.get("TotalSlotCpus", 0)), _number(ad, "TotalSlotMemory"), job_mb),
-            _with_memory(int(ad.get("Cpus", 0)), _number(ad, "Memory"), job_mb),
+            _with_memory(_whole(ad, "TotalSlotCpus"), number(ad, "TotalSlotMemory"), job_mb),
+            _with_memory(_whole(ad, "Cpus"), number(ad, "Memory"), job_mb),
         )
     if kind == "Dynamic":
         return 0, 0
-    fits = _with_memory(1, _number(ad, "Memory"), job_mb)
+    fits = _with_memory(1, number(ad, "Memory"), job_mb)
     return fits, fits * int(ad.get("State") == "Unclaimed" or ad.get("Activity") == "Idle")
 
 
@@ -104,12 +104,12 @@ def _memory_of_jobs(jobs: Iterable[Ad], slots: Iterable[Ad]) -> dict[str, float]
     says it: HTCondor's default is an expression."""
     largest: dict[str, float] = {}
     for ad in slots:
-        memory_mb = _number(ad, "TotalSlotMemory") or _number(ad, "Memory") or 0.0
+        memory_mb = number(ad, "TotalSlotMemory") or number(ad, "Memory") or 0.0
         largest[site_of_slot(ad)] = max(largest.get(site_of_slot(ad), 0.0), memory_mb)
     wanted: dict[str, list[float]] = {}
     for ad in jobs:
-        wanted_mb = _number(ad, "RequestMemory")
-        if _takes_a_slot(ad) and wanted_mb is not None and wanted_mb > 0:
+        wanted_mb = number(ad, "RequestMemory")
+        if takes_a_slot(ad) and wanted_mb is not None and wanted_mb > 0:
             for site in {site_of_job(ad), ""}:
                 wanted.setdefault(site, []).append(wanted_mb)
     fitting = {
@@ -155,9 +155,9 @@ def summarise(
         site = site_of_slot(ad)
         total, idle = _workers(ad, memory_mb.get(site, 0.0))
         # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.
-        mega = int(ad.get("Memory", 0))
-        add(site, slots=total, idle_slots=idle, memory_bytes=mega * 2**20)
-        mips = _number(ad, "Mips")
+        memory_bytes = _whole(ad, "Memory") * 2**20
+        add(site, slots=total, idle_slots=idle, memory_bytes=memory_bytes)
+        mips = number(ad, "Mips")
         if site:  # of the whole machine, and so the same in all of its slots
             stalled.setdefault(site, {})[str(ad.get("Machine"))] = _stalled(ad, at)
         if site and mips:
@@ -165,10 +165,10 @@ def summarise(
     for ad in queue:
         status, site = ad.get("JobStatus"), site_of_job(ad)
         add(site, idle_jobs=int(status == _IDLE), running_jobs=int(status == _RUNNING))
-        if _takes_a_slot(ad):
+        if takes_a_slot(ad):
             add(site, ahead=int(status == _IDLE))
             anywhere += int(status == _IDLE and not site)
-            began = _number(ad, "JobCurrentStartDate")
+            began = number(ad, "JobCurrentStartDate")
             if status == _RUNNING and began is not None and began <= at:
                 elapsed.setdefault(site, []).append(at - began)
     past = _past(past_jobs)
@@ -221,7 +221,7 @@ class _Wanted:
     @classmethod
     def of(cls, queue: Iterable[Ad]) -> _Wanted:
         counts: dict[tuple[str, object], Counter[str]] = {}
-        for ad in filter(_takes_a_slot, queue):
+        for ad in filter(takes_a_slot, queue):
             name = str(ad.get("AccountingGroup") or ad.get("User", "")).partition("@")[0]
             counts.setdefault((site_of_job(ad), ad.get("JobStatus")), Counter())[name] += 1
         return cls(counts)
@@ -256,24 +256,20 @@ class _Past:
 def _past(ended: Iterable[Ad]) -> dict[str, _Past]:
     out: dict[str, _Past] = {}
     for ad in ended:
-        site, held = site_of_job(ad), _number(ad, "RemoteWallClockTime")
+        site, held = site_of_job(ad), number(ad, "RemoteWallClockTime")
         # A removed or failed job tells neither how long one runs nor how long one waits.
         good = ad.get("JobStatus") == _COMPLETED and ad.get("ExitCode", 0) == 0
-        if not (site and good and held and held > 0 and _takes_a_slot(ad)):
+        if not (site and good and held and held > 0 and takes_a_slot(ad)):
             continue
         past = out.setdefault(site, _Past())
         past.held.append(held)
-        queued, began = _number(ad, "QDate"), _number(ad, "JobStartDate")
+        queued, began = number(ad, "QDate"), number(ad, "JobStartDate")
         if queued is not None and began is not None and began >= queued:
             past.waited.append(began - queued)
         name = ad.get("pegasus_wf_xformation")
         if isinstance(name, str) and name:
             past.runs.setdefault(name, []).append(held)
     return out
-
-
-def _takes_a_slot(ad: Ad) -> bool:
-    return ad.get("JobUniverse") not in (_SCHEDULER, _GRID, _LOCAL)
 
 
 def _lower_quartile(values: Sequence[float]) -> float | None:
@@ -285,14 +281,14 @@ def _lower_quartile(values: Sequence[float]) -> float | None:
 def _stalled(ad: Ad, at: float) -> float:
     """Cores of a slot's machine that have waited for disks for minutes, 0 if it does not say,
     or not any more."""
-    share, cores = _number(ad, "AdonIoWaitSustainedFraction"), _number(ad, "DetectedCpus")
-    fresh = at - (_number(ad, "AdonMetricsAt") or 0.0) <= _STALE_S
+    share, cores = number(ad, "AdonIoWaitSustainedFraction"), number(ad, "DetectedCpus")
+    fresh = at - (number(ad, "AdonMetricsAt") or 0.0) <= _STALE_S
     return share * cores if share and cores and fresh else 0.0
 
 
-def _number(ad: Ad, key: str) -> float | None:
-    value = ad.get(key)
-    return float(value) if isinstance(value, int | float) else None
+def _whole(ad: Ad, key: str) -> int:
+    """0 for what is not there, or an expression."""
+    return int(number(ad, key) or 0)
 
 
 def workers(pools: Mapping[str, SitePool]) -> dict[str, int]:

@@ -74,10 +74,14 @@ def parse_disk(text: str, major: int, minor: int) -> Counters:
     return {}
 
 
-def default_interface(text: str) -> str:
-    """The interface of the default route out of ``/proc/net/route``, empty if there is none."""
+def default_interface(text: str, ipv6_text: str = "") -> str:
+    """The interface of the default route out of ``/proc/net/route``, else out of
+    ``/proc/net/ipv6_route``; empty if there is none."""
     rows = (line.split() for line in text.splitlines())
-    return next((row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"), "")
+    ours = [row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
+    rows = (line.split() for line in ipv6_text.splitlines())
+    ours += [row[9] for row in rows if len(row) > 9 and not row[0].strip("0") and row[1] == "00"]
+    return next((name for name in ours if name != "lo"), "")
 
 
 def _grown(before: Counters, now: Counters, counter: str) -> float | None:
@@ -161,7 +165,7 @@ def main(arguments: list[str]) -> int:
         return 2
     interface, state, *folder = arguments
     if interface == "default":
-        interface = default_interface(_text("/proc/net/route"))
+        interface = default_interface(_text("/proc/net/route"), _text("/proc/net/ipv6_route"))
     now = {
         "at": time.time(),
         "load": os.getloadavg()[0],

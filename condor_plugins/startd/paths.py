@@ -13,8 +13,7 @@ is reserved or its links have failed. The other end is the slot's own site, so t
 slots of all sites. Where there is no path of a layer, or no broker answers, nothing is printed, and
 the startd drops what it was told before. ``AdonDataSeconds`` is an expression: matched with a job
 that says in ``AdonBytesAt_<site>`` how many bytes it needs from where, it is the seconds until they
-are here. ``AdonPathsAt`` is when the broker was asked, in Unix
-seconds.
+are here. ``AdonPathsAt`` is when the broker was asked, in Unix seconds.
 
 A ClassAd name has letters, digits and _ alone and no case: any other character of a site's name
 is written as _ (:func:`site_word`), and of sites that then have one name the least is told.
@@ -33,7 +32,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from condor_plugins.pool.sites import site_word
+from condor_plugins.jobs.sites import site_word
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookclient import client_of

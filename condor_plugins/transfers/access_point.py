@@ -65,6 +65,7 @@ _MOST_LOOKS = 20  # in the schedd's history for one run
 _SHADOW = "condor_shadow"
 _JOB = re.compile(r"(\d+)\.(-?\d+)")
 Number = tuple[int, int]
+"""Cluster and process; the latter is below 0 if common files are sent."""
 
 
 def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
@@ -304,6 +305,3 @@ class AccessPoint:
         if self._logged.get(what) != str(error):
             self._logged[what] = str(error)
             log.warning("%s: %s", what, error)
-
-
-"""Cluster and process; the latter is below 0 if common files are sent."""

@@ -23,7 +23,7 @@ from condor_plugins.jobs.request_builder import (
     queue_number,
     shadow_number,
 )
-from condor_plugins.pool.sites import site_of_match
+from condor_plugins.jobs.sites import site_of_match
 from condor_plugins.transfers.run_state import RunState, RunStates
 from condor_plugins.urls.sources import paths_of, url_request
 from condor_plugins.urls.transfer_history import Ad, UsualRates, plugins_s, slow, url_transfers
@@ -211,9 +211,9 @@ def _release(transit: Transit, way: Direction, state: RunState | None, outcome: 
     if state is None or outcome != "success" or (way == "in" and _has_parts(state)):
         return Release(transit.id, 0, 0.0, outcome)
     span = state.input if way == "in" else state.output
-    url_transfers = transit.request.size_bytes if way == "in" else state.sent_bytes
+    moved_bytes = transit.request.size_bytes if way == "in" else state.sent_bytes
     # A rate needs both figures: seconds without bytes would look like a transfer of nothing.
-    return Release(transit.id, url_transfers or 0, span.seconds if url_transfers else 0.0, outcome)
+    return Release(transit.id, moved_bytes or 0, span.seconds if moved_bytes else 0.0, outcome)
 
 
 def _runs_out(transit: Transit, now: float) -> bool:

@@ -33,7 +33,7 @@ class LocalSchedd:
         self._name = ""
 
     def name(self) -> str:
-        """See watcher.Schedd."""
+        """See access_point.JobQueue."""
         if not self._name:
             try:
                 ad = htcondor2.Collector().locate(htcondor2.DaemonType.Schedd)
@@ -43,7 +43,7 @@ class LocalSchedd:
         return self._name
 
     def jobs(self, names: Iterable[str]) -> dict[str, QueuedJob]:
-        """See watcher.Schedd."""
+        """See access_point.JobQueue."""
         numbers = sorted({number[1:] for name in names if (number := queue_number(name))})
         queued_jobs: dict[str, QueuedJob] = {}
         for first in range(0, len(numbers), _AT_ONCE):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from condor_plugins.jobs.jobad import EVENT_ATTRIBUTES, MACHINE_ATTRIBUTES
-from condor_plugins.pool.sites import site_word
+from condor_plugins.jobs.sites import site_word
 from network_provisioner.base.errors import InputError
 
 KEYWORD = "ADON"

@@ -72,19 +72,12 @@ def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int 
     from condor_plugins.jobs.jobad import text  # noqa: PLC0415
 
     host = text(ad, "RemoteHost").rpartition("@")[2]
-    where = f'Machine == "{host}" && (AdonSite ?: PegasusSite) isnt undefined'
-    reasons = [
-        "condor_status",
-        "-limit",
-        "1",
-        "-constraint",
-        where,
-        "-af",
-        "(AdonSite ?: PegasusSite)",
-    ]
+    site_named = "(AdonSite ?: PegasusSite)"
+    where = f'Machine == "{host}" && {site_named} isnt undefined'
+    command = ["condor_status", "-limit", "1", "-constraint", where, "-af", site_named]
     try:
         done = subprocess.run(
-            reasons,
+            command,
             capture_output=True,
             text=True,
             errors="replace",
@@ -107,7 +100,7 @@ def _sent(
     from pathlib import Path  # noqa: PLC0415
 
     from condor_plugins.jobs import request_builder  # noqa: PLC0415
-    from condor_plugins.pool.sites import site_of_match  # noqa: PLC0415
+    from condor_plugins.jobs.sites import site_of_match  # noqa: PLC0415
     from network_provisioner.base.errors import InputError  # noqa: PLC0415
     from network_provisioner.client import hookconfig  # noqa: PLC0415
     from network_provisioner.client.path_requests import Effects, Patience, ask  # noqa: PLC0415

@@ -26,10 +26,10 @@ from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from condor_plugins.jobs.jobad import JobAd, text
-from condor_plugins.urls.sources import CACHED, hosts_of, scheme_of
+from condor_plugins.urls.sources import CACHED, hosts_of
 from monitors.workflows.planned.job_files import input_sizes
 from network_provisioner.base.units import whole_bytes
-from network_provisioner.base.urls import host_of, plain, site_of_url
+from network_provisioner.base.urls import host_of, plain, scheme_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.http1 import Tls, head, trusting
 

@@ -10,7 +10,7 @@ from condor_plugins.jobs import request_builder
 from condor_plugins.jobs.jobad import JobAd, Value, text
 from condor_plugins.jobs.request_builder import Run, is_url, parsed
 from network_provisioner.base.model import ON_SWITCHES, Service, Transit, TransitRequest
-from network_provisioner.base.urls import host_of, plain, site_of_url
+from network_provisioner.base.urls import host_of, scheme_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import RequestOutcome
 
@@ -31,14 +31,9 @@ class UrlPath:
     granted_bps: float = 0.0
 
 
-def scheme_of(url: str) -> str:
-    """How it is fetched, such as ``https``."""
-    return plain(url).partition(":")[0].lower()
-
-
 def hosts_of(config: HookConfig) -> set[str]:
     """The servers that the sites' administrators name."""
-    named = {host_of(key) if "://" in key else key for key in config.sources}
+    named = {host_of(key) if "://" in key else key.lower() for key in config.sources}
     return (named | {host_of(config.redirector or "")}) - {""}
 
 

@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any
 
 from condor_plugins.jobs.jobad import number, text
-from condor_plugins.urls.sources import CACHED, scheme_of
+from condor_plugins.urls.sources import CACHED
 from network_provisioner.base.units import format_rate, goodput
-from network_provisioner.base.urls import site_of_url
+from network_provisioner.base.urls import host_of, scheme_of, site_of_url
 
 Ad = Mapping[str, Any]
 _SLOW = 0.5  # of what was granted, or of what others reach
@@ -62,9 +62,8 @@ def url_transfers(ad: Ad, sources: Mapping[str, str]) -> dict[str, SiteDownload]
         total.start = min(total.start, number(file, "TransferStartTime") or total.start)
         total.end = max(total.end, number(file, "TransferEndTime") or 0.0)
         if scheme_of(url) in CACHED:
-            total.cache = "".join(c for c in end_point if c.isprintable()).partition(":")[0][
-                :_LONGEST
-            ]
+            cache = host_of(f"https://{end_point}/")
+            total.cache = "".join(c for c in cache if c.isprintable())[:_LONGEST]
             total.first_byte_s += number(details, f"TimeToFirstByte{last}") or 0.0
             total.missed |= number(details, f"DataAge{last}") == 0.0
     return sites

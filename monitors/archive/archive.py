@@ -17,6 +17,7 @@ Two places, with the same promises: a file (SQLite, for the processes of one mac
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,14 +33,18 @@ from monitors.archive.stores.sqlite import SqliteEngine
 from monitors.base.estimates import Estimate
 from monitors.base.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
 from network_provisioner.base.database_url import is_database_url
+from network_provisioner.base.errors import printable
 
 __all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measurement", "Selection"]
+
+_log = logging.getLogger(__name__)
 
 _BATCH = 5000  # rows per transaction: others get their turn, and memory stays flat
 _ASKED = 500  # ids in one statement
 _PAGE = 5000  # rows that are read at a time where all are wanted
 _WINDOW = 20_000  # rows that are looked at for some metrics alone
 _AT = 5  # where ``at`` stands in a row
+_COLUMNS = len(COLUMNS.split(", "))
 _FRESH_S = 60.0  # who writes tries again sooner; what is older says nothing of now
 _REQUESTS_KEPT_S = 3600.0  # who has not looked at a request by then will not answer it
 
@@ -57,6 +62,7 @@ class Archive:
 
     def __init__(self, location: str | Path, *, read_only: bool = False) -> None:
         self._failed: tuple[float, str] | None = None
+        self._unreadable: set[str] = set()
         self.location = location if is_database_url(location) else Path(location)
         self._engine: Engine
         if isinstance(self.location, Path):
@@ -105,6 +111,18 @@ class Archive:
         """Why the last write failed, within the last minute; "" if it did not."""
         at, why = self._failed or (-math.inf, "")
         return why if time.monotonic() - at < _FRESH_S else ""
+
+    @property
+    def damage(self) -> str:
+        """What was met that cannot be read and is left out, "" for nothing."""
+        count = len(self._unreadable)
+        left_out = f"what cannot be read is left out ({count} in the log)" if count else ""
+        return self._engine.damage or left_out
+
+    def faults(self) -> str:
+        """What of it is damaged, in words, "" for nothing; looks through all of it. Raises
+        ArchiveError."""
+        return self._engine.faults()
 
     def _added(self, measurements: Iterable[Measurement]) -> int:
         sent = ((*to_row(measurement), time.time()) for measurement in measurements)
@@ -156,7 +174,8 @@ class Archive:
         """Measurements of a metric with ``since <= at <= until``, oldest (or ``newest``) first, at
         most ``limit``."""
         selection = Selection((metric,), subject, workflow, since=since, until=until)
-        return [from_row(row[1:]) for row in self._read(selection, None, newest, limit)]
+        rows = self._read(selection, None, newest, limit)
+        return [measurement for _, measurement in self._readable(rows)]
 
     def page(
         self,
@@ -172,7 +191,9 @@ class Archive:
         those that are older than what was read already.
         """
         rows = self._read(selection, cursor, newest, limit)
-        return [(Cursor(row[1 + _AT], row[0]), from_row(row[1:])) for row in rows]
+        return [
+            (Cursor(row[1 + _AT], row[0]), measurement) for row, measurement in self._readable(rows)
+        ]
 
     def _read(
         self, selection: Selection, cursor: Cursor | None, newest: bool, limit: int | None
@@ -191,13 +212,28 @@ class Archive:
         """All selected measurements, by metric, oldest first; keeps one page in memory."""
         for metric in selection.metrics or self.metrics():
             of_metric = replace(selection, metrics=(metric,))
-            for row in self._read(of_metric, None, False, None):
-                yield from_row(row[1:])
+            for _, measurement in self._readable(self._read(of_metric, None, False, None)):
+                yield measurement
+
+    def _readable(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Measurement]]:
+        """Rows that end in the columns of a measurement, each with it; damaged ones are left
+        out."""
+        for row in rows:
+            columns = row[-_COLUMNS:]
+            try:
+                measurement = from_row(columns)
+            except (ValueError, TypeError, AttributeError) as error:
+                key = printable(str(columns[0]))
+                if key not in self._unreadable:
+                    _log.error("measurement %s in %s is damaged: %s", key, self.shown, error)
+                self._unreadable.add(key)
+            else:
+                yield row, measurement
 
     def get(self, key: str) -> Measurement | None:
         """The measurement with this id."""
         rows = self._engine.rows(f"SELECT {COLUMNS} FROM measurement WHERE id = ?", [key])
-        return from_row(rows[0]) if rows else None
+        return next((measurement for _, measurement in self._readable(rows)), None)
 
     def those(self, keys: Sequence[str]) -> dict[str, Measurement]:
         """The measurements with these ids, by id."""
@@ -207,7 +243,7 @@ class Archive:
             marks = ", ".join("?" * len(some))
             statement = f"SELECT {COLUMNS} FROM measurement WHERE id IN ({marks})"
             rows += self._engine.rows(statement, some)
-        return {measurement.id: measurement for measurement in map(from_row, rows)}
+        return {measurement.id: measurement for _, measurement in self._readable(rows)}
 
     def latest(self, metric: str, subjects: Iterable[str] | None = None) -> dict[str, Measurement]:
         """The newest measurement of each subject, or of those named that have one; of two at the
@@ -220,7 +256,7 @@ class Archive:
                 for subject in subjects
                 for row in self._engine.rows(statements.LATEST_OF, [metric, subject])
             ]
-        return {measurement.subject: measurement for measurement in map(from_row, rows)}
+        return {measurement.subject: measurement for _, measurement in self._readable(rows)}
 
     def metrics(self) -> list[str]:
         """All metrics there are measurements of, in alphabetical order."""
@@ -278,7 +314,7 @@ class Archive:
             rows = self._engine.rows(*statements.by_number(metrics, seq, until, most))
             read_rows += rows
             seq = rows[-1][0] if len(rows) == most else until
-        return [(row[0], from_row(row[1:])) for row in read_rows], seq
+        return [(row[0], measurement) for row, measurement in self._readable(read_rows)], seq
 
     def _window(self, seq: int, top: int) -> int:
         """The number up to which one query reads, so that it does not block others for long."""

@@ -216,8 +216,11 @@ def believable(measurements: Iterable[Measurement], now: float) -> tuple[list[Me
 
 
 def from_row(row: tuple[Any, ...]) -> Measurement:
-    """The inverse of :func:`to_row`."""
+    """The inverse of :func:`to_row`. Raises ValueError or TypeError for a damaged row."""
     key, metric, subject, value, unit, at, source, workflow, details = row
+    for text in (key, subject, source, workflow, details):
+        if not (text.isascii() or storable(text)):
+            raise ValueError(f"{text!r:.200} is no text")
     try:
         known = _quick_decoder()(details, allow_inf_nan=False) if details else {}
     except ValueError:

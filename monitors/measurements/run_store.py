@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from monitors.measurements.runs import Run, RunState, part_from_dict
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.private import make_private, open_lock
 from network_provisioner.base.wal import transaction, use_wal
 from network_provisioner.stores.store import Store
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _KEEP_MS = 600_000  # how long a run stays in memory after its end
 _KIND = "measurement-task"
@@ -179,6 +183,8 @@ class MeasuringStore:
             self._db = sqlite3.connect(
                 self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
+            # One damaged text is not to keep all others from being read.
+            self._db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
         try:
             with self._explained():
                 self._prepare()
@@ -260,17 +266,16 @@ class MeasuringStore:
     def tasks(self) -> dict[str, KeptTask]:
         """All that were added, in the order of their names."""
         rows = self._rows("SELECT name, body, by, at FROM task ORDER BY name")
-        return {name: KeptTask(json.loads(body), by, at) for name, body, by, at in rows}
+        return dict(self._whole(rows, lambda row: (row[0], KeptTask(_object(row[1]), *row[2:]))))
 
     def fact(self, name: str) -> Any:
         """The value written under a name, or None."""
-        rows = self._rows("SELECT value FROM fact WHERE name = ?", name)
-        return json.loads(rows[0][0]) if rows else None
+        rows = self._rows("SELECT name, value FROM fact WHERE name = ?", name)
+        return next(self._whole(rows, lambda row: json.loads(row[1])), None)
 
     def run(self, run_id: str) -> Run | None:
         """One run."""
-        rows = self._rows(f"SELECT {_COLUMNS} FROM run WHERE id = ?", run_id)
-        return _run(rows[0]) if rows else None
+        return next(iter(self._runs("WHERE id = ?", run_id)), None)
 
     def open_runs(self, since_ms: int) -> list[Run]:
         """Those that are not over, and those that were not before ``since_ms``, by start."""
@@ -319,7 +324,16 @@ class MeasuringStore:
     # -- within ------------------------------------------------------------------------------
 
     def _runs(self, where: str, *values: object) -> list[Run]:
-        return [_run(row) for row in self._rows(f"SELECT {_COLUMNS} FROM run {where}", *values)]
+        rows = self._rows(f"SELECT {_COLUMNS} FROM run {where}", *values)
+        return list(self._whole(rows, _run))
+
+    def _whole(self, rows: list[tuple[Any, ...]], read: Callable[[Any], T]) -> Iterator[T]:
+        """What ``read`` makes of rows that begin with a name; damaged ones are left out."""
+        for row in rows:
+            try:
+                yield read(row)
+            except (ValueError, TypeError, KeyError) as error:
+                _log.error("measuring file %s: %s is damaged: %s", self.path, row[0], error)
 
     def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock, self._explained():
@@ -331,6 +345,13 @@ class MeasuringStore:
             yield
         except (sqlite3.Error, OSError) as error:
             raise MeasuringStoreError(f"measuring file {self.path}: {error}") from error
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"found {text[:40]!r}, expected an object")
+    return value
 
 
 def _row(run: Run) -> tuple[object, ...]:

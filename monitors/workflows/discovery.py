@@ -190,7 +190,9 @@ class CondorQueue:
 
     def observe(self) -> list[FoundWorkflow]:
         """See :class:`WorkflowSource`."""
-        constraint = 'JobUniverse == 7 && DAGManJobId is undefined && regexp("-Dag ", Arguments)'
+        constraint = (
+            'JobUniverse == 7 && DAGManJobId is undefined && regexp("-dag ", Arguments, "i")'
+        )
         if self._user:
             constraint += f' && Owner == "{self._user}"'
         answer = self._ask(

@@ -116,7 +116,7 @@ def _last_words(errors: Iterable[Path], outputs: Iterable[Path]) -> list[str]:
     for path in outputs:
         text = end_of(path, _TAIL_BYTES)
         # kickstart puts the program's standard error into its own document.
-        if "- invocation:" in text:
+        if kickstart.is_recorded(text):
             return tail_of(kickstart.standard_error(text))
         lines = [line for line in text.splitlines() if not line.startswith(OUR_RECORD)]
         if lines := tail_of("\n".join(lines)):

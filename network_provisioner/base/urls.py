@@ -11,13 +11,14 @@ from urllib.parse import unquote, urlsplit
 OSDF = "osg-htc.org"
 """The federation of ``osdf:`` and ``stash:``, as ``pelican://`` names it."""
 _SAME = {
-    "stash": "osdf", "stashcp": "osdf", "dav": "http", "davs": "https", "xroot": "root",
-    "xrootd": "root", "xroots": "roots",
+    "stash": "osdf", "stashcp": "osdf", "dav": "http", "davs": "https", "webdav": "http",
+    "webdavs": "https", "xroot": "root", "xrootd": "root", "xroots": "roots", "s3s": "s3",
+    "sftp": "scp", "ssh": "scp", "symlink": "file", "moveto": "file",
 }  # fmt: skip
 _SCHEME = re.compile(r"(?:[\w.-]+\+)*([A-Za-z][A-Za-z0-9.-]*):(?=/)")
 _PORTS = {
     "http": 80, "https": 443, "pelican": 443, "ftp": 21, "gsiftp": 2811, "irods": 1247,
-    "root": 1094, "roots": 1094, "ssh": 22, "scp": 22, "sftp": 22,
+    "root": 1094, "roots": 1094, "scp": 22,
 }  # fmt: skip
 
 # The pairs of schemes that one tool of pegasus-transfer moves from server to server (its handlers'
@@ -34,8 +35,8 @@ LOCAL_SCHEMES = frozenset({"file", "symlink", "moveto"})
 
 
 def scheme_of(url: str) -> str:
-    """In small letters."""
-    return url.partition("://")[0].lower()
+    """How it is fetched, such as ``https``, whatever credential it names."""
+    return plain(url).partition(":")[0].lower()
 
 
 def moves_directly(source: str, destination: str, summed: bool = False) -> bool:

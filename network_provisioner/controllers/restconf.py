@@ -51,8 +51,12 @@ class Access:
 
     def __post_init__(self) -> None:
         """Raises InputError."""
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        try:
+            parts = urlsplit(self.url)
+            is_usable = parts.scheme in ("http", "https") and parts.hostname and not parts.query
+        except ValueError:  # half of the brackets of an IPv6 address
+            is_usable = False
+        if not is_usable:
             raise InputError(
                 f"controller.url: found {self.url!r}, expected http://HOST:PORT or https://…"
             )

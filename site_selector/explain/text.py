@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,7 +17,8 @@ from site_selector.mapping.reasons import Flip, flips, range_text, seconds
 # A deviation below this part of the value is not worth a reader's time.
 _SPREAD = 0.05
 _POLICIES, _MOST_SITES = 8, 12  # as many as a line holds
-
+_MOST_ALIKE = 50  # paths of which the same is known, each with lines of its own
+Line = tuple[str, str, str, str, str, str]
 
 SHOW: dict[str, Callable[[float], str]] = {
     "count": "{:g}".format,  # workers
@@ -170,12 +172,15 @@ def estimates_text(estimates: Mapping[str, Any]) -> str:
         known = [("N", "count", b["n"]), ("T_q", "seconds", b["t_q"])]
         sites += _lines(name, [*known, *([("space", "bytes", b["space"])] if "space" in b else [])])
     paths = [("path", *head)]
-    for path, b in estimates["paths"].items():
-        known = [("Γ_a", "rate", b["gamma_a"]), ("Γ_t", "rate", b["gamma_t"])]
-        for key, name in _BESIDE_BYTES.items():
-            if b.get(key, {}).get("value"):
-                known.append((name, "seconds", b[key]))
-        paths += _lines(path, known)
+    lines_of = {path: tuple(_path_lines(b)) for path, b in estimates["paths"].items()}
+    counts = Counter(lines_of.values())
+    for path, (first, *rest) in lines_of.items():
+        count = counts[first, *rest]
+        if count > _MOST_ALIKE:  # of hundreds of sites nearly all are
+            counts[first, *rest] = 0
+            path += f" and {count - 1:,} more"  # noqa: PLW2901
+        if count:
+            paths += [(path, *first[1:]), *rest]
     compute = [("transformation@site", *head)]
     for name, b in estimates["compute"].items():
         runtime = ("runtime", "seconds", b)
@@ -186,9 +191,15 @@ def estimates_text(estimates: Mapping[str, Any]) -> str:
     return "\n\n".join([*tables, estimates["note"]] if estimates.get("note") else tables)
 
 
-def _lines(
-    name: str, known: Iterable[tuple[str, str, Mapping[str, Any]]]
-) -> list[tuple[str, str, str, str, str, str]]:
+def _path_lines(estimates: Mapping[str, Any]) -> list[Line]:
+    known = [("Γ_a", "rate", estimates["gamma_a"]), ("Γ_t", "rate", estimates["gamma_t"])]
+    for key, name in _BESIDE_BYTES.items():
+        if estimates.get(key, {}).get("value"):
+            known.append((name, "seconds", estimates[key]))
+    return _lines("", known)
+
+
+def _lines(name: str, known: Iterable[tuple[str, str, Mapping[str, Any]]]) -> list[Line]:
     out = []
     for what, kind, estimate in known:
         note = estimate.get("note", "")

@@ -126,6 +126,46 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_there(path: Path) -> Non
         assert archive.record(measured("b"))
 
 
+@pytest.mark.parametrize("damage", [b"\xff\xfe\x00{{\x01", b'"broken"'])
+def test_a_damaged_measurement_costs_only_itself(path: Path, damage: bytes) -> None:
+    details = {"note": "nothing free today"}
+    with Archive(path) as archive:
+        archive.record_many(measured(f"m{n}", at=n, details=details) for n in range(10))
+        assert (archive.faults(), archive.damage) == ("", "")
+        trigger = "measurement_never_changes"
+        assert isinstance(archive.engine, SqliteEngine) and archive.engine._db is not None
+        db = archive.engine._db
+        ((made,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", [trigger])
+        db.execute(f"DROP TRIGGER {trigger}")
+        db.execute(
+            "UPDATE measurement SET details = substr(details, 1, 5) || CAST(? AS TEXT) "
+            "WHERE id = 'm4'",
+            [damage],
+        )
+        db.execute(made)
+    for reads in (True, False):
+        with Archive(path, read_only=reads) as archive:
+            whole = [f"m{n}" for n in range(10) if n != 4]
+            assert [m.id for m in archive.query("throughput")] == whole
+            assert [m.id for _, m in archive.read_on(0)[0]] == whole
+            assert archive.get("m4") is None
+            assert archive.damage == "what cannot be read is left out (1 in the log)"
+            assert archive.faults() == "1 damaged measurements, which are left out"
+
+
+def test_a_damaged_page_is_told(path: Path) -> None:
+    with Archive(path) as archive:
+        archive.record_many(measured(f"m{n}", at=n) for n in range(1000))
+    content = bytearray(path.read_bytes())
+    content[-3 * 4096 :] = b"\xff" * 3 * 4096
+    path.write_bytes(content)
+    with Archive(path) as archive:
+        assert "damaged" in archive.faults()
+        with pytest.raises(ArchiveError, match="not a whole SQLite database"):
+            archive.query("throughput")
+        assert "not a whole SQLite database" in archive.damage
+
+
 def test_a_lock_that_does_not_end_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitors.archive.stores.base.BUSY_S", 0.05)
     with Archive(path) as archive:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 import yaml
 
-from condor_plugins.pool.cloud.workerconfig import CONFIG, TOKEN, ExecuteNode, boot_token, user_data
+from condor_plugins.pool.cloud.workerconfig import (
+    CONFIG,
+    TOKEN,
+    ExecuteNode,
+    boot_token,
+    execute_node,
+    user_data,
+)
 
 NODE = ExecuteNode("10.0.0.1:9618", "mu", 600.0, {"UID_DOMAIN": "x"}, ("apt-get install condor",))
 
@@ -48,3 +56,15 @@ def test_a_token_may_advertise_and_ends() -> None:
         ["condor_token_create", "-identity", "worker@pool", *rights, "-lifetime", "600"],
         ["condor_token_fetch", *rights, "-lifetime", "600"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("collector", "host"),
+    [
+        ("cm:9618", "cm"),
+        ("cm.example.org", "cm.example.org"),
+        ("[2001:db8::1]:9618", "[2001:db8::1]"),
+    ],
+)
+def test_the_host_of_a_collector(collector: str, host: str) -> None:
+    assert execute_node(collector, "w1", "", 60.0)["CONDOR_HOST"] == host

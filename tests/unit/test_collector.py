@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import classad2
+import htcondor2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.collector import defined_attributes, read
+from condor_plugins.collector import HTCondorPool, defined_attributes, read
+from condor_plugins.jobs.sites import Ad, site_of_job, site_of_slot
 from condor_plugins.pool.shares import share_of, starts_before
 from condor_plugins.pool.sitepool import CLAIM_S, SitePool, pool_from_json, summarise, workers
-from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])
@@ -127,6 +128,40 @@ def test_a_reading_carries_its_time() -> None:
     assert read(Recorded(), now=3.0)["mu"] == SitePool(
         "mu", 3.0, slots=1, idle_slots=1, memory_bytes=2**20, idle_jobs=1, ahead=1.0, run_s=10.0
     )
+
+
+def test_an_odd_slot_costs_only_itself() -> None:
+    odd = {"AdonSite": "mu", "State": "Unclaimed"}
+    odd |= dict.fromkeys(("Memory", "Cpus", "TotalSlotCpus", "Mips"), classad2.ExprTree("a + 1"))
+    good: Ad = {"AdonSite": "mu", "State": "Unclaimed", "Memory": 1}
+    for kind in ("Static", "Partitionable"):
+        mu = summarise([good, odd | {"SlotType": kind}], [], 0.0)["mu"]
+        assert mu.slots >= 1 and mu.memory_bytes == 2**20
+
+
+def test_a_schedd_that_does_not_answer_costs_only_its_own_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Schedd:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def query(self, *_: object) -> list[classad2.ClassAd]:
+            if self.name == "gone":
+                raise htcondor2.HTCondorException("no answer")
+            return [classad2.ClassAd({"JobStatus": 1})]
+
+    class Collector:
+        def locateAll(self, _: object) -> list[str]:
+            return schedds
+
+    monkeypatch.setattr(htcondor2, "Schedd", Schedd)
+    monkeypatch.setattr(htcondor2, "Collector", Collector)
+    schedds = ["gone", "here"]
+    assert HTCondorPool().jobs() == [{"JobStatus": 1}]
+    schedds = ["gone"]
+    with pytest.raises(AdonError, match="schedd: no answer"):
+        HTCondorPool().jobs()
 
 
 def test_jobs_that_may_run_anywhere_are_ahead_everywhere_in_proportion() -> None:

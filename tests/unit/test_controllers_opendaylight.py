@@ -425,7 +425,9 @@ def test_nobody_at_the_address_is_told_at_once() -> None:
         OpenDaylightController(two_switches(), access).start(60.0)
 
 
-@pytest.mark.parametrize("url", ["", "odl:8181", "ftp://odl", "127.0.0.1", "http://", "http:///x"])
+@pytest.mark.parametrize(
+    "url", ["", "odl:8181", "ftp://odl", "127.0.0.1", "http://", "http:///x", "http://[::1:8181"]
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InputError, match=r"controller\.url"):
         Access(url, "admin", "admin")

@@ -616,6 +616,27 @@ def test_who_deletes_them_again_and_again_is_reported_until_it_ends(rig: FakeRig
     rig.wait_for("the end of it", lambda: rig.openflow.switches()[0].problem == "")
 
 
+def test_switches_are_taken_again_after_too_many_open_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = [OSError(24, "Too many open files")]
+
+    class Listener(socket.socket):
+        def accept(self) -> tuple[socket.socket, object]:
+            if full:
+                raise full.pop()
+            return super().accept()
+
+    monkeypatch.setattr(socket, "create_server", lambda address, **_: listener)
+    with Listener() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        with Scan("127.0.0.1:0") as scan, socket.create_connection(listener.getsockname()) as peer:
+            peer.settimeout(60.0)
+            assert peer.recv(1)  # its hello
+            assert not full and scan.port
+
+
 def test_a_switch_that_never_came_is_named_at_once() -> None:
     controller = OpenFlowController(two_switches(), "127.0.0.1:0")
     assert [s.problem for s in controller.switches()] == ["is not connected"] * 2

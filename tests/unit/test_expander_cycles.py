@@ -189,6 +189,16 @@ def test_jobs_on_a_slot_of_others_are_not_vacated_with_a_machine_that_has_died(
     assert not world.vacated
 
 
+@pytest.mark.parametrize(
+    ("address", "claim"),
+    [("10.0.0.5", "<10.0.0.5:9618?a=b>#1#2"), ("2001:db8::5", "<[2001:db8::5]:9618?a=b>#1#2")],
+)
+def test_a_job_is_known_to_be_on_a_machine_by_its_address(address: str, claim: str) -> None:
+    servers = {"p-1": Server("p-1", "cheap", MachineState.RUNNING, 0.0, address)}
+    job = {"RemoteHost": "slot1_1@elsewhere", "PublicClaimId": claim}
+    assert observation._Places(servers, {}, ()).of(job) == "p-1"
+
+
 def test_offline_machines_of_another_pool_stay_in_the_collector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

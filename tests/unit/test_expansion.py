@@ -61,7 +61,9 @@ def test_a_provisioning_jobs_lease_is_its_workflows_own_to_record() -> None:
         own(ada, [measurement_of(Lease("night", 4, 99.0), 1.0)], lambda _id: known)
 
 
-@pytest.mark.parametrize("details", [{}, {"until": None}, {"until": 9e9, "cores": 0}])
+@pytest.mark.parametrize(
+    "details", [{}, {"until": None}, {"until": "inf"}, {"until": 9e9, "cores": 0}]
+)
 def test_what_is_no_lease_is_left_out(details: dict[str, Any]) -> None:
     assert leases_of([Measurement("x", "expansion", "a", 4.0, "1", 1.0, "", "", details)], 2) == []
 

@@ -16,7 +16,13 @@ from site_world import (
 from monitors.base.estimates import Estimate
 from network_provisioner.base.errors import InputError
 from site_selector.estimates.estimating import estimate_world
-from site_selector.explain.text import changes, explain_text, show_text, summary_text
+from site_selector.explain.text import (
+    changes,
+    estimates_text,
+    explain_text,
+    show_text,
+    summary_text,
+)
 from site_selector.inputs import Inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Alternative, Mapping, Move, Withstands
@@ -150,6 +156,17 @@ def test_what_is_believed_of_each_site() -> None:
     assert ["T_q", "0", "s", "catalog"] in lines
     assert ["mu>tacc", "Γ_a", "80", "Mb/s", "catalog"] in lines
     assert ["t::a:1.0@tacc", "Γ_c", "20", "MB/s", "catalog", "adon.rate"] in lines
+
+
+def test_many_paths_of_which_the_same_is_known_are_told_together() -> None:
+    unknown = {"value": None, "source": "default"}
+    rate = {"gamma_a": {"value": 1e8, "source": "default"}, "gamma_t": unknown}
+    paths = {f"a>s{number}": rate for number in range(2000)}
+    paths["a>s7"] = rate | {"gamma_a": {"value": 2e8, "source": "archive"}}
+    lines = estimates_text({"sites": {}, "paths": paths, "compute": {}}).splitlines()
+    assert [line.split("  ")[0] for line in lines if line[0] != " "] == [
+        "path", "a>s0 and 1,998 more", "a>s7"
+    ]  # fmt: skip
 
 
 def test_what_is_measured_is_shown_with_spread_number_and_age() -> None:

@@ -11,6 +11,12 @@ from test_kickstart import DOCUMENT
 from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.report import Failure, failures, tail_of
 
+XML = """\
+<invocation start="2026-11-21T10:00:01.000+00:00" duration="1.000" transformation="align">
+  <mainjob start="2026-11-21T10:00:01.100+00:00" duration="0.9"><status raw="256"/></mainjob>
+  <statcall error="0" id="stderr"><data>no &lt;such&gt; tree</data></statcall>
+</invocation>
+"""
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
 
 
@@ -100,6 +106,7 @@ def test_files_that_pegasus_exitcode_renamed_are_found_newest_first(planned: Sub
     [
         (DOCUMENT, ['lfn: "noise"', "size: 99", "- invocation: True"]),  # the program's own words
         ("ERROR: no route to host\nadon-job-record: {}\n", ["ERROR: no route to host"]),
+        (XML, ["no <such> tree"]),  # of Pegasus 4
         ("", []),
     ],
 )

@@ -214,11 +214,13 @@ def test_a_configuration_that_is_there_is_kept_as_a_copy(tmp_path: Path) -> None
 def test_hosts_of_catalogs_and_options() -> None:
     pairs = [
         ("mu", "gsiftp://dtn.mu.edu:2811/a"), ("mu", "https://dtn.mu.edu/b"), ("local", "file:///c"),
-        ("mu", "scp://ada@io.mu.edu/d"), *given_sites(["tacc=192.0.2.7"]), ("bad", "http://[x"),
+        ("mu", "scp://ada@io.mu.edu/d"), *given_sites(["tacc=192.0.2.7", "tacc=2001:db8::7"]),
+        ("bad", "http://[x"),
         ("bad", "s3://ada@amazon/bucket/e"),
     ]  # fmt: skip
     assert hosts_of_urls(pairs) == {
-        "mu": ["dtn.mu.edu", "io.mu.edu"], "local": [], "tacc": ["192.0.2.7"], "bad": [],
+        "mu": ["dtn.mu.edu", "io.mu.edu"], "local": [], "tacc": ["192.0.2.7", "2001:db8::7"],
+        "bad": [],
     }  # fmt: skip
     with pytest.raises(InputError, match="'r1', expected an IPv4 address"):
         given_routers(["r1"])

@@ -104,6 +104,7 @@ def test_sentences(error: Exception, reason: str) -> None:
         (["iget", "-h"], 0, "Version 4.3", ""),
         (["iget", "-N", "4", "only-one"], 1, "", "expected 2 paths and no ticket"),
         (["iput", "-t", "ticket", "a", "b"], 1, "", "expected 2 paths and no ticket"),
+        (["iget", "-N", "four", "a", "b"], 1, "", "invalid literal"),
         (["irsync", "a", "b"], 1, "", "irsync"),
     ],
 )

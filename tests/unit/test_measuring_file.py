@@ -64,3 +64,13 @@ def test_one_that_is_held_stays(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="earlier version has it"):
             take_over(tmp_path / "a.measuring.sqlite")
     assert take_over(tmp_path / "a.measuring.sqlite")
+
+
+@pytest.mark.parametrize("damage", [b'{"tool": \xff\xfe}', b"[]", b"nothing"])
+def test_a_damaged_task_costs_only_itself(tmp_path: Path, damage: bytes) -> None:
+    store = MeasuringStore(tmp_path / "m.sqlite")
+    store.write(facts={"x": 7, "y": 8}, tasks={**KEPT, "other": KEPT["mine"]})
+    store._db.execute("UPDATE task SET body = CAST(? AS TEXT) WHERE name = 'other'", [damage])
+    store._db.execute("UPDATE fact SET value = CAST(? AS TEXT) WHERE name = 'y'", [b"{\xff"])
+    assert (store.tasks(), store.fact("x"), store.fact("y")) == (KEPT, 7, None)
+    store.close()

@@ -9,13 +9,13 @@ import classad2
 import pytest
 from monitor_files import START, aborted, append, event, executing, submitted, terminated
 
+from condor_plugins.jobs.sites import Ad
 from condor_plugins.pool.dags import OVERDUE_S, FollowedDag, FollowedDags
 from condor_plugins.pool.expander.demand import Demands
 from condor_plugins.pool.expander.observation import View
 from condor_plugins.pool.expander.supply import PoolSupply
 from condor_plugins.pool.queue import Matching
 from condor_plugins.pool.run_times import RunTimes
-from condor_plugins.pool.sites import Ad
 from monitors.workflows.planned.forecast import LAG_S, forecast
 
 DAGMAN = 7
@@ -232,6 +232,25 @@ def test_a_rescue_and_marks_in_the_dag_say_what_is_done(world: World) -> None:
     dag = world.observe(0)
     assert dag.state.done == {"a", "b1", "d", "e"}
     assert set(coming(dag, 0)) == {"b2", "b3", "c"}
+
+
+def test_brackets_in_a_name_are_no_pattern(world: World) -> None:
+    (world.path / "wf.dag").rename(world.path / "wf[1].dag")
+    (world.path / "braindump.yml").write_text('wf_uuid: "wf-1"\ndag: "wf[1].dag"\n')
+    (world.path / "wf[1].dag.rescue001").write_text("DONE a\n")
+    world.dagman = world.ad(10, Iwd=str(world.path), Arguments="-f -Dag wf[1].dag")
+    assert world.observe(0).state.done == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("cpus", "counted"),
+    [("1000000000000", 10**12), ("undefined", 1), ('real("INF")', 1), ("-3", 1)],
+)
+def test_a_job_may_ask_for_any_number_of_cores(world: World, cpus: str, counted: int) -> None:
+    world.submit_file("a", f"request_cpus = {cpus}")
+    dag = world.observe(0)
+    assert dag.state.cores.get("a", 1) == counted
+    assert set(coming(dag, 0)) == {"a", *WIDE, "c"}
 
 
 def test_jobs_of_the_submit_host_take_no_worker(world: World) -> None:

@@ -66,6 +66,20 @@ def test_each_decision_has_its_reasons_the_newest_last(
     assert (entry["kind"], entry["outcome"]) == ("pool", "1 drained")
 
 
+def test_anybody_may_have_recorded_a_decision(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Archive(config.with_name("adon-archive.sqlite")) as archive:
+        archive.record(
+            decision(NOW, drain=5, keep=[["a"]], why=7, matched={"m1": "soon", "m2": 1e15})
+        )
+    assert main(["pool", "explain", "--config", str(config)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "2023-11-14 22:13:20  adon: nothing is done",
+        "  jobs: none; machines: none",
+    ]
+
+
 def test_where_nothing_was_decided_it_says_what_would(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,14 @@ def test_what_is_undefined_is_no_number() -> None:
     assert dag_key(job(DAGManJobId=classad2.Value.Undefined))[1] == 0
 
 
+@pytest.mark.parametrize("infinite", ['real("INF")', 'real("NaN")', '-real("INF")', "1e300"])
+def test_what_is_infinite_is_no_number(infinite: str) -> None:
+    value = classad2.ExprTree(infinite)
+    asks = job(RequestCpus=value, RequestMemory=value, DAGManJobId=value.eval())
+    assert offers().of(asks, None)[:2] == (1, 0)
+    assert dag_key(asks)[1] == 0
+
+
 def test_a_flavour_advertises_what_its_machines_will_be_told() -> None:
     attributes = configured_attributes(
         {
@@ -280,6 +288,13 @@ def test_back_off_doubles_and_ends() -> None:
     back_off.refused("large", CloudError("no", Refusal.QUOTA), 0.0)
     back_off.room()
     assert back_off.of(["large"]) == {"large": 0.0}
+
+
+def test_a_cloud_may_be_away_for_weeks() -> None:
+    back_off = BackOff()
+    for _ in range(5000):
+        back_off.refused("small", CloudError("no answer", Refusal.BUSY), 0.0)
+    assert back_off.of(["small"]) == {"small": 600.0}
 
 
 def test_a_decision_tells_each_thing_once() -> None:

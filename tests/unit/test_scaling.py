@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from condor_plugins.pool import scaling
 from condor_plugins.pool.scaling import (
     Flavour,
     JobDemand,
@@ -52,6 +53,15 @@ def test_from_nothing_each_waiting_job_gets_a_core() -> None:
     scaling_plan = planned([jobs(5)])
     assert scaling_plan.start == {"small": 5}
     assert "5 jobs" in scaling_plan.why["small"]
+
+
+def test_more_jobs_than_can_be_played_forward_are_a_part_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scaling, "_MOST_JOBS", 50)
+    assert planned([jobs(2**40)], limits=Limits(machines=9)).start == {"large": 7}
+    past = [jobs(20, ready_s=-8.0 + 2 * i) for i in range(4)]
+    assert sum(d.count for d in expected_arrivals(past, NOW, 900.0, NOW + 600)) == 40
 
 
 def test_nothing_is_started_for_nothing() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.pool.sites import site_word
+from condor_plugins.jobs.sites import site_word
 from condor_plugins.startd import metrics
 from condor_plugins.startd.metrics import (
     attributes,
@@ -113,6 +113,13 @@ def test_the_default_routes_interface_is_found() -> None:
     )
     assert default_interface(text) == "eth0"
     assert default_interface("Iface\n") == ""
+    anything = "0" * 32
+    ipv6 = (
+        f"{anything} 00 {anything} 00 {anything} ffffffff 00000001 00000000 00200200       lo\n"
+        f"{anything} 00 {anything} 00 fe800000000000000000000000000001 00000400 00000001 0 3 ens3\n"
+    )
+    assert default_interface("Iface\n", ipv6) == "ens3"
+    assert default_interface(text, ipv6) == "eth0"
 
 
 def test_sustained_io_wait_takes_minutes_to_rise_and_to_fall() -> None:

@@ -35,6 +35,11 @@ def test_before_the_start_and_after_a_failed_one() -> None:
     )
 
 
+def test_what_others_wrote_reaches_no_terminal_raw() -> None:
+    failed = replace(RUNNING, state=WorkflowState.FAILED, reason="no \x1b[31margument")
+    assert status_text(failed, "so\x1b]0;ykb").isprintable()
+
+
 def test_three_of_four_states_are_ends() -> None:
     ended = [replace(RUNNING, state=state).ended for state in WorkflowState]
     assert ended == [False, True, True, True]

@@ -24,7 +24,7 @@ from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
 from condor_plugins.urls.transfer_history import SiteDownload, UsualRates, slow
 from examples.testbed.irods_zone import Zone
 from network_provisioner.base.model import Service, TransitState
-from network_provisioner.base.urls import host_of, site_of_url
+from network_provisioner.base.urls import host_of, scheme_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import RequestOutcome
 
@@ -81,6 +81,8 @@ PATIENT_S = 300.0  # far above what any answer takes
         ("irods://ada@data.cyverse.org:1247/zone/a", "iplant"),
         ("osdf://osg-htc.org/ospool/a", "uchicago"),
         ("davs://data.example.org:443/mu/a", "mu"),
+        ("webdavs://data.example.org/mu/a", "mu"),
+        ("webdav://data.example.org/mu/a", ""),
     ],
 )
 def test_the_longest_prefix_names_the_site_else_the_host(url: str, site: str) -> None:
@@ -103,6 +105,8 @@ def test_prefixes_have_several_spellings_too(prefix: str) -> None:
         ("root://data.example.org//store", "xroot://data.example.org:1094/store/a"),
         ("root://data.example.org//store", "xrootd://data.example.org//store/a"),
         ("/data", "//data/a"),
+        ("/data", "symlink:///data/a"),
+        ("scp://ada@data.example.org/data", "sftp://data.example.org:22/data/a"),
     ],
 )
 def test_addresses_protocols_and_slashes_have_several_spellings(prefix: str, url: str) -> None:
@@ -406,3 +410,16 @@ def test_what_is_usual_is_the_median_of_the_last_ones() -> None:
 
 def test_hosts_are_told_in_small_letters() -> None:
     assert host_of("https://Data.Example.org:8443/x") == "data.example.org"
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme"),
+    [
+        ("HTTPS://a/b", "https"),
+        ("my.token+https://a/b", "https"),
+        ("osdf:/ospool/x", "osdf"),
+        ("file:/scratch/x", "file"),
+    ],
+)
+def test_a_scheme_is_told_without_credentials(url: str, scheme: str) -> None:
+    assert scheme_of(url) == scheme

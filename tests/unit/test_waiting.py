@@ -78,6 +78,7 @@ def test_who_only_has_to_wait_is_not_told_of() -> None:
         {"EnteredCurrentStatus": int(NOW) - 10},  # not for long yet
         {"JobUniverse": 12},  # of the submit host, which asks for no slot
         {"JobUniverse": 7},
+        {"JobUniverse": 9},  # of another batch system
         {"JobStatus": 2},
     ],
 )
@@ -88,6 +89,18 @@ def test_who_is_not_waiting_for_a_slot(changes: dict[str, object]) -> None:
 def test_slots_that_take_nobody() -> None:
     (why,) = whys(job('PegasusSite == "mu"'), slots=[slot("mu", Start=False), slot("tacc")])
     assert why == "matches no slot: 1 slot would do, none accepts it (START)"
+
+
+def test_slots_that_take_some_users_only() -> None:
+    hers = slot("mu", Start=classad2.ExprTree('TARGET.User == "ada@uni"'))
+    bobs, adas = (
+        job('PegasusSite == "mu"', User=f"{name}@uni", EnteredCurrentStatus=int(NOW) - age)
+        for name, age in (("bob", 99), ("ada", 30))
+    )
+    told = find_stuck([bobs, adas], [hers], NOW, 20.0)
+    assert [(stuck.since, stuck.why) for stuck in told] == [
+        (NOW - 99, "matches no slot: 1 slot would do, none accepts it (START)")
+    ]
 
 
 def test_an_empty_pool() -> None:

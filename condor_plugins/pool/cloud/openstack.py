@@ -163,7 +163,7 @@ class OpenStackCloud:
 
     def machines(self) -> Sequence[Server]:
         """The same."""
-        with self._told("list servers"):
+        with self._as_cloud_error("list servers"):
             servers = list(self._servers())
             listed = [_machine(server, self._settings.life_s) for server in servers]
             known = {machine.name for machine in listed}
@@ -181,7 +181,7 @@ class OpenStackCloud:
         kind = next((f for f in self.flavours() if f.name == flavour), None)
         if kind is None:
             raise InputError(f"flavour: found {flavour!r}, expected one that has a price")
-        with self._told(f"start {name}"):
+        with self._as_cloud_error(f"start {name}"):
             if list(self._servers(name)):
                 return
         settings = self._settings
@@ -204,7 +204,7 @@ class OpenStackCloud:
             ]
         if settings.group:
             server_request["scheduler_hints"] = {"group": self._group()}
-        with self._told(f"start {name}"):
+        with self._as_cloud_error(f"start {name}"):
             server_request["networks"] = [self._card(name)]
             try:
                 self._api.compute.create_server(**server_request)
@@ -218,7 +218,7 @@ class OpenStackCloud:
 
     def delete(self, name: str) -> None:
         """The same."""
-        with self._told(f"delete {name}"):
+        with self._as_cloud_error(f"delete {name}"):
             servers = list(self._servers(name))
             for server in servers:
                 self._api.compute.delete_server(server, ignore_missing=True)
@@ -256,7 +256,7 @@ class OpenStackCloud:
         return f"cloud {self._settings.cloud}"
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _as_cloud_error(self, what: str) -> Iterator[None]:
         """Errors of the client's two families as ours."""
         try:
             yield
@@ -276,7 +276,7 @@ class OpenStackCloud:
         if (kind, name) in self._found:
             return self._found[kind, name]
         service, method = _LOOK[kind]
-        with self._told(f"find {_words(kind)} {name}"):
+        with self._as_cloud_error(f"find {_words(kind)} {name}"):
             try:
                 item = getattr(getattr(self._api, service), method)(name, ignore_missing=False)
             except sdk.NotFoundException:
@@ -304,7 +304,7 @@ class OpenStackCloud:
         with self._one_group:  # of two with one name none could be used
             group = self._look("group", name)
             if group is None:
-                with self._told(f"make server group {name}"):
+                with self._as_cloud_error(f"make server group {name}"):
                     group = self._api.compute.create_server_group(name=name, policy=_POLICY)
                 self._found["group", name] = group
         return str(group.id)

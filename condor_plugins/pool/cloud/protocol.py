@@ -151,5 +151,7 @@ class BackOff:
         self.until[flavour] = max(self.until.get(flavour, 0.0), now + self._next(what))
 
     def _next(self, what: object) -> float:
-        self._times[what] += 1
-        return float(min(_MOST_S, _LEAST_S * 2 ** (self._times[what] - 1)))
+        wait_s = min(_MOST_S, _LEAST_S * 2.0 ** self._times[what])
+        if wait_s < _MOST_S:  # a cloud may be away for weeks
+            self._times[what] += 1
+        return wait_s

@@ -100,7 +100,7 @@ class StartdCloud:
 
     def machines(self) -> Sequence[Server]:
         """The same. What has ended has the last line that HTCondor said."""
-        with self._told("list"):
+        with self._as_cloud_error("list"):
             homes = sorted(self._directory.iterdir()) if self._directory.exists() else []
             return [
                 self._server(home, row)
@@ -114,7 +114,7 @@ class StartdCloud:
         if kind is None:
             raise InputError(f"flavour: found {flavour!r}, expected one of the configuration")
         home, draft = self._directory / name, self._directory / _DRAFT / name
-        with self._told(f"start {name}"), self._turn():
+        with self._as_cloud_error(f"start {name}"), self._turn():
             if home.exists():
                 return
             self._renew_token()
@@ -129,7 +129,7 @@ class StartdCloud:
     def delete(self, name: str) -> None:
         """The same: HTCondor shuts down fast; asked again some seconds later, it is killed."""
         home = self._directory / name
-        with self._told(f"delete {name}"):
+        with self._as_cloud_error(f"delete {name}"):
             row = _read(home / _RECORD)
             master = _living(home)
             if not row:
@@ -157,7 +157,7 @@ class StartdCloud:
     # -- within ------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _as_cloud_error(self, what: str) -> Iterator[None]:
         try:
             yield
         except (OSError, subprocess.TimeoutExpired) as error:

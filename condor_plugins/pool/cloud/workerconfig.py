@@ -13,6 +13,7 @@ it holds no more than a token that may advertise a machine, for as long as a boo
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ _PATIENCE_S = 86_400  # a job may run for a day after its machine was told to le
 CONFIG = "/etc/condor/config.d/99-adon.conf"
 IDENTITY = "/etc/condor/config.d/99-adon-instance.conf"
 TOKEN = "/etc/condor/tokens.d/adon"
+_PORT = re.compile(r":\d+\Z")
 AUTHORIZATIONS = ("ADVERTISE_STARTD", "ADVERTISE_MASTER", "READ")
 # HTCondor tries for a minute to find its own name.
 _NAME = (
@@ -75,7 +77,7 @@ def execute_node(
     for its ads."""
     own = {**site_attributes(site), WORKER_ATTRIBUTE: name}
     return {
-        "CONDOR_HOST": collector.rpartition(":")[0],
+        "CONDOR_HOST": _PORT.sub("", collector),
         "COLLECTOR_HOST": collector,
         "SEC_DEFAULT_AUTHENTICATION": "REQUIRED",
         "SEC_DEFAULT_AUTHENTICATION_METHODS": "IDTOKENS, FS",

@@ -15,7 +15,14 @@ import htcondor2
 
 from condor_plugins.pool import dags
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
-from condor_plugins.pool.queue import FLAVOUR, POOL, SCHEDD, SCHEDULER, VANILLA
+from condor_plugins.pool.queue import (
+    FLAVOUR,
+    POOL,
+    SCHEDD,
+    SCHEDULER,
+    VANILLA,
+    host_and_port,
+)
 from network_provisioner.base.errors import AdonError, MissingError
 
 JOB_ATTRIBUTES = tuple(
@@ -46,18 +53,18 @@ class Condor:
     def slots(self) -> list[classad2.ClassAd]:
         """Ads of all slots that are not parts of other slots and run jobs, machines that are
         ``Offline`` among them."""
-        with _told(self._named):
+        with _as_adon_error(self._named):
             where = 'SlotType =!= "Dynamic" && IsDataSlot =!= true'
             return list(self._open().query(htcondor2.AdType.Slot, where))
 
     def jobs(self) -> list[classad2.ClassAd]:
         """Ads of all jobs that need a slot, and of DAGMans, with the name of their schedd."""
-        with _told(self._named):
+        with _as_adon_error(self._named):
             schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
             self._schedds = {str(ad["Name"]): ad for ad in schedds}
         jobs = []
         for name, where in self._schedds.items():
-            with _told(f"schedd {name}"):
+            with _as_adon_error(f"schedd {name}"):
                 ads = htcondor2.Schedd(where).query(_WANTED, list(JOB_ATTRIBUTES))
             for ad in ads:
                 ad[SCHEDD] = name
@@ -68,12 +75,12 @@ class Condor:
         """The whole ad of a job of :meth:`jobs`, None if it is gone."""
         name = str(job[SCHEDD])
         constraint = f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}"
-        with _told(f"schedd {name}"):
+        with _as_adon_error(f"schedd {name}"):
             return next(iter(htcondor2.Schedd(self._schedds[name]).query(constraint)), None)
 
     def advertise(self, offline: Iterable[classad2.ClassAd]) -> None:
         """Make the collector know machines that could be started."""
-        with _told(self._named):
+        with _as_adon_error(self._named):
             self._open().advertise(list(offline), "UPDATE_STARTD_AD")
 
     def forget(self, worker: str) -> None:
@@ -92,7 +99,7 @@ class Condor:
         for job in jobs:
             by_schedd.setdefault(str(job[SCHEDD]), []).append(f"{job['ClusterId']}.{job['ProcId']}")
         for name, ids in by_schedd.items():
-            with _told(f"schedd {name}"):
+            with _as_adon_error(f"schedd {name}"):
                 htcondor2.Schedd(self._schedds[name]).act(htcondor2.JobAction.VacateFast, ids)
 
     def drain(self, slot: str, why: str) -> None:
@@ -114,7 +121,7 @@ class Condor:
     def _invalidate(self, requirements: str) -> None:
         wanted = {"MyType": "Query", "TargetType": "Machine"}
         ad = classad2.ClassAd({**wanted, "Requirements": classad2.ExprTree(requirements)})
-        with _told(self._named):
+        with _as_adon_error(self._named):
             self._open().advertise([ad], "INVALIDATE_STARTD_ADS")
 
     def _open(self) -> htcondor2.Collector:
@@ -128,11 +135,11 @@ class Condor:
 def answers(daemon: str) -> bool:
     """Whether somebody listens at an address as HTCondor writes it (``192.0.2.7:9618?addrs=…``),
     or may: who is behind a broker of connections (CCB) is not reached from here."""
-    host, _, port = daemon.partition("?")[0].rpartition(":")
+    host, port = host_and_port(daemon)
     if "CCBID=" in daemon or not port.isdecimal():
         return bool(daemon)
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S):
+        with socket.create_connection((host, int(port)), _ANSWER_S):
             return True
     except OSError:
         return False
@@ -157,7 +164,7 @@ def run(words: Sequence[str]) -> str:
 
 
 @contextmanager
-def _told(who: str) -> Iterator[None]:
+def _as_adon_error(who: str) -> Iterator[None]:
     try:
         yield
     except (htcondor2.HTCondorException, OSError, RuntimeError, KeyError) as error:

@@ -65,7 +65,7 @@ class Expander:
         self._broken: frozenset[str] = frozenset()
         self._unfit: frozenset[str] = frozenset()
         self._deleted: frozenset[str] = frozenset()  # which is asked again until they are gone
-        self._told: tuple[str, ...] = ()
+        self._reported: tuple[str, ...] = ()
 
     def run_cycle(self, dry_run: bool = False) -> PoolDecision:
         """Look and decide, and act unless it is a ``dry_run``. Raises AdonError if it cannot be
@@ -75,7 +75,7 @@ class Expander:
         leases = leases_of(self._archive.latest(METRIC).values(), now)
         wanted = self._demands.at(view, leases)
         view, unused = self._fit(view, wanted)
-        self._mind(view)
+        self._update_back_off(view)
         scaling_plan = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
         states.update(unfit=len(self._judge.unfit))
@@ -94,7 +94,7 @@ class Expander:
         if dry_run:
             return decision
         decision = replace(decision, failed=tuple(self._act(view, decision)))
-        self._tell(decision)
+        self._record_decision(decision)
         return decision
 
     def end(self) -> None:
@@ -133,7 +133,7 @@ class Expander:
         own = [machine for machine in judged.machines if machine.name not in ours]
         return replace(view, supply=supplied, own=own), whys
 
-    def _mind(self, view: View) -> None:
+    def _update_back_off(self, view: View) -> None:
         """How well the cloud does."""
         for server in view.unlisted:
             missing = f"{server.name} was accepted, and is not among the machines that it lists"
@@ -193,7 +193,7 @@ class Expander:
         self._remember(view, over)
         acts: list[tuple[str, Callable[[], None]]] = []
         for name in view.supply.dead:
-            acts.append((name, partial(self._bury, name, view.jobs_of.get(name, ()))))
+            acts.append((name, partial(self._vacate_and_forget, name, view.jobs_of.get(name, ()))))
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
         for name in scaling_plan.drain:
             acts.append(
@@ -208,7 +208,7 @@ class Expander:
             failed += self._start(flavour, count, view.now)
         return failed
 
-    def _bury(self, name: str, jobs: Iterable[Mapping[str, object]]) -> None:
+    def _vacate_and_forget(self, name: str, jobs: Iterable[Mapping[str, object]]) -> None:
         self._condor.vacate(jobs)
         self._condor.forget(name)  # only then: by its slot its jobs are known
 
@@ -258,13 +258,13 @@ class Expander:
         if measurements:
             self._record(measurements)
 
-    def _tell(self, decision: PoolDecision) -> None:
+    def _record_decision(self, decision: PoolDecision) -> None:
         """Records it where something is done, or something else is in the way than before."""
         messages = (*sorted(decision.in_the_way), *decision.failed)
-        if decision.acts or (messages and messages != self._told):
+        if decision.acts or (messages and messages != self._reported):
             self._say(decision.reason)
             self._record([decision.as_measurement(self._pool)])
-        self._told = messages
+        self._reported = messages
 
 
 def _together(acts: Iterable[Callable[[], None]]) -> list[AdonError | None]:

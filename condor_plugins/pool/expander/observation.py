@@ -14,6 +14,7 @@ import classad2
 import htcondor2
 
 from condor_plugins.collector import HTCondorPool
+from condor_plugins.jobs.sites import Ad
 from condor_plugins.pool.cloud.protocol import Cloud, Server
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
 from condor_plugins.pool.dags import FollowedDag, FollowedDags
@@ -37,6 +38,7 @@ from condor_plugins.pool.queue import (
     address_of,
     claim_of,
     dag_key,
+    host_and_port,
     job_key,
     number,
     offline_ad,
@@ -46,7 +48,6 @@ from condor_plugins.pool.queue import (
 )
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
-from condor_plugins.pool.sites import Ad
 from monitors.archive.archive import Archive
 from monitors.workflows.planned.forecast import RunningJob, expected_ends
 
@@ -115,7 +116,7 @@ class PoolObserver:
         say: Callable[[str], None],
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pool, self._told = pool, reported
+        self._pool, self._reported = pool, reported
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._history = HTCondorPool(condor.collector or None)
         self._run_times, self._say, self._ticks = run_times, say, ticks
@@ -135,7 +136,7 @@ class PoolObserver:
 
     def at(self, now: float) -> View:
         """All of it. Raises AdonError if something cannot be seen."""
-        self._mind_the_clock(now)
+        self._follow_clock(now)
         self._look_rarely(now)
         servers = {server.name: server for server in self._servers(now)}
         ads = self._condor.slots()
@@ -237,7 +238,7 @@ class PoolObserver:
         ads = {}
         for flavour in self._flavours:
             like = self._like.get(flavour.name)
-            ad = offline_ad(flavour, self._told, version, like, self._pool)
+            ad = offline_ad(flavour, self._reported, version, like, self._pool)
             if flavour.name in self._matched:
                 ad[MATCHED] = int(self._matched[flavour.name])
             ads[flavour.name] = ad
@@ -247,7 +248,7 @@ class PoolObserver:
         left_s = self._memory.end_of(server, slot) - now
         return Life(left_s, server.until - server.since)
 
-    def _mind_the_clock(self, now: float) -> None:
+    def _follow_clock(self, now: float) -> None:
         """What is remembered goes with our clock, if that was set since."""
         ahead = now - self._ticks()
         if abs(ahead - self._ahead) > _STEP_S:
@@ -338,5 +339,5 @@ class _Places:
             return slot
         hosts = [part.partition(".")[0] for part in slot.split("@")[1:]]
         named = next((host for host in hosts if host in self._servers), "")
-        address = address_of(job, f"{last}PublicClaimId").partition("?")[0].rpartition(":")[0]
+        address, _ = host_and_port(address_of(job, f"{last}PublicClaimId"))
         return self._slots.get(slot) or named or self._addresses.get(address) or slot

@@ -30,8 +30,8 @@ _OVER = (MachineState.ENDED, MachineState.ERROR)
 
 class WorkerSlot(NamedTuple):
     """The slot of a machine of ours, as its startd said when it was ``heard``, and when that was
-    ``started`` (Unix seconds of our clock). One
-    that is ``drained`` has ended its last job; its startd shuts down only a while later."""
+    ``started`` (Unix seconds of our clock). One that is ``drained`` has ended its last job; its
+    startd shuts down only a while later."""
 
     name: str
     heard: float

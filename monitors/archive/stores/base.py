@@ -58,6 +58,8 @@ class Engine(Protocol):
 
     shown: str
     """Where it is, as messages may say it."""
+    damage: str
+    """What is known to be wrong with the database as a whole, "" for nothing."""
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """Ask. What others committed before is seen, whole transactions only. Raises InputError as
@@ -70,6 +72,9 @@ class Engine(Protocol):
     def changed(self) -> object:
         """Something that compares equal to what it was before as long as nothing was written.
         Cheap: it may be asked many times a second."""
+
+    def faults(self) -> str:
+        """What is damaged, in words, "" for nothing; looks through all of it."""
 
     def close(self) -> None:
         """For good. Closing twice is harmless."""

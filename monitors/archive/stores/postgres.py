@@ -101,6 +101,8 @@ class PostgresEngine:
     With ``read_only`` nothing is ever made: while there are no tables, questions find nothing.
     """
 
+    damage = ""
+
     def __init__(self, url: str, *, read_only: bool = False) -> None:
         """Raises ArchiveError where it cannot be reached, InputError for one of another layout."""
         self._read_only = read_only
@@ -140,6 +142,9 @@ class PostgresEngine:
     def changed(self) -> object:
         rows = self.rows("SELECT max(seq), (SELECT max(raw_until) FROM horizon) FROM measurement")
         return rows[0] if rows else None
+
+    def faults(self) -> str:
+        return ""  # PostgreSQL takes no text that is none
 
     def close(self) -> None:
         self._asking.close()

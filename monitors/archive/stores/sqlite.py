@@ -7,6 +7,7 @@ long question does not keep this process from writing.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 import threading
@@ -21,6 +22,8 @@ from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.private import make_private
 from network_provisioner.base.wal import transaction
 
+_log = logging.getLogger(__name__)
+
 MEMORY = ":memory:"
 # Memory for pages of the two indexes that every row goes into; SQLite's own 2 MB are too few for a
 # million rows, and it takes no more than are used.
@@ -30,6 +33,12 @@ _INSERT = (
     f"INSERT OR IGNORE INTO measurement ({COLUMNS}, recorded_at)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+
+# Details are JSON in ASCII. SQLite's own check does not look at what a text says.
+_DAMAGED = """
+    SELECT count(*) FROM measurement
+    WHERE details <> '' AND (details GLOB '*[^ -~]*' OR NOT json_valid(details))
+"""
 
 
 class SqliteEngine:
@@ -44,6 +53,7 @@ class SqliteEngine:
         where it cannot be opened."""
         self.path = path
         self.shown = str(path)
+        self.damage = ""
         self._read_only = read_only
         self._closed = False
         self._lock = threading.RLock()
@@ -70,7 +80,7 @@ class SqliteEngine:
         with self._read_lock, self._explaining():
             while (db := self._to_read()) is not None:
                 try:
-                    fetched = db.execute(statement, values).fetchall()
+                    fetched = _fetched(db, statement, values)
                 except sqlite3.DatabaseError:
                     if not self._was_written():
                         raise
@@ -99,6 +109,16 @@ class SqliteEngine:
             # third what this one did.
             version = db.execute("PRAGMA data_version").fetchone()[0]
             return self._opened, version, db.total_changes
+
+    def faults(self) -> str:
+        with self._read_lock, self._explaining():
+            if (db := self._to_read()) is None:
+                return ""
+            words = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if words != "ok":
+                return f"the file is damaged: {words.splitlines()[-1]}"
+            count = db.execute(_DAMAGED).fetchone()[0]
+            return f"{count} damaged measurements, which are left out" if count else ""
 
     def close(self) -> None:
         with self._lock, self._read_lock:
@@ -219,7 +239,11 @@ class SqliteEngine:
         try:
             yield
         except sqlite3.Error as error:
-            raise _explained(self.path, error) from error
+            explained = _explained(self.path, error)
+            if isinstance(explained, DamagedArchiveError) and not self.damage:
+                self.damage = str(explained)
+                _log.error("%s", self.damage)
+            raise explained from error
         except OSError as error:
             why = error.strerror or error
             raise ArchiveError(f"archive {self.path}: cannot be opened: {why}") from error
@@ -244,6 +268,17 @@ class _Writing:
         self.run(f"DROP TRIGGER {_LOCK}")
         yield
         self.run(made)
+
+
+def _fetched(db: sqlite3.Connection, statement: str, values: Sequence[object]) -> Rows:
+    try:
+        return db.execute(statement, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if "Could not decode" not in str(error):
+            raise
+        # One damaged text is not to keep all others from being read.
+        db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        return db.execute(statement, values).fetchall()
 
 
 def _explained(path: Path, error: sqlite3.Error) -> ArchiveError:

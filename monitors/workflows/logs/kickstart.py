@@ -187,6 +187,11 @@ def _is_within(record: JobRecord, line: JobRecord) -> bool:
     return line.start - _CLOCK_S <= record.start and record.end <= line.end + _CLOCK_S
 
 
+def is_recorded(text: str) -> bool:
+    """Whether kickstart wrote into a job's output, whole or torn."""
+    return "- invocation:" in text or "<invocation" in text
+
+
 def standard_error(text: str) -> str:
     """What the first program that failed wrote to its standard error, as far as it was kept; where
     none failed, the last program."""

@@ -226,7 +226,7 @@ def _complaint(job: PlannedJob, text: str, ending: str, run: _Run) -> str:
                 return tail(words)
     if words := kickstart.standard_error(text).strip():
         return tail(words)
-    if "- invocation:" in text or "<invocation" in text:
+    if kickstart.is_recorded(text):
         return ""
     return tail("\n".join(x for x in text.splitlines() if not x.startswith(OUR_RECORD)).strip())
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from monitors.base.measurement import Measurement
+from network_provisioner.base.errors import printable
 
 FIELDS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "percent_done")
 HELD_S = 60.0  # held jobs are often released again by themselves
@@ -133,7 +134,7 @@ def status_text(status: Status | None, name: str = "", width: int = 24) -> str:
 
     ``None`` is a workflow that has not written anything yet.
     """
-    label = f"{name}  " if name else ""
+    label = f"{printable(name)}  " if name else ""
     if status is None or (status.total == 0 and not status.ended):
         return f"{label}[{'.' * width}]   0.0 %  not started"
     filled = int(width * min(status.percent_done, 100.0) / 100)
@@ -150,7 +151,7 @@ def status_text(status: Status | None, name: str = "", width: int = 24) -> str:
     return (
         f"{label}[{'#' * filled}{'.' * (width - filled)}] {status.percent_done:5.1f} %"
         f"  {status.done} of {status.total} done{shown}  {status.state}"
-        f"{f': {status.reason}' if status.reason else ''}"
+        f"{f': {printable(status.reason)}' if status.reason else ''}"
     )
 
 

@@ -23,6 +23,7 @@ _SIGMA = math.sqrt(math.log(1 + SPREAD**2))  # of a lognormal distribution with 
 _NORMAL = NormalDist()
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _MOST, _DOUBTFUL = 0.9999, 0.98
+_MOST_CORES = 4096  # of a machine: a job may ask for any number, and gets none
 LAG_S = 3.0  # from a job's end to its children's submission, as DAGMan takes it
 
 K = TypeVar("K")
@@ -178,7 +179,7 @@ class _Play:
             if state.dag.nodes[name].takes_worker:
                 cores = state.cores.get(name, 1)
                 coming.append(ComingJob(number, name, since, spread_s, run_s, cores))
-                for _ in range(cores):
+                for _ in range(min(cores, _MOST_CORES)):
                     start = max(start, self._core(at, run_s))
             spread_s = math.hypot(spread_s, SPREAD * run_s)
             heappush(events, (start + run_s, start, True, number, name, spread_s))

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import uuid
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 
 from monitors.workflows.planned.foreign_files import resolved
@@ -64,7 +65,7 @@ def _newest(folder: Path, parent: SubmitDir) -> Path:
     where that was."""
     real = resolved(folder)
     if not real.is_dir() or not real.is_relative_to(resolved(parent.path)):
-        plans = sorted(folder.parent.glob(f"{folder.name}.[0-9][0-9][0-9]"))
+        plans = sorted(folder.parent.glob(f"{escape(folder.name)}.[0-9][0-9][0-9]"))
         return resolved(plans[-1]) if plans else real
     return real
 

@@ -27,7 +27,6 @@ Message = tuple[Any, str]
 # A switch that vanished without a word is noticed after about 11 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 _HANDSHAKE_S = 10.0
-_ACCEPT_AGAIN_S = 1.0
 # What a connected switch takes at most to answer a barrier when another one claims its id.
 _ALIVE_S = 2.0
 # A switch whose connection broke tries again sooner than this.
@@ -563,15 +562,19 @@ class Connections(SwitchBackend):
             self._threads.add(thread)
 
     def _accept(self, listener: socket.socket) -> None:
+        reported = ""
         while True:
             try:
                 sock, _ = listener.accept()
-            except OSError as error:  # of one connection, or for want of descriptors
-                if self._closing.wait(_ACCEPT_AGAIN_S):
+            except OSError as error:  # too many open files, a peer that went, or we close
+                if self._closing.wait(_ECHO_S):
                     return
-                LOG.warning("a connection of a switch was not accepted: %s", error.strerror)
-                continue
-            self._spawn(self._serve, sock)
+                if (problem := str(error.strerror)) != reported:
+                    LOG.warning("a connection of a switch was not taken: %s", problem)
+                reported = problem
+            else:
+                reported = ""
+                self._spawn(self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
         channel = Channel(sock)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from condor_plugins.jobs.jobad import text
+
 Ad = Mapping[str, Any]
 
 _SITE_REQUIRED = re.compile(
@@ -21,13 +23,13 @@ def site_word(site: str) -> str:
 
 def site_of_slot(ad: Ad) -> str:
     """The site a slot belongs to, empty if it does not say."""
-    return _text(ad, "AdonSite", "PegasusSite")
+    return text(ad, "AdonSite", "PegasusSite")
 
 
 def site_of_job(ad: Ad) -> str:
     """The site a job is bound to: by its own word (Pegasus writes ``pegasus_site``), or because its
     requirements ask for one; empty if it may run anywhere."""
-    if named := _text(ad, "AdonSite", "pegasus_site"):
+    if named := text(ad, "AdonSite", "pegasus_site"):
         return named
     match = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
     return match.group(1) if match else ""
@@ -36,9 +38,4 @@ def site_of_job(ad: Ad) -> str:
 def site_of_match(ad: Ad) -> str:
     """The site of the slot that a job was given, as the schedd noted it in the job's ad
     (``SYSTEM_JOB_MACHINE_ATTRS``), else the site that the job is bound to; empty for neither."""
-    return _text(ad, "MachineAttrAdonSite0", "MachineAttrPegasusSite0") or site_of_job(ad)
-
-
-def _text(ad: Ad, *names: str) -> str:
-    """The first that is a text: what is undefined, the bindings give as a value that is true."""
-    return next((v for name in names if isinstance(v := ad.get(name), str) and v), "")
+    return text(ad, "MachineAttrAdonSite0", "MachineAttrPegasusSite0") or site_of_job(ad)
