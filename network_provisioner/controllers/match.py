@@ -88,12 +88,13 @@ def in_front(
     switch takes either, and may meet the same packets; "" for none. One that looks at what our
     rules do not, such as MAC addresses, or whose match cannot be read (None), is passed over: it
     may be for other packets."""
-    own = [(rule.priority, match_of(rule)) for rule in ours] if others else []
+    rules = list(ours) if others else []
     first = islice(sorted(others, key=lambda e: -e.priority), _MOST_READ)
     matches = ((entry, read(entry.contents)) for entry in first)
     alike = ((e, match) for e, match in matches if match is not None and match.keys() <= _KNOWN)
     for entry, match in islice(alike, MOST):
-        met = [p for p, known in own if entry.priority >= p and _overlap(match, known)]
+        below = (rule for rule in rules if rule.priority <= entry.priority)
+        met = [rule.priority for rule in below if _overlap(match, match_of(rule))]
         if met:
             where = "before" if min(met) < entry.priority else "beside"
             return (
