@@ -495,6 +495,7 @@ class Broker(Queries):
             return self._create(request, now)
         except BrokerError:
             self._lifecycle.resume(known, now)
+            self._repository.save_later([known])  # what was not saved of it before still is to be
             raise
 
     def advise(

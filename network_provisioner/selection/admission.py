@@ -80,27 +80,25 @@ class Admission:
     def decide(
         self, transit: Transit, template: Template, claims: Claims, now: float,
         without: Iterable[Transit] = (),
-    ) -> Grant | Wait | Never | str:  # fmt: skip
-        """What a transit may have; in words where there is nothing to decide. ``claims`` are those
-        of who waits before it. ``without``: as if these transits held nothing."""
-        ways = self._state.active.pairs.ways(transit)
-        if len(ways) > 1:
-            where = " and ".join(sorted("-".join(nodes) for nodes in ways))
-            return f"other transits of its packets are on {where}"
-        pinned = self._state.topology.path(ways.pop()) if ways else None
+    ) -> Grant | Wait | Never:  # fmt: skip
+        """What a transit may have. ``claims`` are those of who waits before it. ``without``: as if
+        these transits held nothing."""
+        pinned = self._pinned(transit)
+        if isinstance(pinned, Never):
+            return pinned
         return self._find(
             transit, template, now, claims, without, pinned,
             lambda holder: self._movable(holder, transit, now),
         )  # fmt: skip
 
-    def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never | None:
-        """What ``wanted`` may have where the transit gives up what it holds; None where its packets
-        cannot be told apart from those of others on several paths, or its template is gone."""
+    def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never:
+        """What ``wanted`` may have where the transit gives up what it holds."""
         template = self._state.active.template_of(transit)
-        ways = self._state.active.pairs.ways(transit)
-        if template is None or len(ways) > 1:
-            return None
-        pinned = self._state.topology.path(ways.pop()) if ways else None
+        if template is None:
+            return Never(f"template {transit.request.template!r} is gone")
+        pinned = self._pinned(transit)
+        if isinstance(pinned, Never):
+            return pinned
         active = self._state.active
         claims = {
             # Who came later, and may wait for just what this one gives up, does not keep it there.
@@ -304,11 +302,11 @@ class Admission:
         src, dst, nodes = transit.request.src, transit.request.dst, self._state.topology.nodes
         if src == dst or not any(nodes[end].dmz for end in (src, dst)):
             return None
-        ways = self._state.active.pairs.ways(transit)
-        if len(ways) > 1 or self._state.active.pairs.clash(transit) is not None:
+        pinned = self._pinned(transit)
+        if isinstance(pinned, Never) or self._state.active.pairs.clash(transit) is not None:
             return None
-        if ways:
-            return self._state.topology.path(ways.pop())
+        if pinned is not None:
+            return pinned
         paths = self._paths(transit)
         return next((p for p in paths if not failure(p, self._state.unusable)), None)
 
@@ -343,6 +341,14 @@ class Admission:
         return self._selector.find(
             transit, template, now, pinned, claims, movable_of, limit_of, ledger
         )
+
+    def _pinned(self, transit: Transit) -> Path | Never | None:
+        """The only path that it may take, which others of its packets are on; None for any."""
+        ways = self._state.active.pairs.ways(transit)
+        if len(ways) > 1:
+            where = " and ".join(sorted("-".join(nodes) for nodes in ways))
+            return Never(f"other transits of its packets are on {where}")
+        return self._state.topology.path(ways.pop()) if ways else None
 
     def _is_alone(self, transit: Transit) -> bool:
         """Whether it is on one path, with nobody whose packets must take the same."""

@@ -1,4 +1,4 @@
-"""Where and when one request fits: the steps behind :mod:`~.admission`. Pure."""
+"""Where and when one request fits: the steps behind :mod:`~.path_selector`. Pure."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Fit:
         if not large and not several:
             if any(c.metrics.failed for c in decision.candidates):  # it may work again in a moment
                 return Wait(decision.reason, None, (), decision)
-            return Never(decision.reason, "impossible_rate" if paths else "quality", decision)
+            return Never(decision.reason, decision)
         worth = paths if several else large
         earliest, path = self._earliest(large, paths if several else (), most)
         when = "" if earliest is None else f"; earliest start {iso(earliest)}"

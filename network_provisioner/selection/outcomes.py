@@ -19,10 +19,8 @@ class Grant:
 
     ``done``: when it is expected to be done. ``early``: it begins before others who wait for its
     room; then it gives way to them when that is over, and ``end`` is not after they come.
-    ``moves`` must be carried out with it, in one step in the ledger
-    (:meth:`~.reservations.Ledger.commit`): without them it does not fit. The
-    rate that is granted *now* is the business of :mod:`~.elastic`: at least the
-    sum of ``min_bps``.
+    ``moves`` must be carried out with it, in one step: without them it does not fit. What it is
+    given *now*, at least the sum of ``min_bps``, is decided elsewhere (:mod:`~.state.elastic`).
     """
 
     parts: tuple[PathPart, ...]
@@ -69,9 +67,9 @@ class Wait:
     only an event that nobody knows the time of would help. For a request with an ``end`` it may be
     later than that: the first time at which a window of the same length is free.
     ``blocking``: every link that lacks room on a path worth waiting for.
-    ``claim``: what those behind it in the queue must leave it, on :attr:`links` and on ``path``,
-    where it would start at ``earliest``; nothing on those that ``class_full`` names, where it is
-    its own class that has no more.
+    ``claim``: what those behind it in the queue must leave it, on the links that lack room and on
+    ``path``, where it would start at ``earliest``; nothing on those that ``class_full`` names,
+    where it is its own class that has no more.
     """
 
     reason: str
@@ -98,13 +96,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """No waiting helps: no path of this network can serve the request, however empty it is.
-
-    ``code``: ``no_path`` (the sites are not joined), ``impossible_rate`` (no path is large enough),
-    ``quality`` (what is large enough misses the QSpec in delay, jitter, loss or measured rate),
-    ``bad_time`` (its end has passed).
-    """
+    """No waiting helps: its end has passed, others of its packets are on several paths, or no path
+    of this network can serve the request, however empty it is."""
 
     reason: str
-    code: str
     decision: PathChoice | None = None

@@ -200,10 +200,10 @@ class PathSelector:
         """
         ask, request = self._ask(transit, now), transit.request
         if ask.end <= ask.start:
-            return Never(f"its end, {iso(request.end)}, has passed", "bad_time")
+            return Never(f"its end, {iso(request.end)}, has passed")
         paths = [pinned] if pinned else self.paths(request.src, request.dst)
         if not paths:
-            return Never(f"no path joins {request.src} and {request.dst}", "no_path")
+            return Never(f"no path joins {request.src} and {request.dst}")
         fit = self._fit(ask, template, claims, limit_of, ledger)
         known = self._known(fit, paths, request.user)
         decision = choose(known, template, ask.low, ask.high)

@@ -112,10 +112,9 @@ class AdvanceReservations:
             self._lifecycle.modify(transit, wanted, now, "it waits for the times of before")
             self._lifecycle.wait(transit, outcome, now)
         else:
-            why = "its packets are on several paths" if outcome is None else outcome.reason
             raise BrokerError(
                 f"transit {transit.id!r} cannot be held from {iso(wanted.request.start)} to "
-                f"{iso(wanted.request.end)}: {why}",
+                f"{iso(wanted.request.end)}: {outcome.reason}",
                 "conflict",
             )
 

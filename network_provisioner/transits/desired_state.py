@@ -58,7 +58,6 @@ class Shares:
         self._rates: dict[str, float] = {}
         self._used: dict[Hop, float] = {}
         self._new: dict[str, RateDemand] = {}  # since everything was shared last
-        self._gone: set[str] = set()
         self.behind = False  # whether rates are not yet what they should be
 
     def put(self, transit: Transit) -> None:
@@ -66,7 +65,9 @@ class Shares:
         self.drop(transit.id)
         self._transits[transit.id] = transit
         ways = circuits.ways(transit, self._topology)
-        for demand in circuits.demands(transit, ways, self._queues):
+        demands = circuits.demands(transit, ways, self._queues)
+        self._sharing.update(demands)
+        for demand in demands:
             self._demands[demand.id] = self._new[demand.id] = demand
             for hop in demand.hops:
                 self._on.setdefault(hop, {})[demand.id] = demand
@@ -86,7 +87,7 @@ class Shares:
                 del self._on[hop][name]
                 self._used[hop] = self._used.get(hop, 0.0) - rate
             self._new.pop(name, None)
-            self._gone.add(name)
+            self._sharing.update((), [name])
             self.behind = True
             number += 1
 
@@ -135,19 +136,15 @@ class Shares:
     # -- within ------------------------------------------------------------------------------
 
     def _anew(self) -> None:
-        transits = list(self._transits.values())
-        for transit in transits:
-            self.drop(transit.id)
-        self._sharing, self._gone = MaxMinShares({**self._links, **self._queues}), set()
-        for transit in transits:
+        self._sharing = MaxMinShares(self._links | self._queues)
+        for transit in self.transits:
             self.put(transit)
         self.behind = True
 
     def _fair(self) -> Mapping[str, float]:
         if self._queues and self._raise_ceilings():
             self._anew()
-        self._sharing.update(self._new.values(), self._gone)
-        self._new, self._gone, self.behind = {}, set(), False
+        self._new, self.behind = {}, False
         return self._sharing.rates()
 
     def _raise_ceilings(self) -> bool:

@@ -55,14 +55,12 @@ class Placement:
         """Hold, queue, or leave to best effort: whatever can be had now. ``arriving``: it was
         asked for just now. Raises BrokerError ``store_unavailable``."""
         full = "" if transit.lost_path else self.lacks_space(transit, now)
+        outcome: Grant | Wait | Never
         if full:
-            outcome: Grant | Wait | Never | str
             outcome = Wait(full, None, (), PathChoice(None, (), full))
         else:
             outcome = self.decide(transit, template, claims, now)
-        if isinstance(outcome, str):
-            self.use_best_effort(transit, outcome, now)
-        elif isinstance(outcome, Grant):
+        if isinstance(outcome, Grant):
             until = self._admission.lease_until(transit, outcome)
             wanted = transit.copy()
             path_bps = sum(way.path.capacity_bps for way in outcome.parts)
@@ -108,7 +106,7 @@ class Placement:
 
     def decide(
         self, transit: Transit, template: Template, claims: Claims, now: float
-    ) -> Grant | Wait | Never | str:
+    ) -> Grant | Wait | Never:
         """As :meth:`~network_provisioner.selection.admission.Admission.decide`, once nothing is
         about to start that a grant would move."""
         outcome = self._admission.decide(transit, template, claims, now)

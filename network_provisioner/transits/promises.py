@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
@@ -36,7 +36,6 @@ from network_provisioner.selection.promise import (
     lossiest,
     where,
 )
-from network_provisioner.state import circuits
 from network_provisioner.state.connections import ReportedSockets
 from network_provisioner.state.disks import ReportedDisks
 from network_provisioner.state.network_state import NetworkState
@@ -57,26 +56,25 @@ _SKIPPED = 2000  # that are passed over at most to find so many
 
 Count = tuple[float, Sequence[tuple[str, int]]]
 """A Unix second, and what the switches of a path had counted by then."""
+_NOT_JUDGED = PromiseCheck(UNKNOWN)
 
 
 @dataclass(eq=False)
 class _Watched:
-    """A transit whose promise is watched, on one path ``since`` a Unix second. ``granted_bps``: at
-    each of the ``counts``, and what counts is the least. ``broken``: looks in a row at which it
-    was, ``counted_then`` at the first of them; ``news``: that it is, and on which path, None while
-    it is not.
-    ``check``: the last."""
+    """A transit whose promise is watched, on one path ``since`` a Unix second. ``counts``: of the
+    last seconds, each with what was granted then, of which the least matters. ``broken``: looks in
+    a row at which it was, ``counted_then`` at the first of them; ``news``: that it is, and on which
+    path, None while it is not. ``check``: the last."""
 
-    granted_bps: deque[float] = field(default_factory=deque)
     path: tuple[str, ...] = ()
-    counts: deque[Count] = field(default_factory=deque)
+    counts: deque[tuple[Count, float]] = field(default_factory=deque)
     looked_at: float = 0.0
     since: float = 0.0
     broken: int = 0
     counted_then: Count = (0.0, ())
     news: News | None = None
     news_path: tuple[str, ...] = ()
-    check: PromiseCheck = field(default_factory=lambda: PromiseCheck(UNKNOWN))
+    check: PromiseCheck = _NOT_JUDGED
 
 
 @dataclass(eq=False)
@@ -91,7 +89,8 @@ class Promises:
     _disks: ReportedDisks
     _clock: Callable[[], float]
     _watched: OrderedDict[str, _Watched] = field(default_factory=OrderedDict)  # the next first
-    _suspects: dict[str, None] = field(default_factory=dict)
+    suspects: dict[str, None] = field(default_factory=dict)
+    """The transits that may get too little, and are looked at each second."""
     _repairs: dict[str, tuple[int, float]] = field(default_factory=dict)
     _carried: dict[Hop, LinkCounter] = field(default_factory=dict)
     _full: frozenset[Hop] = frozenset()
@@ -102,13 +101,13 @@ class Promises:
         called while others change transits."""
         if not isinstance(self._controller, CountsHops) or not self._state.can.real_packets:
             return {}
-        names = list(islice(self._suspects, WATCHED // 2))
+        names = list(islice(self.suspects, WATCHED // 2))
         for name in list(islice(self._watched, _SKIPPED)):
             if len(names) == WATCHED:
                 break
             self._watched.move_to_end(name)
             transit = self._state.active.all.get(name)
-            if transit is not None and name not in self._suspects and _is_watched(transit):
+            if transit is not None and name not in self.suspects and _is_watched(transit):
                 names.append(name)
         if not names:
             return {}
@@ -123,7 +122,7 @@ class Promises:
     def _count_links(self) -> None:
         """See which links carry no more, while somebody gets too little."""
         before, self._carried, self._full = self._carried, {}, frozenset()
-        if not self._suspects:
+        if not self.suspects:
             return
         with suppress(AdonError):
             self._carried = {(c.a, c.b): c for c in self._controller.counters()}
@@ -141,7 +140,7 @@ class Promises:
         live = self._state.active.all
         for name in self._watched.keys() - live.keys():
             del self._watched[name]
-            self._suspects.pop(name, None)
+            self.suspects.pop(name, None)
         for name in live.keys() - self._watched.keys():
             self._watched[name] = _Watched()
         repaired = self._repaired(now) if counted else frozenset()
@@ -150,7 +149,7 @@ class Promises:
             if name in live and _is_watched(live[name]):
                 changed += self._look(live[name], self._watched[name], last, repaired)
             else:
-                self._suspects.pop(name, None)
+                self.suspects.pop(name, None)
         self._repository.save(changed)
 
     def states(self) -> Counter[str]:
@@ -167,52 +166,36 @@ class Promises:
         more = f", and {len(news) - 1} more" if len(news) > 1 else ""
         return f"{news[0]}{more}" if news else ""
 
-    @property
-    def suspects(self) -> Collection[str]:
-        """The transits that may get too little, and are looked at each second."""
-        return self._suspects.keys()
-
     def last_check(self, transit_id: str) -> PromiseCheck:
         """The last on a transit."""
-        watched = self._watched.get(transit_id)
-        return PromiseCheck(UNKNOWN) if watched is None else watched.check
+        return self._watched[transit_id].check if transit_id in self._watched else _NOT_JUDGED
 
     def is_reported(self, transit_id: str) -> bool:
         """Whether it is known already that a promise is broken."""
         return transit_id in self._watched and self._watched[transit_id].news is not None
 
-    def _is_promised(self, transit: Transit) -> bool:
-        (way,) = circuits.ways(transit, self._state.topology)
-        return not self._state.not_guaranteed(way.path)
-
     def _look(
-        self,
-        transit: Transit,
-        watched: _Watched,
-        last: Count,
-        repaired: frozenset[str],
+        self, transit: Transit, watched: _Watched, last: Count, repaired: frozenset[str]
     ) -> list[Transit]:
         """Judge the last seconds of a transit; it, where that is to be written down."""
         at, counts = last
         seconds, watched.looked_at = at - (watched.looked_at or at), at
         path = tuple(transit.grant.path)
-        if path != watched.path or _began_anew(watched.counts, counts):
+        window = watched.counts
+        if path != watched.path or (window and _began_anew(window[-1][0], last)):
             watched.path, watched.since = path, at
         began = transit.grant.active_at or transit.grant.installed_at
         if at < max(watched.since, began) + START_S:
-            watched.counts.clear()
-            watched.granted_bps.clear()
-        watched.counts.append(last)
-        watched.granted_bps.append(self._desired.guaranteed_bps(transit.id))
-        while len(watched.counts) > 2 and at - watched.counts[0][0] > WINDOW_S:
-            watched.counts.popleft()
-            watched.granted_bps.popleft()
-        if counts and at - watched.counts[0][0] < PERIOD_S:
+            window.clear()
+        window.append((last, self._desired.guaranteed_bps(transit.id)))
+        while len(window) > 2 and at - window[0][0][0] > WINDOW_S:
+            window.popleft()
+        if counts and at - window[0][0][0] < PERIOD_S:
             return []
         sample = self._sample(transit, watched, repaired)
         check = judge(sample)
         watched.broken = watched.broken + 1 if check.state == BROKEN else 0
-        if watched.broken == 1 or _began_anew([watched.counted_then], counts):
+        if watched.broken == 1 or _began_anew(watched.counted_then, last):
             watched.counted_then = last
         if watched.broken:
             link = check.link or self._suspect_link(sample, watched.counted_then, last)
@@ -221,10 +204,10 @@ class Promises:
             check = replace(check, state=UNKNOWN)
         watched.check = check
         if watched.broken or (check.state == UNKNOWN and check.arrived_bps):
-            self._suspects[transit.id] = None  # looked at each second
+            self.suspects[transit.id] = None  # looked at each second
         else:
-            self._suspects.pop(transit.id, None)
-        if not self._is_promised(transit):
+            self.suspects.pop(transit.id, None)
+        if self._state.not_guaranteed(self._state.topology.path(path)):
             check = PromiseCheck(UNKNOWN, "a link of its path takes no promises")
             if transit.usage.kept is None:
                 return []
@@ -245,7 +228,7 @@ class Promises:
 
     def _sample(self, transit: Transit, watched: _Watched, repaired: frozenset[str]) -> Sample:
         request = transit.request
-        (since, before), (until, after) = watched.counts[0], watched.counts[-1]
+        (since, before), (until, after) = watched.counts[0][0], watched.counts[-1][0]
         others = (
             []
             if request.flows
@@ -253,7 +236,7 @@ class Promises:
         )
         return Sample(
             until - since,
-            min(watched.granted_bps),
+            min(granted_bps for _, granted_bps in watched.counts),
             watched.path,
             tuple((name, b - a) for (_, a), (name, b) in zip(before, after, strict=True)),
             self._sockets.sender(transit, since, until, others),
@@ -300,13 +283,11 @@ def _is_watched(transit: Transit) -> bool:
     return transit.state in ON_SWITCHES and alone and transit.request.min_bps > 0
 
 
-def _began_anew(counts: Sequence[Count], now: Sequence[tuple[str, int]]) -> bool:
+def _began_anew(then: Count, now: Count) -> bool:
     """Whether other switches count, or a counter has begun anew, since the last look."""
-    if not counts:
-        return False
-    before = counts[-1][1]
-    names = [name for name, _ in before] != [name for name, _ in now]
-    return names or any(b < a for (_, a), (_, b) in zip(before, now, strict=True))
+    before, after = then[1], now[1]
+    others = [name for name, _ in before] != [name for name, _ in after]
+    return others or any(b < a for (_, a), (_, b) in zip(before, after, strict=True))
 
 
 def _after(was: KeptPromise, check: PromiseCheck, at: float, seconds: float) -> KeptPromise:

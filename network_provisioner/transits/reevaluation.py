@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -27,6 +27,7 @@ from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import Metric
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.template import METRICS, Template, Trigger
+from network_provisioner.topology.graph import Hop
 from network_provisioner.topology.link_failures import News
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.modifications import Modifications
@@ -179,18 +180,24 @@ class Reevaluation:
         check = self._promises.last_check(transit.id)
         arrived_bps = check.arrived_bps if check.state == BROKEN else transit.request.min_bps
         path, done = watched.path, False
-        suspect = nodes_of(check.link, path)
         # There is no limit that this path misses: the other one is to be better.
         unlimited = metric != "throughput" and trigger.limit is None
         if trigger.action == "move" and unlimited:
             best = self._admission.better(transit, now)
             done = best is not None and self._lifecycle.try_path(transit, best.path, why, now)
-        elif trigger.action == "move":
-            done = self._move(transit, watched, suspect, arrived_bps, why, now)
-        elif trigger.action == "split":
-            done = self._split(transit, suspect, arrived_bps, why, now)
+        elif trigger.action in ("move", "split"):
+            # Away from the link that is to blame, else from the first that can be avoided.
+            away = self._admission.separating(transit, nodes_of(check.link, path))
+            moves: Sequence[Reroute] = ()
+            if away is not None and trigger.action == "move":
+                moves = self._move(transit, watched, away, arrived_bps, now)
+            elif away is not None:
+                ways = self._admission.divided(transit, {away: arrived_bps}, now)
+                moves = [Reroute(transit.id, ways, away)] if ways else ()
+            done = bool(moves) and self._lifecycle.try_move(moves, why, now)
         elif trigger.action == "reduce" and check.state == BROKEN:
-            done = self._reduce(transit, watched, arrived_bps, why, now)
+            watched.granted_bps = watched.granted_bps or transit.request.min_bps
+            done = self._rate(transit, arrived_bps, why, now)
         watched.acted_at = now  # what cannot be done now is tried again after the pause
         if done:
             self._avoid(transit, watched, path, arrived_bps, now)
@@ -212,39 +219,16 @@ class Reevaluation:
         self._state.avoided.setdefault(transit.id, set()).add(path)
 
     def _move(
-        self, transit: Transit, watched: _Watched, suspect: Nodes, arrived_bps: float,
-        why: str, now: float,
-    ) -> bool:  # fmt: skip
-        """Away from the link that is to blame, else from the first that can be avoided."""
-        away = self._admission.separating(transit, suspect)
-        if away is None:
-            return False
+        self, transit: Transit, watched: _Watched, away: Hop, arrived_bps: float, now: float
+    ) -> Sequence[Reroute]:
+        """The moves that take it away from a link, to a path that was not found to give less; ()
+        for none."""
         together = [transit, *self._state.active.pairs.mates(transit)]
         moves = self._admission.reroutes(together, away, now)
         own = next((move for move in moves if move.id == transit.id), None)
-        if own is None:
-            return False
-        bad = watched.bad.get(own.ways[0].path.nodes)
-        if bad is not None and now < bad.until and bad.bps < MORE * arrived_bps:
-            return False
-        return self._lifecycle.try_move(moves, why, now)
-
-    def _split(
-        self, transit: Transit, suspect: Nodes, arrived_bps: float, why: str, now: float
-    ) -> bool:
-        away = self._admission.separating(transit, suspect)
-        if away is None:
-            return False
-        ways = self._admission.divided(transit, {away: arrived_bps}, now)
-        if not ways:
-            return False
-        return self._lifecycle.try_move([Reroute(transit.id, ways, away)], why, now)
-
-    def _reduce(
-        self, transit: Transit, watched: _Watched, arrived_bps: float, why: str, now: float
-    ) -> bool:
-        watched.granted_bps = watched.granted_bps or transit.request.min_bps
-        return self._rate(transit, arrived_bps, why, now)
+        bad = None if own is None else watched.bad.get(own.ways[0].path.nodes)
+        avoided = bad is not None and now < bad.until and bad.bps < MORE * arrived_bps
+        return () if avoided else moves
 
     def _rate(self, transit: Transit, min_bps: float, why: str, now: float) -> bool:
         try:

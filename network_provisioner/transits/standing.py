@@ -65,7 +65,7 @@ class StandingCircuits:
             claims = self._active.waitlist.claims_before(transit, now)
             outcome = self._placement.decide(transit, template, claims, now)
             if not isinstance(outcome, Grant):
-                return name, outcome if isinstance(outcome, str) else outcome.reason
+                return name, outcome.reason
             self._placement.hold(transit, outcome, now)
         elif known.grant.lease_until < now + STANDING_S - _RENEW_S:
             try:

@@ -102,21 +102,21 @@ def test_an_end_that_waiting_only_shortens() -> None:
     assert waits(admission.ask("t", "A", "C", 20, end=NOW + 90)).earliest == NOW + 60
     assert waits(admission.ask("t", "A", "C", 20, end=NOW + 50)).earliest == NOW + 60
     gone = admission.decide(admission.transit("t", "A", "C", 20, end=NOW + 50), NOW + 50)
-    assert never(gone).code == "bad_time" and "has passed" in never(gone).reason
+    assert "has passed" in never(gone).reason
 
 
 @pytest.mark.parametrize(
-    ("ask", "more", "code"),
+    ("ask", "more", "words"),
     [
-        (("A", "E", 10), {}, "no_path"),
-        (("A", "C", 51), {}, "impossible_rate"),
-        (("A", "C", 10), {"max_delay": "1 ms"}, "quality"),
+        (("A", "E", 10), {}, "no path joins A and E"),
+        (("A", "C", 51), {}, "free, 51 b/s needed"),
+        (("A", "C", 10), {"max_delay": "1 ms"}, "at most 0.001 allowed"),
     ],
 )
-def test_what_no_waiting_helps(ask: Any, more: dict[str, Any], code: str) -> None:
+def test_what_no_waiting_helps(ask: Any, more: dict[str, Any], words: str) -> None:
     admission = Desk(network({**TWO_WAYS, "E-F": 1}), template(qspec={"min_throughput": 1, **more}))
     verdict = never(admission.ask("t", *ask))
-    assert verdict.code == code and verdict.reason
+    assert words in verdict.reason
 
 
 # ---------------------------------------------------------------- claims of those who wait before
@@ -162,7 +162,7 @@ def test_a_claim_without_an_end_leaves_the_start_unknown() -> None:
 
 
 def test_a_request_is_split_where_the_template_allows_it() -> None:
-    assert never(desk().ask("t", "A", "C", 60)).code == "impossible_rate"
+    assert "60 b/s needed" in never(desk().ask("t", "A", "C", 60)).reason
     admission = desk(paths=2)
     grant = admission.ask("t", "A", "C", 60, max_bps=120)
     assert nodes_of(grant) == [X, Y]
@@ -190,7 +190,7 @@ def test_the_largest_path_is_a_candidate_however_long_it_is() -> None:
     assert admission.selector.largest("A", "C") == 80
     assert nodes_of(admission.ask("t", "A", "C", 80)) == ["ApyqC"]
     assert isinstance(admission.ask("u", "A", "C", 50), Wait)
-    assert never(admission.ask("v", "A", "C", 81)).code == "impossible_rate"
+    assert "81 b/s needed" in never(admission.ask("v", "A", "C", 81)).reason
 
 
 # ---------------------------------------------------------------- moving lower priorities

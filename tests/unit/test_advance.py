@@ -253,6 +253,22 @@ def test_one_that_waited_is_asked_for_anew(rig: Rig) -> None:
     assert rig.controller.applied[-1] == ["a"]
 
 
+def test_one_that_cannot_begin_is_as_it_was_also_in_the_store(rig: Rig) -> None:
+    def is_away(_: object) -> None:
+        raise StoreError("state file s: database or disk is full")
+
+    reserve(rig, "b", 60, 120, src="local", dst="iplant")
+    reserve(rig, "a", 60, 120)
+    waits = rig.broker._active.all["a"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rig.store, "put_many", is_away)
+        waits.reason = "waits for today's reason"
+        rig.broker._repository.save([waits])
+        assert code_of(claim, rig, "a") == "store_unavailable"
+    rig.broker._repository.retry()
+    assert rig.store.get("a") == waits and waits.state is TransitState.QUEUED
+
+
 def test_a_claim_never_costs_what_was_reserved(rig: Rig) -> None:
     rig.ask("b", "local", "iplant", min_bps=100e6, lease_s=60)
     reserve(rig, "a", 60, 120)
