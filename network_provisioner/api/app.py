@@ -17,7 +17,6 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from network_provisioner.access import Keyring
 from network_provisioner.api import (
-    accounting,
     network,
     policies,
     relays,
@@ -125,7 +124,7 @@ def create_app(
         app.include_router(policies.router(registries.policies, broker, workers))
         for routes in (templates.router, templates.trial_router):
             app.include_router(routes(registries.templates, broker, workers))
-        app.include_router(accounting.router(registries.store, workers))
+        app.include_router(policies.accounting_router(registries.store, workers))
     for others in more:
         app.include_router(others)
     _describe_security(app)

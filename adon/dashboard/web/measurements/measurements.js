@@ -14,39 +14,13 @@ const UNUSUAL = 100; // anomalies of a page
 const HOURLY_S = 604800;
 // Those that say something as a line over time; what belongs to one job or workflow has pages of its own.
 const FIRST = [
-  "throughput",
-  "path_throughput",
-  "tcp_throughput",
-  "udp_throughput",
-  "rtt",
-  "one_way_delay",
-  "jitter",
-  "loss",
-  "hops",
-  "runtime",
-  "compute_rate",
-  "queue_wait",
-  "transfer_setup",
-  "forecast",
-  "belief_error",
-  "cpu_use",
-  "memory_use",
-  "io_wait",
-  "disk_io",
+  "throughput", "path_throughput", "tcp_throughput", "udp_throughput", "rtt", "one_way_delay", "jitter", "loss", "hops",
+  "runtime", "compute_rate", "queue_wait", "transfer_setup", "forecast", "belief_error", "cpu_use", "memory_use",
+  "io_wait", "disk_io",
 ];
 const ELSEWHERE = new Set([
-  "status",
-  "workflow",
-  "job",
-  "job_transfer",
-  "placement",
-  "anomaly",
-  "notice",
-  "expansion",
-  "pool_decision",
-  "pool_slots",
-  "pool_busy",
-  "pool_demand",
+  "status", "workflow", "job", "job_transfer", "placement", "anomaly", "notice", "expansion", "pool_decision",
+  "pool_slots", "pool_busy", "pool_demand",
 ]);
 
 export const measurements = {

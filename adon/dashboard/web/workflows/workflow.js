@@ -4,7 +4,7 @@ import { get, maybe, post } from "../base/api.js";
 import { analysed, failures, heldJobs, inside } from "./analysis.js";
 import { chart } from "../drawings/chart.js";
 import { el } from "../base/dom.js";
-import { ago, clock, counted, number, whole } from "../base/format.js";
+import { ago, clock, counted, number, whole, words } from "../base/format.js";
 import {
   back, button, cards, check, code, facts, fold, heading, key, link, meter, meterKey, note, soft, state, workflowLink,
 } from "../base/parts.js";
@@ -17,15 +17,7 @@ const JOBS = 200;
 const CHILDREN = 50;
 const FAILURES = 20; // shown at once: hundreds of them mostly say the same
 const HEAVY = 5; // all that jobs did is asked for again after so many times what the last answer took
-const FIELDS = [
-  ["unready", "unready"],
-  ["ready", "ready"],
-  ["pre", "pre"],
-  ["in_queue", "in queue"],
-  ["post", "post"],
-  ["done", "done"],
-  ["fail", "failed"],
-];
+const COUNTS = ["unready", "ready", "pre", "in_queue", "post", "done"];
 const path = (c, rest = "") => `/v1/workflows/${encodeURIComponent(c.id)}${rest}`;
 
 export const workflow = {
@@ -213,7 +205,8 @@ function latest(c, w, now) {
   const failed = (w.history || [])
     .filter((h) => h.fail)
     .map((h) => [h.at, h.total ? (100 * h.fail) / h.total : 0]);
-  const figures = Object.fromEntries(FIELDS.map(([name, words]) => [words, whole(s[name] || 0)]));
+  const figures = Object.fromEntries(COUNTS.map((name) => [words(name), whole(s[name] || 0)]));
+  figures.failed = whole(s.fail || 0);
   if (s.futile) figures.futile = [whole(s.futile), "wait for failed ones"];
   const inner = w.totals && w.totals.total !== s.total ? `${number(w.totals.percent_done)} % with those inside` : "";
   const end = expected(c, w, now);
