@@ -113,7 +113,7 @@ class HTCondorPool:
         for schedd in schedds:
             try:
                 answers.append(defined_attributes(ask(htcondor2.Schedd(schedd))))
-            except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
+            except (htcondor2.HTCondorException, OSError, RuntimeError, KeyError) as error:
                 refusal = error
         return answers, refusal
 
@@ -128,7 +128,7 @@ class HTCondorPool:
         try:
             where = self._open().locate(htcondor2.DaemonType.Negotiator)
             ads = defined_attributes(htcondor2.Negotiator(where).getPriorities())
-        except (htcondor2.HTCondorException, OSError, RuntimeError):
+        except (htcondor2.HTCondorException, OSError, RuntimeError, KeyError):
             return {}
         return {
             str(ad["Name"]).partition("@")[0]: float(ad["Priority"])
