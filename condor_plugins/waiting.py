@@ -51,8 +51,10 @@ def find_stuck(
         if status == HELD:
             why = f"is on hold: {_one_line(str(job.get('HoldReason') or 'without a reason'))}"
         elif status == IDLE and now - since >= patience_s and takes_a_slot(job):
-            asked = str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
-            key = asked, str(job.get("AutoClusterId")), str(job.get("User"))
+            requirements = (
+                str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
+            )
+            key = requirements, str(job.get("AutoClusterId")), str(job.get("User"))
             if key not in reasons:
                 reasons[key] = why_no_slot(job, entire)
             why = reasons[key]
