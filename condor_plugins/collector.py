@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Protocol
 
@@ -75,12 +75,10 @@ class HTCondorPool:
 
     def slots(self) -> Sequence[Ad]:
         """Slot ads from the collector. Raises AdonError."""
-        try:
+        with answered_by("collector"):
             return defined_attributes(
                 self._open().query(htcondor2.AdType.Slot, None, list(SLOT_ATTRIBUTES))
             )
-        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-            raise AdonError(f"HTCondor's collector: {error}") from error
 
     def jobs(self) -> Sequence[Ad]:
         """Job ads of every schedd that answers, of those that the collector knows. Raises
@@ -89,7 +87,7 @@ class HTCondorPool:
             lambda schedd: schedd.query(_IN_QUEUE, list(JOB_ATTRIBUTES))
         )
         if refusal and not queues:
-            raise AdonError(f"HTCondor's schedd: {refusal}") from refusal
+            raise refusal
         return list(chain.from_iterable(queues))
 
     def ended(self) -> Sequence[Ad]:
@@ -102,18 +100,17 @@ class HTCondorPool:
 
     def _of_schedds(
         self, ask: Callable[[htcondor2.Schedd], Iterable[classad2.ClassAd]]
-    ) -> tuple[list[list[Ad]], Exception | None]:
+    ) -> tuple[list[list[Ad]], AdonError | None]:
         """What each schedd answers that does, and why the last of the others does not. Raises
         AdonError if the collector cannot be asked."""
-        try:
+        with answered_by("collector"):
             schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
-        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-            raise AdonError(f"HTCondor's collector: {error}") from error
         answers, refusal = list[list[Ad]](), None
         for schedd in schedds:
             try:
-                answers.append(defined_attributes(ask(htcondor2.Schedd(schedd))))
-            except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
+                with answered_by("schedd"):
+                    answers.append(defined_attributes(ask(htcondor2.Schedd(schedd))))
+            except AdonError as error:
                 refusal = error
         return answers, refusal
 
@@ -125,11 +122,10 @@ class HTCondorPool:
     def priorities(self) -> Mapping[str, float]:
         """The effective priority of each submitter (``condor_userprio``), without the domain; none
         where the negotiator does not say."""
-        try:
+        ads = list[Ad]()
+        with suppress(AdonError), answered_by("negotiator"):
             where = self._open().locate(htcondor2.DaemonType.Negotiator)
             ads = defined_attributes(htcondor2.Negotiator(where).getPriorities())
-        except (htcondor2.HTCondorException, OSError, RuntimeError):
-            return {}
         return {
             str(ad["Name"]).partition("@")[0]: float(ad["Priority"])
             for ad in ads
@@ -138,6 +134,15 @@ class HTCondorPool:
 
     def _open(self) -> htcondor2.Collector:
         return htcondor2.Collector(self._collector) if self._collector else htcondor2.Collector()
+
+
+@contextmanager
+def answered_by(who: str) -> Iterator[None]:
+    """All errors of asking a daemon of HTCondor's as AdonError; an ad may lack where it is."""
+    try:
+        yield
+    except (htcondor2.HTCondorException, OSError, RuntimeError, KeyError) as error:
+        raise AdonError(f"HTCondor's {who}: {error}") from error
 
 
 def defined_attributes(ads: Iterable[classad2.ClassAd]) -> list[Ad]:

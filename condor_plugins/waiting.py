@@ -15,9 +15,9 @@ from typing import Any
 import classad2
 import htcondor2
 
+from condor_plugins.collector import answered_by
 from condor_plugins.jobs.jobad import takes_a_slot
 from condor_plugins.pool.queue import HELD, IDLE, number, whole
-from network_provisioner.base.errors import AdonError
 
 _MOST_JOBS = 1000  # looked at in one go; those of a larger crowd are alike
 
@@ -51,8 +51,10 @@ def find_stuck(
         if status == HELD:
             why = f"is on hold: {_one_line(str(job.get('HoldReason') or 'without a reason'))}"
         elif status == IDLE and now - since >= patience_s and takes_a_slot(job):
-            asked = str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
-            key = asked, str(job.get("AutoClusterId")), str(job.get("User"))
+            requirements = (
+                str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
+            )
+            key = requirements, str(job.get("AutoClusterId")), str(job.get("User"))
             if key not in reasons:
                 reasons[key] = why_no_slot(job, entire)
             why = reasons[key]
@@ -168,11 +170,10 @@ def read(dag: int | None, patience_s: float) -> list[StuckJob]:
     of everybody. Raises AdonError."""
     mine = "true" if dag is None else f"DAGManJobId == {dag}"
     constraint = f"({mine}) && (JobStatus == {IDLE} || JobStatus == {HELD})"
-    try:
+    with answered_by("schedd"):
         jobs = htcondor2.Schedd().query(constraint=constraint, limit=_MOST_JOBS)
+    with answered_by("collector"):
         # Data slots (HTCondor 25) run no jobs.
         workers = "IsDataSlot =!= true"
         slots = htcondor2.Collector().query(htcondor2.AdType.Slot, workers) if jobs else []
-    except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-        raise AdonError(f"HTCondor: {error}") from error
     return find_stuck(jobs, slots, time.time(), patience_s)

@@ -55,8 +55,8 @@ def _run(name: str, options: dict[str, str], paths: list[str], streams: int) -> 
     upload = name == "iput"
     local, remote = paths if upload else reversed(paths)
     more = {"irods_default_resource": options["-R"]} if upload and "-R" in options else {}
-    file = f"irods://{quote(remote)}", local
-    (result,) = move([file], upload, streams=streams, more=more)
+    url = "irods://" + quote(remote, errors="surrogateescape")
+    (result,) = move([(url, local)], upload, streams=streams, more=more)
     return str(result.get("TransferError", ""))
 
 

@@ -6,6 +6,8 @@ Exit codes: 0 all files moved; 1 not all, whose ads in G say why.
 
 import sys
 
+_BYTES = "surrogateescape"  # names of files are in any encoding
+
 
 def main(argv: list[str]) -> int:
     """Run the plug-in. ``argv`` without the program's name."""
@@ -22,7 +24,7 @@ def main(argv: list[str]) -> int:
     except (ValueError, IndexError):
         sys.stderr.write(f"found arguments {argv}, expected -infile FILE -outfile FILE [-upload]\n")
         return 1
-    files = wanted_files(ads.read_text())
+    files = wanted_files(ads.read_text(errors=_BYTES))
     try:
         from condor_plugins.irods.files import move  # noqa: PLC0415
     except ImportError as error:
@@ -30,7 +32,7 @@ def main(argv: list[str]) -> int:
         reports = [failed_result(url, why) for url, _ in files]
     else:
         reports = move(files, "-upload" in argv)
-    results.write_text("".join(map(text, reports)))
+    results.write_text("".join(map(text, reports)), errors=_BYTES)
     return 0 if all(result["TransferSuccess"] for result in reports) else 1
 
 

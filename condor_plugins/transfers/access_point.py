@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 import time
 from collections import Counter
@@ -62,7 +63,7 @@ _KEPT_MARKS_S = 2 * _KEPT_UNTOLD_S
 _MOST_AT_ONCE = 200  # requests in one call
 _MOST_LOOKS = 20  # in the schedd's history for one run
 
-_SHADOW = "condor_shadow"
+_SHADOW = b"condor_shadow\n"
 _JOB = re.compile(r"(\d+)\.(-?\d+)")
 Number = tuple[int, int]
 """Cluster and process; the latter is below 0 if common files are sent."""
@@ -74,9 +75,10 @@ def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
     tables = Tables()
     for process in processes():
         with suppress(OSError):  # it has ended
-            if (process / "comm").read_text() != f"{_SHADOW}\n":
+            # Others' names are anything: the kernel cuts them after 15 bytes, within a letter, too.
+            if (process / "comm").read_bytes() != _SHADOW:
                 continue
-            arguments = (process / "cmdline").read_text().split("\0")
+            arguments = os.fsdecode((process / "cmdline").read_bytes()).split("\0")
             job = next(((int(m[1]), int(m[2])) for m in map(_JOB.fullmatch, arguments) if m), None)
             if job is not None and job in jobs:
                 ends[job] = tuple(

@@ -7,7 +7,7 @@ from typing import Any
 
 import htcondor2
 
-from condor_plugins.collector import defined_attributes
+from condor_plugins.collector import answered_by, defined_attributes
 from condor_plugins.jobs.request_builder import (
     Run,
     job_name,
@@ -17,7 +17,6 @@ from condor_plugins.jobs.request_builder import (
 )
 from condor_plugins.transfers.decide import QueuedJob
 from condor_plugins.urls.transfer_history import Ad, disk_waits
-from network_provisioner.base.errors import AdonError
 
 _AT_ONCE = 200  # jobs in one question
 _ATTRIBUTES = (
@@ -35,11 +34,9 @@ class LocalSchedd:
     def name(self) -> str:
         """See access_point.JobQueue."""
         if not self._name:
-            try:
+            with answered_by("schedd"):
                 ad = htcondor2.Collector().locate(htcondor2.DaemonType.Schedd)
-            except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-                raise AdonError(f"HTCondor's schedd: {error}") from error
-            self._name = job_name(str(ad["Name"]))
+                self._name = job_name(str(ad["Name"]))
         return self._name
 
     def jobs(self, names: Iterable[str]) -> dict[str, QueuedJob]:
@@ -57,34 +54,27 @@ class LocalSchedd:
         which = " || ".join(
             f"(ClusterId == {c} && ProcId == {p} && NumShadowStarts == {n})" for c, p, n in numbers
         )
-        try:
+        with answered_by("history of transfers"):
             # It is read from its end, and no further than to the last that is found.
             history = htcondor2.Schedd().jobEpochHistory(
                 f'TransferClass == "INPUT" && ({which})', [], len(numbers), ad_type="TRANSFER"
             )
-            return {
-                run: ad for ad in defined_attributes(history) if (run := run_of(ad)) and run in runs
-            }
-        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-            raise AdonError(f"HTCondor's history of transfers: {error}") from error
+            ads = defined_attributes(history)
+        return {run: ad for ad in ads if (run := run_of(ad)) and run in runs}
 
     def disk_waits(self, machine: str, since: float) -> bool:
         """See access_point.JobQueue."""
         names = ["AdonIoWaitFraction", "AdonMetricsAt", "DetectedCpus"]
-        try:
+        with answered_by("collector"):
             ads = htcondor2.Collector().query(
                 htcondor2.AdType.Slot, f'Machine == "{machine}"', names
             )
-        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-            raise AdonError(f"HTCondor's collector: {error}") from error
         return any(disk_waits(ad, since) for ad in defined_attributes(ads))
 
     def _query(self, numbers: Sequence[tuple[int, int]]) -> Sequence[Mapping[str, Any]]:
         which = " || ".join(f"(ClusterId == {c} && ProcId == {p})" for c, p in numbers)
-        try:
+        with answered_by("schedd"):
             return defined_attributes(htcondor2.Schedd().query(which, list(_ATTRIBUTES)))
-        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
-            raise AdonError(f"HTCondor's schedd: {error}") from error
 
 
 def queued_job(ad: Mapping[str, Any]) -> QueuedJob:

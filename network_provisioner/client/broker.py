@@ -41,6 +41,7 @@ _EXPECTED = "expected one like 'http://127.0.0.1:8470'"
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
 Mappings = list[dict[str, Any]]
 _PROXY = frozenset({502, 503, 504})  # what a proxy answers that reaches no broker
+_BAD = "bad_request"  # of what is not of the shape that a broker takes
 _LONGEST_REASON = 1000  # characters: all that a broker takes
 _SERVICE = frozenset(f.name for f in fields(Service))
 T = TypeVar("T")
@@ -127,7 +128,16 @@ class BrokerClient:
         first free one of ``ID.2``, ``ID.3``, …; one reserved in advance is begun where it can be.
         """
         body = {"requests": [*map(_body, requests)]}
-        return self.read(partial(_answers, requests), "POST", "/v1/transits/ask", body)
+        try:
+            return self.read(partial(_answers, requests), "POST", "/v1/transits/ask", body)
+        except BrokerError as error:
+            if error.code != _BAD or not requests:
+                raise
+            # One that no broker takes makes all of them wrong: jobs, and not callers, name things.
+            if len(requests) == 1:
+                return [RequestAnswer(None, Service(), error)]
+        half = len(requests) // 2
+        return [*self.ask(requests[:half]), *self.ask(requests[half:])]
 
     def release(
         self,

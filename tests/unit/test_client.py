@@ -91,6 +91,17 @@ def test_asking_for_several_over_a_real_server(client: BrokerClient, rig: Rig) -
     assert client.ask([]) == []
 
 
+def test_a_request_that_no_broker_takes_costs_only_itself(client: BrokerClient) -> None:
+    sizes = [10, 10, -5, 10, 2**80, 10]
+    requests = [TransitRequest(f"w:{n}", "mu", "tacc", size) for n, size in enumerate(sizes)]
+    answers = client.ask(requests)
+    ids = [answer.transit and answer.transit.id for answer in answers]
+    assert ids == ["w:0", "w:1", None, "w:3", None, "w:5"]
+    assert [a.error.code for a in answers if a.error] == ["bad_request", "bad_request"]
+    many = client.ask([TransitRequest(f"many:{n}", "mu", "tacc", 1) for n in range(300)])
+    assert len(many) == 300 and not any(answer.error for answer in many)
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [

@@ -144,6 +144,8 @@ def test_a_schedd_that_does_not_answer_costs_only_its_own_jobs(
 ) -> None:
     class Schedd:
         def __init__(self, name: str) -> None:
+            if name == "odd":
+                raise KeyError("MyAddress")
             self.name = name
 
         def query(self, *_: object) -> list[classad2.ClassAd]:
@@ -157,7 +159,7 @@ def test_a_schedd_that_does_not_answer_costs_only_its_own_jobs(
 
     monkeypatch.setattr(htcondor2, "Schedd", Schedd)
     monkeypatch.setattr(htcondor2, "Collector", Collector)
-    schedds = ["gone", "here"]
+    schedds = ["gone", "odd", "here"]
     assert HTCondorPool().jobs() == [{"JobStatus": 1}]
     schedds = ["gone"]
     with pytest.raises(AdonError, match="schedd: no answer"):

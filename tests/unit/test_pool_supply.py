@@ -266,6 +266,7 @@ def test_boot_times_are_learnt() -> None:
         (Refusal.BUSY, 0.0, {"small": 30.0, "large": 30.0}),
         (Refusal.BUSY, 3000.0, {"small": 3000.0, "large": 3000.0}),
         (Refusal.CREDENTIALS, 0.0, {"small": 600.0, "large": 600.0}),
+        (Refusal.BUSY, float("inf"), {"small": 3600.0, "large": 3600.0}),
     ],
 )
 def test_a_refusal_says_what_to_leave_alone(

@@ -3,6 +3,10 @@ send back."""
 
 from __future__ import annotations
 
+import socket
+import sys
+from contextlib import ExitStack
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
@@ -12,7 +16,7 @@ from hypothesis import strategies as st
 from transfers_world import AD, JOB, FakeEvents, FakeSchedd, event, move
 
 from condor_plugins.jobs.request_builder import Run
-from condor_plugins.transfers.access_point import AccessPoint
+from condor_plugins.transfers.access_point import AccessPoint, open_ports
 from condor_plugins.transfers.decide import OutputHistory, QueuedJob
 from condor_plugins.transfers.run_state import RunEvent, RunState
 from condor_plugins.urls.sources import UrlPath, written
@@ -358,6 +362,26 @@ def test_the_shadows_ports_are_not_those_of_what_the_slot_fetches(world: World) 
     world.shadows[12, 0] = ((9618, 40001),)
     world.observe(move(Step.IN_STARTED, 105, **FETCHED))
     assert world.broker.transits[URL].request.flows == ()
+
+
+def test_shadows_are_told_from_processes_of_any_name() -> None:
+    """One that takes a name, connects and says its own port."""
+    program = (
+        "import socket, sys\n"
+        "open('/proc/self/comm', 'wb').write(bytes.fromhex(sys.argv[1]))\n"
+        "connection = socket.create_connection(('127.0.0.1', int(sys.argv[2])))\n"
+        "print(connection.getsockname()[1], flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as held:
+        port, own = server.getsockname()[1], []
+        for name in (b"condor_shadow", b"l\xc3\xa4nger\xc3"):
+            words = [sys.executable, "-c", program, name.hex(), str(port), "7.0"]
+            process = Popen(words, stdin=PIPE, stdout=PIPE, text=True)
+            held.callback(process.communicate)
+            assert process.stdout
+            own.append(int(process.stdout.readline()))
+        assert open_ports({(7, 0)}) == {(7, 0): ((own[0], port),)}
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:

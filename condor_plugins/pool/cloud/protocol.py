@@ -113,7 +113,8 @@ class BackOff:
         elif error.why is Refusal.CREDENTIALS:
             self.all_until = now + _CREDENTIALS_S
         else:
-            self.all_until = now + max(error.retry_after_s, self._next(""))
+            wait_s = min(error.retry_after_s, _REFUSED_S)  # a slip of the cloud's is not for ever
+            self.all_until = now + max(wait_s, self._next(""))
 
     def broke(self, flavour: str, now: float) -> None:
         """One was started, and did not come up."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import classad2
 import htcondor2
 
+from condor_plugins.collector import answered_by
 from condor_plugins.pool import dags
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
 from condor_plugins.pool.queue import (
@@ -53,18 +53,18 @@ class Condor:
     def slots(self) -> list[classad2.ClassAd]:
         """Ads of all slots that are not parts of other slots and run jobs, machines that are
         ``Offline`` among them."""
-        with _as_adon_error(self._named):
+        with answered_by(self._named):
             where = 'SlotType =!= "Dynamic" && IsDataSlot =!= true'
             return list(self._open().query(htcondor2.AdType.Slot, where))
 
     def jobs(self) -> list[classad2.ClassAd]:
         """Ads of all jobs that need a slot, and of DAGMans, with the name of their schedd."""
-        with _as_adon_error(self._named):
+        with answered_by(self._named):
             schedds = self._open().locateAll(htcondor2.DaemonType.Schedd)
             self._schedds = {str(ad["Name"]): ad for ad in schedds}
         jobs = []
         for name, where in self._schedds.items():
-            with _as_adon_error(f"schedd {name}"):
+            with answered_by(f"schedd {name}"):
                 ads = htcondor2.Schedd(where).query(_WANTED, list(JOB_ATTRIBUTES))
             for ad in ads:
                 ad[SCHEDD] = name
@@ -75,12 +75,12 @@ class Condor:
         """The whole ad of a job of :meth:`jobs`, None if it is gone."""
         name = str(job[SCHEDD])
         constraint = f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}"
-        with _as_adon_error(f"schedd {name}"):
+        with answered_by(f"schedd {name}"):
             return next(iter(htcondor2.Schedd(self._schedds[name]).query(constraint)), None)
 
     def advertise(self, offline: Iterable[classad2.ClassAd]) -> None:
         """Make the collector know machines that could be started."""
-        with _as_adon_error(self._named):
+        with answered_by(self._named):
             self._open().advertise(list(offline), "UPDATE_STARTD_AD")
 
     def forget(self, worker: str) -> None:
@@ -99,7 +99,7 @@ class Condor:
         for job in jobs:
             by_schedd.setdefault(str(job[SCHEDD]), []).append(f"{job['ClusterId']}.{job['ProcId']}")
         for name, ids in by_schedd.items():
-            with _as_adon_error(f"schedd {name}"):
+            with answered_by(f"schedd {name}"):
                 htcondor2.Schedd(self._schedds[name]).act(htcondor2.JobAction.VacateFast, ids)
 
     def drain(self, slot: str, why: str) -> None:
@@ -121,7 +121,7 @@ class Condor:
     def _invalidate(self, requirements: str) -> None:
         wanted = {"MyType": "Query", "TargetType": "Machine"}
         ad = classad2.ClassAd({**wanted, "Requirements": classad2.ExprTree(requirements)})
-        with _as_adon_error(self._named):
+        with answered_by(self._named):
             self._open().advertise([ad], "INVALIDATE_STARTD_ADS")
 
     def _open(self) -> htcondor2.Collector:
@@ -161,11 +161,3 @@ def run(words: Sequence[str]) -> str:
         raise AdonError(f"{words[0]}: no answer within {_TOOL_S:g} s") from None
     except OSError as error:
         raise MissingError(f"{tool}: {error.strerror}, expected HTCondor's tools") from None
-
-
-@contextmanager
-def _as_adon_error(who: str) -> Iterator[None]:
-    try:
-        yield
-    except (htcondor2.HTCondorException, OSError, RuntimeError, KeyError) as error:
-        raise AdonError(f"HTCondor's {who}: {error}") from error
