@@ -265,10 +265,10 @@ class Asking(BrokerRequests):
         super().__init__(url)
         self.heard = threading.Event()
 
-    def _ask(self, after: int, wait_s: float) -> list[tuple[int, str, float]]:
+    def _path(self, after: int, wait_s: float) -> str:
         if wait_s > 0:
             self.heard.set()
-        return super()._ask(after, wait_s)
+        return super()._path(after, wait_s)
 
 
 def test_measured_now_by_its_follower(tmp_path: Path) -> None:

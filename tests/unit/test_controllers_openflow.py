@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import errno
 import logging
 import socket
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import cast
 
 import pytest
 from controller_rig import PATH, FakeRig, RecordingShaper
@@ -415,26 +412,6 @@ def test_a_plan_that_cannot_be_made_is_reported_and_ends_no_thread(
     monkeypatch.setattr(rig.openflow._reconciler, "plan", no_plan)
     assert rig.openflow._bring_up_to_date(1, set()) is None
     assert rig.openflow.switches()[0].problem == "is not up to date: no marks are left"
-
-
-def test_a_connection_that_cannot_be_accepted_is_not_the_last(
-    rig: FakeRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    switches = rig.openflow._switches
-    tries = iter([False, False, True])
-
-    class Listener:
-        def accept(self) -> None:
-            if next(tries):
-                switches._closing.set()
-            raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(connections, "_ACCEPT_AGAIN_S", 0.0)
-    monkeypatch.setattr(switches, "_closing", threading.Event())
-    switches._accept(cast("socket.socket", Listener()))
-    assert [m for m in caplog.messages if "not accepted: Too many open files" in m] == [
-        "a connection of a switch was not accepted: Too many open files"
-    ] * 2
 
 
 def test_a_port_that_somebody_else_has_is_named(rig: FakeRig) -> None:
