@@ -152,20 +152,20 @@ class Broker(Queries):
             topology, self._ledger, self._active, self._failures.unusable, drains=drains
         )
         self._tuning = TransferTuning(
-            topology, templates, _opinion(figures_of, None, "what a path is like")
+            topology, templates, _guarded(figures_of, None, "what a path is like")
         )
         self.relaying = Relaying(topology, self._active, self._repository, self._tuning)
         self._desired = desired = DesiredState(state, controller, policies, self.relaying)
         self._lifecycle = lifecycle = Lifecycle(state, self._repository, desired, self._now)
-        measured: MetricsOf = _opinion(metrics_of, {}, "what was measured of a path")
+        measured: MetricsOf = _guarded(metrics_of, {}, "what was measured of a path")
         selector = PathSelector(state, limits, measured)
-        best_effort = _opinion(best_effort_of, None, "what best effort reaches")
+        best_effort = _guarded(best_effort_of, None, "what best effort reaches")
         self._admission = admission = Admission(
             state, selector, limits, lifecycle.setup_times, best_effort, policies
         )
         self._requests = requests = RequestBuilder(state, selector, templates, limits, connections)
         self._placement = placement = Placement(
-            state, admission, lifecycle, _opinion(space_of, None, "the free space of a site")
+            state, admission, lifecycle, _guarded(space_of, None, "the free space of a site")
         )
         self._advance = AdvanceReservations(
             state, requests, admission, lifecycle, placement, desired
@@ -176,7 +176,7 @@ class Broker(Queries):
             requests, self._active, lifecycle, placement, self._waiting
         )
         self._modifications = Modifications(state, requests, admission, lifecycle, connections)
-        disk_rate = _opinion(disk_rate_of, None, "what a disk takes")
+        disk_rate = _guarded(disk_rate_of, None, "what a disk takes")
         self.io_aware = IoAware(
             state, desired, self._modifications, self._disks, disk_rate, self._clock
         )
@@ -739,9 +739,9 @@ class Broker(Queries):
                 self._held.drop(name)
 
 
-def _opinion(question: Callable[..., T] | None, otherwise: T, what: str) -> Callable[..., T]:
-    """A question to a foreign archive, None where there is none. One that fails costs its opinion,
-    never the transfer: then ``otherwise`` is the answer."""
+def _guarded(question: Callable[..., T] | None, otherwise: T, what: str) -> Callable[..., T]:
+    """A question to an archive, None where there is none. One that fails is logged and answered by
+    ``otherwise``: it never fails a request."""
 
     def answer(*about: object) -> T:
         if question is None:

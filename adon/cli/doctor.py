@@ -50,7 +50,8 @@ class CheckResult:
 
 
 def findings(config: Path | None = None) -> Iterator[CheckResult]:
-    """Everything the line needs or can use, in the order it is used."""
+    """Everything the line needs or can use, in the order it is used. What only the examples need is
+    not required where a configuration is checked."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield CheckResult(
         "Python 3.11 or later", version, sys.version_info >= (3, 11),
@@ -67,17 +68,17 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     apt = shutil.which("apt-get")
     yield CheckResult(
         "apt-get (private copies of HTCondor, GridFTP and tools)",
-        apt or "not on PATH", apt is not None, bool(absent),
+        apt or "not on PATH", apt is not None, config is None and bool(absent),
         f"use Debian 12 or later, or put {', '.join(absent)} on PATH"
         if absent else "not needed: all programs are on PATH",
     )  # fmt: skip
     setpriv = shutil.which("setpriv")
     yield CheckResult(
-        "setpriv", setpriv or "not on PATH", setpriv is not None,
-        advice="apt-get install util-linux",
+        "setpriv", setpriv or "not on PATH", setpriv is not None, config is None,
+        "apt-get install util-linux",
     )  # fmt: skip
     yield _network()
-    yield _disk()
+    yield _disk(config is None)
     if config is not None:
         yield from _configured(config)
 
@@ -143,13 +144,13 @@ def _network() -> CheckResult:
     )  # fmt: skip
 
 
-def _disk() -> CheckResult:
+def _disk(needed: bool) -> CheckResult:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or account.home() / ".cache").absolute()
     place = next(p for p in (cache, *cache.parents) if p.is_dir())
     free = shutil.disk_usage(place).free
     return CheckResult(
         f"2 GB of disk for programs in {cache}", f"{free / 1e9:.1f} GB free", free > _DISK_BYTES,
-        advice="free some space, or name another folder in XDG_CACHE_HOME",
+        needed, "free some space, or name another folder in XDG_CACHE_HOME",
     )  # fmt: skip
 
 

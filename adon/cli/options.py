@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import note
@@ -27,31 +28,40 @@ if TYPE_CHECKING:
 
 # Unix seconds as programs print them, with a fraction or without.
 _SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
+_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
 TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
 OUTPUT_SITE = "local"
 
 
 def instant_of(text: str | None, option: str, now: float) -> float | None:
-    """Unix seconds from ISO 8601 (local without an offset), from Unix seconds, or from ``+2 h``,
-    which counts from ``now``; None if nothing was said. Raises InputError."""
+    """Unix seconds from ISO 8601 (local without an offset), from Unix seconds, from ``14:00`` (the
+    next), or from ``+2 h``, which counts from ``now``; None if nothing was said. Raises InputError.
+    """
     if text is None:
         return None
     if text.startswith("+"):
         return now + parse_duration(text[1:], option)
     try:
-        return _absolute(text, option)
+        return _absolute(text, option, now, days=1)
     except InputError as error:
         raise InputError(f"{error}, or '+2 h' from now") from None
 
 
-def _absolute(text: str, option: str) -> float:
+def _absolute(text: str, option: str, now: float, days: int) -> float:
+    """``14:00`` is the next of these where ``days`` is 1, the last where it is -1."""
     from network_provisioner.base.instants import instant
 
+    if match := _TIME_OF_DAY.fullmatch(text):
+        today = datetime.fromtimestamp(now)
+        moment = today.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+        if (moment - today) * days < timedelta():
+            moment += timedelta(days)
+        return moment.timestamp()
     return instant(float(text) if _SECONDS.fullmatch(text) else text, option, local=True)
 
 
 def moment_of(text: str | None, option: str, now: float) -> float | None:
-    """The same, or how long before ``now`` as ``2 h``. Raises InputError."""
+    """The same, or how long before ``now`` as ``2 h``; ``14:00`` is the last. Raises InputError."""
     if text is None or text.startswith("+"):
         return instant_of(text, option, now)
     if not _SECONDS.fullmatch(text):  # no unit: these are no duration
@@ -60,7 +70,7 @@ def moment_of(text: str | None, option: str, now: float) -> float | None:
         except InputError:  # an instant, then, or neither
             pass
     try:
-        return _absolute(text, option)
+        return _absolute(text, option, now, days=-1)
     except InputError as error:
         raise InputError(f"{error}, or how long ago such as '2 h'") from None
 

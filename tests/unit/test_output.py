@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -58,6 +59,17 @@ def test_times_without_a_zone_are_local(monkeypatch: pytest.MonkeyPatch) -> None
     time.tzset()
     assert typed == [at, at] and shown == "2026-11-21 15:00:00"
     assert instant_of("2026-11-21T14:00Z", "--at", 0.0) == at == instant("2026-11-21T14:00", "x")
+
+
+def test_a_time_of_day_is_the_next_or_the_last() -> None:
+    noon = datetime(2026, 11, 21, 12, 0).timestamp()
+    hours = {
+        text: [(read(text, "--at", noon) or 0.0) - noon for read in (instant_of, moment_of)]
+        for text in ("14:00", "9:30", "12:00")
+    }
+    assert hours == {"14:00": [7200, -79200], "9:30": [77400, -9000], "12:00": [0, 0]}
+    with pytest.raises(InputError, match="'25:00'"):
+        instant_of("25:00", "--at", noon)
 
 
 def test_lines_below_a_table_are_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
