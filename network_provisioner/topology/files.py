@@ -65,7 +65,8 @@ def from_node_link(data: object) -> dict[str, Any]:
             "capacity in each direction"
         )
     nodes = [_node(n + 1, item) for n, item in enumerate(fields.items(data, "nodes", "topology"))]
-    edges = fields.items(data, "links" if "links" in data else "edges", "topology")
+    key = "links" if data.get("links") or ("links" in data and "edges" not in data) else "edges"
+    edges = fields.items(data, key, "topology")
     links = [_link(n + 1, item) for n, item in enumerate(edges)]
     lacking = [
         *_lacking(
