@@ -117,13 +117,15 @@ class World:
         verdict = self.selector.find(transit, TEMPLATE, self.now, movable_of=movable_of)
         if not isinstance(verdict, Grant):
             return False
-        moves = [(m.id, tuple(way.lane for way in m.ways)) for m in verdict.moves]
-        refusal = self.ledger.commit(verdict.reservation(transit.id), moves, self.now)
+        known = self.ledger.reservations
+        moved = [known[m.id].on(tuple(w.lane for w in m.ways), self.now) for m in verdict.moves]
+        new = (*moved, verdict.reservation(transit.id))
+        refusal = self.ledger.exchange([r.id for r in moved], new)
         if refusal is not None:
             raise AssertionError(f"granted more than is free: {refusal}")
         for move in verdict.moves:
             self.held[move.id] = (self.held[move.id][0], move.ways)
-        self.moved += len(moves)
+        self.moved += len(moved)
         self.held[transit.id] = (transit, verdict.parts)
         return True
 
