@@ -69,6 +69,6 @@ def over_http(tell: Tell) -> Iterable[Figure]:
     yield Figure(
         f"calls answered over HTTP, {CLIENTS} clients at once",
         3 * len(together) / elapsed,
-        "1/s",
+        "per second",
         better="higher",
     )
