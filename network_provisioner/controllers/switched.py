@@ -411,13 +411,17 @@ class SwitchedController:
             raise ControllerError(f"the {self._name} controller is not started")
 
     def _account_changes(self, before: SwitchPlan, after: SwitchPlan) -> None:
-        """Read the counters of groups whose circuits change, while all can still be told whose
-        bytes they were."""
+        """Read the counters of groups whose circuits change, or go on in other groups as they name
+        other flows, while all can still be told whose bytes they were."""
         later = {group.key: group for group in after.groups}
         self._account(
             group
             for group in before.groups
-            if group.key in later and later[group.key].data != group.data
+            if (
+                later[group.key].data != group.data
+                if group.key in later
+                else any(map(after.carrier, group.data))
+            )
         )
 
     def _account(self, groups: Iterable[CircuitGroup]) -> None:

@@ -26,6 +26,7 @@ from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.openflow.scan import Scan
 from network_provisioner.controllers.rules import (
+    FLOW_PRIORITY,
     OWNER_SHIFT,
     ROUTE_OWNER,
     TRANSIT_OWNER,
@@ -180,6 +181,20 @@ def test_bytes_of_one_circuit_are_exact_and_shared_ones_add_up(rig: FakeRig) -> 
     assert rig.controller.circuit_bytes("a") == 0
     rig.s1.table[key].bytes = 1500
     assert rig.controller.circuit_bytes("b") == 200
+
+
+def test_bytes_are_kept_when_a_circuit_names_other_flows(rig: FakeRig) -> None:
+    named = [
+        replace(rig.circuit("a"), flows=(Flow("tcp", None, (port, port)),)) for port in (5001, 5002)
+    ]
+    for circuit, n_bytes in zip(named, (1000, 300), strict=True):
+        rig.controller.apply([circuit])
+        mu = bytes([10, 10, 0, 1])
+        data = {k for k in rig.s1.table if k[0] == FLOW_PRIORITY and mu in k[1]}
+        for key in data:
+            rig.s1.table[key].bytes = n_bytes
+        assert data
+    assert rig.controller.circuit_bytes("a") == 1300
 
 
 def test_counters_are_read_from_the_ports(rig: FakeRig) -> None:
