@@ -65,7 +65,7 @@ class Issuer:
             )
 
     def client_secret(self) -> str:
-        """What stands in the file; "" for a public client. Raises InputError."""
+        """The secret in the file; "" for a public client. Raises InputError."""
         if not self.client_secret_file:
             return ""
         return read_secret(Path(self.client_secret_file), "a client secret")

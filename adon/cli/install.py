@@ -199,9 +199,9 @@ def _install(
     in_use = still_needed(
         place, {*keep, *(part.name for part in parts if part.jars or part.programs)}
     )
-    wanted = changes_to_install(place, parts, places[1:], keep, in_use)
+    edits = changes_to_install(place, parts, places[1:], keep, in_use)
     check = partial(_verified, args, home, place, parts) if home is not None else None
-    code = install(args, place, wanted, parts, check)
+    code = install(args, place, edits, parts, check)
     if not code and not args.dry_run and args.only != "hooks":
         _warm()
     if code is not None:
@@ -308,15 +308,15 @@ def _install_file(args: argparse.Namespace, home: PegasusHome, place: InstallTar
     if args.catalog is None:
         exitcode = home.root / "bin" / "pegasus-exitcode"
         part = hooks_part(place.programs, python, exitcode, config)
-        wanted = changes_to_install(place, [part], keep={"selector"})
+        edits = changes_to_install(place, [part], keep={"selector"})
         lines = {"settings": part.lines()}
     else:
         part = catalog_part(place, home, python, config)
-        wanted = changes_for_catalog(place, home, part)
+        edits = changes_for_catalog(place, home, part)
         lines = {"catalog_entry": entry(home, part)}
     added = {name: "".join(f"{line}\n" for line in new_lines) for name, new_lines in lines.items()}
     check = partial(verify, home, [part], os.environ, False, **added)
-    code = install(args, place, wanted, [part], check)
+    code = install(args, place, edits, [part], check)
     for line in notes(args) if code is None else ():
         print(f"note: {line}")
     return code or 0

@@ -161,7 +161,7 @@ def confirm_changes(args: argparse.Namespace, needed: Sequence[FileEdit]) -> boo
 def install(
     args: argparse.Namespace,
     place: InstallTarget,
-    wanted: Sequence[FileEdit],
+    edits: Sequence[FileEdit],
     parts: Sequence[InstallPart],
     verified: Callable[[], Verification] | None,
 ) -> int | None:
@@ -169,7 +169,7 @@ def install(
     accepted. None if all is in place now, else the exit code. Raises InputError."""
     from pegasus_hooks.install.edits import carry_out, check_writable, reversed_edits
 
-    needed = [change for change in wanted if change.needed]
+    needed = [change for change in edits if change.needed]
     if not needed:
         where = " and ".join(str(file) for file in place.files)
         print(f"nothing to do: ADON is installed as asked, in {where}")
@@ -177,7 +177,7 @@ def install(
     check_writable(needed)
     if not confirm_changes(args, needed):
         return 0 if args.dry_run else 1
-    carry_out(wanted, place.own)
+    carry_out(edits, place.own)
     for part in parts:
         print(f"installed: {part.what}")
     if verified is None:
@@ -187,11 +187,11 @@ def install(
         print("verifying: pegasus-plan plans a workflow of two jobs", flush=True)
         good = _say(verified())
     except BaseException:
-        carry_out(reversed_edits(wanted), place.own)
+        carry_out(reversed_edits(edits), place.own)
         raise
     if good:
         return None
-    carry_out(reversed_edits(wanted), place.own)
+    carry_out(reversed_edits(edits), place.own)
     print("taken back: all files are as they were")
     return 1
 
@@ -211,9 +211,9 @@ def undo(args: argparse.Namespace, places: Sequence[InstallTarget], keep: Collec
 
     place = places[0]
     in_use = still_needed(place, keep)
-    wanted = changes_to_undo(place, places[1:], keep, in_use)
-    needed = [change for change in wanted if change.needed]
-    for path in remaining_files(wanted):
+    edits = changes_to_undo(place, places[1:], keep, in_use)
+    needed = [change for change in edits if change.needed]
+    for path in remaining_files(edits):
         print(f"left: {path}: found a file that is not ADON's")
     if not needed:
         files = dict.fromkeys(file for each in places for file in each.files)
@@ -222,7 +222,7 @@ def undo(args: argparse.Namespace, places: Sequence[InstallTarget], keep: Collec
     check_writable(needed)
     if not confirm_changes(args, needed):
         return 0 if args.dry_run else 1
-    carry_out(wanted, place.own)
+    carry_out(edits, place.own)
     print("taken out: " + ", ".join(str(change.path) for change in needed))
     return 0
 

@@ -106,8 +106,8 @@ def condor(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise InputError(f"{folder}: found no folder, expected HTCondor's LOCAL_CONFIG_DIR")
     with installation_lock(folder):
-        wanted = to_undo(folder) if args.undo else to_install(args, folder)
-        needed = [change for change in wanted if change.needed]
+        edits = to_undo(folder) if args.undo else to_install(args, folder)
+        needed = [change for change in edits if change.needed]
         if not needed:
             state = "no ADON" if args.undo else "ADON is installed as asked"
             print(f"nothing to do: {state} in {folder}")

@@ -32,8 +32,8 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     if args.config is None:
         raise InputError("found no --config, expected adon.yml with section 'expansion'")
     user = user_of(_loaded(args.config)[0], daemon_user())
-    wanted = text(str(this_python()), args.config.absolute(), user)
-    return [FileEdit(path, before, wanted.encode())]
+    settings = text(str(this_python()), args.config.absolute(), user)
+    return [FileEdit(path, before, settings.encode())]
 
 
 def to_undo(folder: Path) -> list[FileEdit]:

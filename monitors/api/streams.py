@@ -144,7 +144,7 @@ class Feed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(most_s, 1.0)):
                     await news.wait()
-        finally:  # also where whoever waits has gone
+        finally:  # also where the caller has hung up
             self._waiting -= 1
 
     async def _look(self) -> None:

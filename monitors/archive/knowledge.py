@@ -278,7 +278,7 @@ def free_space(
 
 
 class Knowledge:
-    """The source of estimates for site selection (its ``MeasurementSource``): probes stand in for
+    """The source of estimates for site selection (its ``MeasurementSource``): probes replace
     missing transfers; everything else is the archive's."""
 
     def __init__(self, source: Source) -> None:

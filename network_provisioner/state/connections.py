@@ -151,7 +151,7 @@ class ReportedSockets:
                 own.setdefault(site_at(period.remote[0]), []).append(period)
         others = own.keys() - {site, ""}
         self._check(site, [period for other in others for period in own[other]])
-        reports = {  # hosts come and go: what is old is forgotten, whoever sent it
+        reports = {  # old ones are forgotten, as hosts may not return
             name: fresh
             for name, sent in self._reports.get(site, {}).items()
             if (fresh := [(at, periods) for at, periods in sent if 0 <= now - at < KEPT_S])

@@ -42,7 +42,7 @@ _FORMATS = "expected a file named .json (node-link) or .graphml"
 _WHOLE = ("dpid", "vlan")
 _DECIMAL = re.compile("[1-9][0-9]{0,14}")  # of a dpid: other texts are hexadecimal
 _TRUTH = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
-# What stands in a text for what is none.
+# How values that are not text are read from text.
 _READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("ports", "devices", "macs", "hosts", "urls"), json.loads),
     **dict.fromkeys(_WHOLE, int),

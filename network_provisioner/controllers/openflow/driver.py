@@ -360,8 +360,7 @@ class OpenFlowSwitches(Connections):
     # -- links that fail -----------------------------------------------------------------------
 
     def check_ports(self, segments: Collection[Segment]) -> None:
-        """Of those switches that are new or have told of a change, and of all
-        now and then."""
+        """Of switches that are new or report a change, and of all now and then."""
         connected = self.connected()
         with self._lock:
             if time.monotonic() >= self._all_again_at:

@@ -69,9 +69,9 @@ class VsctlShaper:
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         for shape in shapes:
             self._check_rate(shape)
-            there = self._say([*_OURS, "qos", _ours(shape.device)])
-            if there:
-                self._qos[shape.device] = there[0]
+            records = self._say([*_OURS, "qos", _ours(shape.device)])
+            if records:
+                self._qos[shape.device] = records[0]
             else:
                 self._lay(shape)
 
@@ -96,14 +96,14 @@ class VsctlShaper:
 
     def shrink(self, shapes: Iterable[DeviceShape]) -> None:
         for shape in shapes:
-            there = self._laid.get(shape.device, {})
-            gone = sorted(there.keys() - _queues(shape).keys())
+            laid = self._laid.get(shape.device, {})
+            gone = sorted(laid.keys() - _queues(shape).keys())
             if gone:
                 steps = [["remove", "qos", self._qos[shape.device], "queues", *map(str, gone)]]
-                steps += [["destroy", "queue", there[number][0]] for number in gone]
+                steps += [["destroy", "queue", laid[number][0]] for number in gone]
                 self._transact(steps)
                 for number in gone:
-                    del there[number]
+                    del laid[number]
 
     def doubt(self, devices: Iterable[str] | None = None) -> None:
         for device in list(self._laid if devices is None else devices):
@@ -173,22 +173,22 @@ class VsctlShaper:
 
     def _change(self, shape: DeviceShape, wanted: Mapping[int, _Rates]) -> None:
         """Changes and adds queues; those that are not wanted stay."""
-        there = self._laid[shape.device]
+        laid = self._laid[shape.device]
         steps: list[list[str]] = []
-        new = [number for number in wanted if number not in there]
+        new = [number for number in wanted if number not in laid]
         for number in new:
             steps.append([f"--id=@q{number}", *_create(shape.device, wanted[number])])
         if new:
             added = [f"queues:{number}=@q{number}" for number in new]
             steps.append(["set", "qos", self._qos[shape.device], *added])
         for number, rates in wanted.items():
-            if number in there and there[number][1] != rates:
-                steps.append(["set", "queue", there[number][0], *_config(rates)])
+            if number in laid and laid[number][1] != rates:
+                steps.append(["set", "queue", laid[number][0], *_config(rates)])
         if not steps:
             return
         made = self._transact(steps)
-        there.update((n, (uuid, wanted[n])) for n, uuid in zip(new, made, strict=False))
-        there.update((n, (there[n][0], rates)) for n, rates in wanted.items())
+        laid.update((n, (uuid, wanted[n])) for n, uuid in zip(new, made, strict=False))
+        laid.update((n, (laid[n][0], rates)) for n, rates in wanted.items())
 
     def _remove(self, device: str) -> None:
         """Take what is ours off a device, whoever made it."""
