@@ -6,6 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from examples.testbed.procs import run
 
+LARGE_FRAMES = {
+    # Paced by bbr, streams pass switches and links packet by packet, which costs half a processor.
+    "net.ipv4.tcp_congestion_control": "reno",
+    "net.ipv4.tcp_min_tso_segs": "16",
+}
+"""For the traffic of others: its rate is that of its sender, whatever the kernel's defaults."""
+
 TCP_BUFFERS = {
     # Autotuning up to several bandwidth-delay products of the 200 Mb/s, 53 ms path (1.3 MB).
     "net.ipv4.tcp_wmem": "4096 65536 33554432",

@@ -267,6 +267,7 @@ class Network:
     def _traffic(self, number: int, stream: Traffic) -> None:
         """Both ends of a stream of others. It begins when the switches are told to carry it."""
         src, dst = self.layout.host(stream.src), self.layout.host(stream.dst)
+        netns.sysctl(src.netns, netns.LARGE_FRAMES)
         where = [dst.address, str(_FIRST_TRAFFIC_PORT + number), *(["--udp"] * stream.udp)]
         pace = ["--bytes-per-s", f"{bytes_of(stream.rate_bps):.0f}"]
         pace += ["--on", str(stream.on_s), "--off", str(stream.off_s)]
