@@ -128,6 +128,10 @@ def test_by_hand() -> None:
     )
 
 
+def test_a_circuit_pays_for_ten_times_its_set_up_however_fast_best_effort_is() -> None:
+    assert BreakEven(0.2, 200e6, 300e6).size_bytes == pytest.approx(50e6)  # 2 s at 25 MB/s
+
+
 def test_what_nobody_measured_is_half_the_circuit() -> None:
     even = BreakEven(0.2, 200e6)
     assert even.size_bytes == pytest.approx(5e6)
