@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, ControllerError, Part
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers import reconcile
+from network_provisioner.controllers import reconcile, switched
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.match import MOST
 from network_provisioner.controllers.openflow import connections, wire
@@ -35,6 +35,7 @@ from network_provisioner.controllers.rules import (
     Changes,
     Meter,
 )
+from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.topology.graph import Topology
 
 L3 = ("mu", "s1", "r1", "s2", "tacc")
@@ -351,6 +352,28 @@ def test_what_nobody_tells_of_is_found_by_looking(
     assert rig.openflow.switches()[1].repairs == {}
     (line,) = [r.getMessage() for r in caplog.records if "repaired" in r.getMessage()]
     assert line.startswith("switch s1 (dpid 0x1) was repaired: ")
+
+
+def test_devices_that_refuse_are_a_problem_of_their_switch_alone(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switched, "RETRY_S", 0.01)
+    rig.controller.apply([rig.circuit("a")])
+    sync = rig.shaper.sync
+
+    def refuses(shapes: Iterable[DeviceShape]) -> list[str]:
+        wanted = list(shapes)
+        if any(shape.switch == "s2" for shape in wanted):
+            raise ControllerError("tc refused to shape: no")
+        return sync(wanted)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.shaper, "sync", refuses)
+        rig.check_often()
+        said = "is not up to date: tc refused to shape: no"
+        rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == said)
+        assert rig.openflow.switches()[0].problem == ""
+    rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
 
 
 def test_classes_that_somebody_changes_are_found_by_looking(rig: FakeRig) -> None:
