@@ -83,6 +83,12 @@ def test_a_shaper_that_refuses_leaves_the_rules_alone(rig: FakeRig) -> None:
 
 
 @pytest.fixture
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a switch or its devices refused is tried again at once."""
+    monkeypatch.setattr(switched, "RETRY_S", 0.01)
+
+
+@pytest.fixture
 def short_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A switch that connects and says nothing is hung up on soon, and connects again."""
     monkeypatch.setattr(connections, "_HANDSHAKE_S", 1.0)
@@ -354,10 +360,10 @@ def test_what_nobody_tells_of_is_found_by_looking(
     assert line.startswith("switch s1 (dpid 0x1) was repaired: ")
 
 
+@pytest.mark.usefixtures("soon_again")
 def test_devices_that_refuse_are_a_problem_of_their_switch_alone(
     rig: FakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switched, "RETRY_S", 0.01)
     rig.controller.apply([rig.circuit("a")])
     sync = rig.shaper.sync
 
@@ -471,6 +477,7 @@ def test_how_switches_are_configured_is_reported(rig: FakeRig) -> None:
     rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
 
 
+@pytest.mark.usefixtures("soon_again")
 @pytest.mark.parametrize("evicts", [False, True])
 def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
     rig: FakeRig, evicts: bool

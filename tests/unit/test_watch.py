@@ -225,7 +225,7 @@ def test_a_process_with_many_open_files(tmp_path: Path) -> None:
 
 
 def test_directories_are_added_while_another_thread_waits(watch: FileWatch, tmp_path: Path) -> None:
-    folders = [tmp_path / str(number) for number in range(300)]
+    folders = [tmp_path / str(number) for number in range(100)]
     failed: list[Exception] = []
     ended = threading.Event()
 
