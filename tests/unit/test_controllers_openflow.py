@@ -885,13 +885,15 @@ def test_rules_of_others_before_ours_are_reported_and_left_alone(
     assert rig.openflow.switches()[0].problem == ""
 
 
-def test_names_of_ports_are_printable(rig: FakeRig) -> None:
+def test_names_of_ports_are_printable(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.search_at_once(monkeypatch)
     rig.s1.names = {1: "a\x1b[2J\n"}
     names = {port.name for port in rig.openflow.discover().ports[1].values()}
     assert names == {"eth", r"a\x1b[2J\n"}
 
 
-def test_links_whose_first_frames_are_lost(rig: FakeRig) -> None:
+def test_links_whose_first_frames_are_lost(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.search_at_once(monkeypatch)
     rig.s1.wires[10], rig.s2.wires[10] = (rig.s2, 10), (rig.s1, 10)
     rig.s1.lost_frames, rig.s2.lost_frames = 4, 3  # one at each port
     assert rig.openflow.discover().links == {((1, 10), (2, 10))}

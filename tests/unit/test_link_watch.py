@@ -230,8 +230,12 @@ def test_a_port_that_goes_down_fails_its_link_and_one_that_was_down_before(rig: 
     ],
 )
 def test_a_port_has_the_speed_that_it_says(
-    rig: FakeRig, speeds: tuple[int, int, int, int], speed_bps: float
+    rig: FakeRig,
+    speeds: tuple[int, int, int, int],
+    speed_bps: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    rig.search_at_once(monkeypatch)
     rig.s1.speeds[1] = speeds
     assert rig.openflow.discover().ports[1][1].speed_bps == speed_bps
 
