@@ -17,9 +17,9 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from generated import shared_fixtures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement, Selection
 from monitors.archive.retaining import ROWS, due, retain, retain_metric

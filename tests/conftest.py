@@ -27,6 +27,7 @@ settings.load_profile("adon")
 pytest.register_assert_rewrite("store_suite")  # tests that several modules run
 os.environ["TZ"] = "UTC"  # what is shown is the same on each machine
 time.tzset()
+os.umask(0o022)  # and so is who may read what is made
 gc.disable()  # until all modules of tests are loaded: nothing of them becomes garbage
 LONGEST = "test_open_vswitch"
 QUICK_AFTER_SLOW = 2

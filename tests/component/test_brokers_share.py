@@ -14,10 +14,9 @@ from typing import Any, TypeVar, cast
 
 import pytest
 from broker_rig import Rig, code_of
-from commits import commits, oversubscribed, watch
 from killed_broker import SteppedStore
 from postgres_world import new_place, patient_stores, server_in, stores_at
-from two_brokers import TwoBrokers
+from two_brokers import TwoBrokers, commits, oversubscribed, watch
 from waiting import until
 
 from adon.cli import doctor

@@ -24,7 +24,6 @@ from faults_world import (
 from examples.testbed.pool import Pool
 from network_provisioner.base.model import ENDED
 
-pytest_plugins = ("faults_fixtures",)
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 JOBS = 16

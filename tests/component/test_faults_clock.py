@@ -12,7 +12,6 @@ from faults_world import Service, holds, nothing_held, some, until
 from examples.testbed.pool import Pool
 from network_provisioner.base.model import LIVE, TransitState
 
-pytest_plugins = ("faults_fixtures",)
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 HOUR = 3600

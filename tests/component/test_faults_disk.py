@@ -15,7 +15,6 @@ from hooks_world import POST, PRE
 
 from network_provisioner.base.model import TransitState
 
-pytest_plugins = ("faults_fixtures",)
 pytestmark = pytest.mark.component
 
 # A disk of so many pages gets the submit directory, and all but a few of them are filled up.

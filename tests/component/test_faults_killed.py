@@ -20,7 +20,6 @@ from faults_world import (
 
 from examples.testbed.pool import Pool
 
-pytest_plugins = ("faults_fixtures",)
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 

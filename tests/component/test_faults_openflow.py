@@ -18,7 +18,6 @@ from examples.testbed.layout import CONTROLLER
 from examples.testbed.pool import Pool
 from network_provisioner.base.model import ENDED
 
-pytest_plugins = ("faults_fixtures",)
 # Outside, one test is all of them.
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
 

@@ -23,7 +23,6 @@ from faults_world import (
 from examples.testbed.pool import Pool
 from network_provisioner.base.model import TransitState
 
-pytest_plugins = ("faults_fixtures",)
 pytestmark = [pytest.mark.component, pytest.mark.long, pytest.mark.timeout(1800)]
 
 

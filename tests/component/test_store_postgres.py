@@ -148,6 +148,24 @@ def test_a_lease_that_was_renewed_is_not_taken_over(
         assert not other.elect().is_us
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_who_looked_before_another_led_does_not_lead(
+    url: str, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """What it saw is of the term before, or of a lease that was renewed since."""
+    with closing(PostgresStore(url)) as leads, closing(PostgresStore(url)) as late:
+        state = late._state
+        seen = [state()]
+        assert leads.elect("http://leads").is_us
+        expire(url)
+        if not ended:
+            seen = [state()]
+            assert leads.elect("http://leads").is_us
+        monkeypatch.setattr(late, "_state", lambda: seen.pop() if seen else state())
+        leader = late.elect("http://late")
+        assert (leader.address, leader.term, leader.is_us) == ("http://leads", 1, False)
+
+
 def test_a_lease_counts_from_when_it_was_asked_for(
     opened: Callable[[], PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

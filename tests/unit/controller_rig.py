@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pytest
 from controller_worlds import MBPS, HastyClock, two_switches
 from fake_switch import FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, Controller, ControllerError
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent
+from network_provisioner.controllers.openflow import driver
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER
 from network_provisioner.controllers.shaping.shapes import DeviceShape
@@ -100,6 +104,16 @@ class FakeRig(HastyClock):
         self.openflow._switches.check_s = 0.01
         for dpid in (0, 1, 2):
             self.openflow._switches.events.put(SwitchEvent(dpid, SwitchChange.LEASE_ENDED))
+
+    def search_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A search for links waits until all frames are heard, and no longer."""
+
+        def wait(_: float) -> None:
+            for _ in range(2):  # the switches send each other frames, and then tell of them
+                self.openflow._switches.port_bytes({1, 2})
+
+        clock = SimpleNamespace(sleep=wait, monotonic=time.monotonic)
+        monkeypatch.setattr(driver, "time", clock)
 
     def wait_at_most(self, seconds: float) -> None:
         """From now on, for each answer of a switch."""

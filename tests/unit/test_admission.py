@@ -10,7 +10,10 @@ import pytest
 from decide_rig import NOW, Desk, network, nodes_of, template
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_transit import made_transit
 
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.selection.admission import is_before
 from network_provisioner.selection.outcomes import Grant, Never, Wait
 from network_provisioner.selection.push import reroutes
 from network_provisioner.selection.split import divisible
@@ -45,6 +48,21 @@ def test_in_advance_only_its_own_time_counts() -> None:
     assert nodes_of(admission.ask("both", "A", "C", 30, lease_s=101)) == [Y]
     full = waits(admission.ask("too-long", "A", "C", 20, lease_s=101))
     assert full.earliest == NOW + 101
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "priority", "before"),
+    [(NOW - 1, 1, True), (NOW, 2, True), (NOW - 1, 0, True), (NOW, 1, False), (NOW + 1, 1, False)],
+)
+def test_who_asked_earlier_or_has_a_higher_priority_is_before(
+    asked_at: float, priority: int, before: bool
+) -> None:
+    def queued(name: str, **more: Any) -> Transit:
+        return made_transit(name, "A", "C", TransitState.QUEUED, **more)
+
+    wanted = queued("wanted", requested_at=NOW, priority=1)
+    assert is_before(queued("other", requested_at=asked_at, priority=priority), wanted) == before
+    assert not is_before(wanted, wanted)
 
 
 def test_what_is_likely_is_what_the_roomiest_path_leaves() -> None:

@@ -13,7 +13,7 @@ from api_rig import bearer, books, error, keyring
 from broker_rig import Clock, Rig, demo_network
 from fastapi.testclient import TestClient
 from test_anomaly_service import DAY_S, DROP, T0, Told, series
-from test_api_documented import EXAMPLE, part_of
+from test_api_answers import EXAMPLE, part_of
 
 from monitors.alerts.anomalies.model import Anomaly, to_measurement
 from monitors.alerts.anomalies.service import AnomalyService

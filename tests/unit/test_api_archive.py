@@ -20,7 +20,7 @@ from broker_rig import Rig
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pyarrow import parquet
-from test_api_documented import EXAMPLE, part_of
+from test_api_answers import EXAMPLE, part_of
 
 from adon.service.monitoring import archive_routers
 from monitors.api.archive import ArchiveMetrics

@@ -1,12 +1,13 @@
 """Every endpoint, fuzzed from its published description.
 
 Whatever is sent: no fault of ours (500), every answer as described, every error in the one shape,
-and after an error everything as it was before.
-"""
+and after an error everything as it was before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,12 +18,85 @@ import requests
 import schemathesis
 from api_rig import ASK, FOR_EVER_S, application, bearer, error, keyring, serving
 from broker_rig import Rig
-from fuzzing import EXAMPLES, MANY, fuzz
+from dashboard_world import WORKFLOW, status, workflow
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from monitoring_rig import monitored
 from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from test_api_monitoring_roles import TABLE as MONITORING
 from test_api_roles import AGENTS, TABLE
 
+from adon.service.monitoring import documented_routes
 from network_provisioner.api import description
+
+# Of each operation and kind: few always, many where there is time.
+EXAMPLES = 3
+MANY = int(os.environ.get("ADON_FUZZ_EXAMPLES", "100"))
+
+
+def fuzz(
+    operation: Any,
+    mode: GenerationMode,
+    known: Mapping[str, st.SearchStrategy[Any]],
+    sent: Callable[[Any], Any],
+    unread: Collection[int],
+    examples: int = EXAMPLES,
+) -> None:
+    """Send what the description allows, or forbids, and compare the answers with it.
+
+    ``known`` are values by name that random text never hits; ``sent(case)`` sends one and gives the
+    answer, or fails; ``unread`` are statuses for what is refused before it is looked at.
+    """
+    checks = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
+    if mode is GenerationMode.NEGATIVE:
+        if not (operation.body or operation.query or operation.path_parameters):
+            pytest.skip("takes nothing that could be wrong")
+        checks.append(negative_data_rejection)
+
+    @given(operation.as_strategy(generation_mode=mode), st.data())
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
+    def look(case: Any, data: st.DataObject) -> None:
+        if mode is GenerationMode.POSITIVE:
+            for place in (case.path_parameters, case.query, case.body):
+                for key in sorted(place if isinstance(place, dict) else ()):
+                    if key in known and data.draw(st.booleans(), f"a known {key}"):
+                        place[key] = data.draw(known[key], key)
+        answer = sent(case)
+        read = answer.status_code not in unread and not _passes_for_right(case.query)
+        case.validate_response(
+            answer, checks=[c for c in checks if read or c is not negative_data_rejection]
+        )
+
+    look()
+
+
+def _passes_for_right(query: Any) -> bool:
+    """Whether something of another type is in it that a query tells as what is right: a list or an
+    object as one plain text, or not at all, and a text that reads as a number."""
+    values = query.values() if isinstance(query, dict) else ()
+    return any(
+        len(value) < 2 if isinstance(value, (list, dict)) else _is_number(value) for value in values
+    )
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
+
 
 # What random text never hits, and what is there.
 KNOWN = {
@@ -157,3 +231,68 @@ def test_whatever_is_sent(
 
     # What is too large is refused before anybody looks whether it is also wrong.
     fuzz(schema()[path][verb], mode, KNOWN, sent, unread=(413,), examples=examples)
+
+
+# What never ends by itself has tests of its own.
+ENDLESS = {"/v1/feed"}
+OPERATIONS = [(verb, path) for verb, path in MONITORING if path not in ENDLESS]
+MONITORING_KNOWN = {
+    "workflow": st.just(WORKFLOW),
+    "name": st.sampled_from(["known", "mu", "tacc"]),
+    "src": st.sampled_from(["mu", "tacc"]),
+    "dst": st.sampled_from(["mu", "tacc"]),
+    "metric": st.sampled_from(["status", "rtt", "tcp_throughput"]),
+    "subject": st.sampled_from(["mu>tacc", "mu", WORKFLOW]),
+    "unit": st.sampled_from(["bit/s", "s", "1"]),
+    "tool": st.sampled_from(["tcp", "echo", "host"]),
+}
+NOW = 1_000_000.0
+
+
+@cache
+def monitoring_schema() -> Any:
+    """As :func:`schema`."""
+    return schemathesis.openapi.from_dict(description(documented_routes()))
+
+
+@pytest.fixture(scope="module")
+def monitoring_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("service")
+    rig = Rig(folder / "state.sqlite")
+    with monitored(folder, rig) as (app, archive):
+        archive.record_many([workflow(WORKFLOW, "soykb", NOW), status(WORKFLOW, NOW, done=1)])
+        with serving(app) as port:
+            yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", GenerationMode)
+@pytest.mark.parametrize(("verb", "path"), OPERATIONS)
+def test_whatever_is_sent_to_monitoring(
+    monitoring_url: str, verb: str, path: str, mode: GenerationMode, examples: int
+) -> None:
+    web = requests.Session()
+    key = bearer("mu" if "/agents/{name}/" in path else "engineer")
+    web.headers.update(key | {"Connection": "close"})
+
+    operation = monitoring_schema()[path][verb]
+    parameters = operation.definition.raw.get("parameters", ())
+    waits = any(parameter["name"] == "wait_s" for parameter in parameters)
+
+    def sent(case: Any) -> Any:
+        if waits and (mode is GenerationMode.POSITIVE or _would_wait(case.query)):
+            case.query = {**(case.query or {}), "wait_s": 0}
+        answer = case.call(base_url=monitoring_url, session=web, timeout=FOR_EVER_S)
+        if answer.status_code >= 400:
+            error(answer)
+        return answer
+
+    fuzz(operation, mode, MONITORING_KNOWN, sent, unread=(403, 404, 413), examples=examples)
+
+
+def _would_wait(query: Any) -> bool:
+    """Where nothing is said, or a number of seconds."""
+    try:
+        return not isinstance(query, dict) or float(query.get("wait_s", 1)) > 0
+    except (TypeError, ValueError):
+        return False

@@ -11,21 +11,21 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from any_json import any_json
 from anyio import to_thread
 from api_rig import bearer, books, error, keyring
 from broker_rig import Clock, Rig, demo_network
 from fastapi.testclient import TestClient
+from generated import any_json, shared_fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_transit import made_transit
 from monitor_files import START, Submitted, append, starting, table
-from shared_fixtures import shared_fixtures
-from test_api_documented import EXAMPLE, part_of
+from test_api_answers import EXAMPLE, part_of
 from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
 
 from monitors.api import archive as archive_api
@@ -346,10 +346,16 @@ def test_a_directory_on_this_machine_is_read_at_once(
     assert again["refreshed"] is True and again["request"] > number
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wait for a measurement ends before there is one."""
+    monkeypatch.setattr(workflows, "time", SimpleNamespace(monotonic=lambda: 0.0))
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_who_asks_while_it_is_measured_gets_that_answer(
-    web: tuple[TestClient, Archive], monkeypatch: pytest.MonkeyPatch
+    web: tuple[TestClient, Archive],
 ) -> None:
-    monkeypatch.setattr(workflows, "EVERY_S", 1e6)  # also who comes late on a busy machine
     client, archive = web
     archive.record_many([workflow("w2", host="elsewhere"), workflow("w3", host="elsewhere")])
     with ThreadPoolExecutor(5) as pool:
@@ -450,6 +456,7 @@ def test_nothing_recorded_breaks_an_answer(
         assert answer.is_success or ending == f"/{UUID}"
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_who_waits_for_a_measurement_takes_no_thread(web: tuple[TestClient, Archive]) -> None:
     client, archive = web
     archive.record(workflow("w2", host="elsewhere"))

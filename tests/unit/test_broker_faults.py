@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_rig import Rig, code_of, demo_network, fill, refusing
+from broker_rig import FakeController, Rig, code_of, demo_network, fill, refusing
+from killed_broker import dies_at_every
 
-from network_provisioner.base.controller import ControllerError
+from network_provisioner.base.controller import ControllerError, SwitchStatus
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import TransitRequest, TransitState
+from network_provisioner.broker import Broker
+from network_provisioner.stores.sqlite import MEMORY, SqliteStore
 from network_provisioner.stores.store import StoreError
+from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Topology
 
 # -- others fail -----------------------------------------------------------------------------
@@ -247,3 +255,83 @@ def test_stop_takes_the_rules_off_and_keeps_the_transits(rig: Rig) -> None:
     rig.broker.stop()
     assert rig.controller.circuits == {}
     assert again(rig).broker.get("a").state is TransitState.INSTALLED
+
+
+@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.long)])
+def test_kill_9_changes_nothing_in_the_end(tmp_path: Path, stride: int) -> None:
+    numbers = count()
+    dies_at_every(
+        stride, tmp_path, lambda: partial(SqliteStore, tmp_path / f"{next(numbers)}.sqlite")
+    )
+
+
+def test_a_held_transit_whose_lease_ended_meanwhile_expires(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "s")
+    rig.ask("a", "mu", "tacc", lease_s=20)
+    kept = rig.store.get("a")
+    assert kept is not None
+    kept.state = TransitState.HELD
+    rig.store.put(kept)
+    rig.clock.now += 20
+    new = Rig(tmp_path / "s", clock=rig.clock)
+    assert new.broker.get("a").state is TransitState.EXPIRED
+    assert new.controller.circuits == {}
+
+
+class Slow(FakeController):
+    """Waits for a switch."""
+
+    def __init__(self) -> None:
+        super().__init__(demo_network())
+        self.statuses = [SwitchStatus("s2", "switch s2", False, 0.0, "is not connected", {})]
+        self.waits, self.came = threading.Event(), threading.Event()
+        self.laid = False  # whether best effort is
+
+    def start(self, timeout_s: float) -> None:
+        self.waits.set()
+        self.came.wait()
+        super().start(timeout_s)
+        self.statuses = []
+        self.laid = True
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    made = Slow()
+    yield made
+    made.came.set()
+
+
+@pytest.fixture
+def broker(slow: Slow) -> Broker:
+    templates = templates_from_dict(None)
+    return Broker(demo_network(), templates, slow, SqliteStore(MEMORY))
+
+
+def test_who_is_awaited_is_told_and_changes_wait(slow: Slow, broker: Broker) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        start = pool.submit(broker.start)
+        slow.waits.wait()
+        assert broker.problem() == "the broker is starting; switch s2 is not connected"
+        assert broker.health()["status"] == "degraded" and broker.list() == []
+        assert code_of(broker.check_started) == "busy"
+        future = pool.submit(broker.request, TransitRequest("a", "mu", "tacc"))
+        assert not slow.circuits
+        slow.came.set()
+        assert future.result().state is TransitState.INSTALLED and slow.laid
+        start.result()
+    assert broker.health()["status"] == "ok"
+    broker.check_started()
+
+
+def test_a_start_that_fails_answers_who_waits(slow: Slow, broker: Broker) -> None:
+    slow.broken = ControllerError("the port is in use")
+    with ThreadPoolExecutor(2) as pool:
+        start = pool.submit(broker.start)
+        slow.waits.wait()
+        future = pool.submit(broker.request, TransitRequest("a", "mu", "tacc"))
+        slow.came.set()
+        with pytest.raises(ControllerError, match="the port is in use"):
+            start.result()
+        with pytest.raises(BrokerError, match="could not start: the port is in use; ask again"):
+            future.result()

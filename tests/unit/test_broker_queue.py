@@ -12,7 +12,9 @@ from made_transit import made_transit
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
+from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.waitlist import Waitlist
+from tests.storm import Storm
 
 # -- the queue -------------------------------------------------------------------------------
 
@@ -351,3 +353,19 @@ def test_a_clock_that_is_set_back_frees_nothing_twice(rig: Rig) -> None:
 
 
 # -- many at once ----------------------------------------------------------------------------
+
+
+def test_a_storm_fills_the_link_and_delays_nobody(tmp_path: Path) -> None:
+    storm = Storm(tmp_path / "s", 40, warm_s=10.0, measured_s=30.0, most_bytes=10**9).run()
+    assert storm.reserved > 0.9
+    assert storm.waits and storm.late == []
+
+
+def test_who_is_placed_anew_began_before_nobody() -> None:
+    active = ActiveTransits()
+    transit = made_transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
+    active.enter(transit)
+    assert active.overrun(10.0) == [transit]
+    transit.grant.expected_end = 0.0
+    active.enter(transit)
+    assert active.overrun(10.0) == []

@@ -19,9 +19,9 @@ from coordinator_rig import CoordinatorRig
 from relay_world import RelayRig
 from test_anomaly_service import DAY_S, DROP, Clock, Told, series
 from test_anomaly_service import T0 as EVENING
-from test_cli_measure_plan import TASKS
-from test_cli_measure_plan import written as planned
-from test_cli_monitor_disks import report
+from test_cli_measure_run import TASKS
+from test_cli_measure_run import written as planned
+from test_cli_monitor_show import report
 from test_cli_template import written
 from test_cli_workflow import GROW, write_config
 from test_docs import leaves

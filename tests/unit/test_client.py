@@ -366,7 +366,11 @@ def test_timeouts_that_are_none() -> None:
         BrokerClient("http://127.0.0.1:1", 0)
 
 
-def test_a_host_without_an_address() -> None:
+def test_a_host_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     assert failure("http://nowhere.invalid:1").code == "unreachable"
 
 

@@ -122,6 +122,25 @@ def test_one_batch_for_each_change_and_none_for_no_change() -> None:
     assert len(tc.batches) == 3
 
 
+@pytest.mark.parametrize(
+    ("capacity_bps", "delay_s", "burst_bytes", "queue_bytes"),
+    [
+        (8e9, 0.05, 4_000_000, 100_000_000),  # 4 ms, and a round trip of 100 ms, at 1 GB/s
+        (8e9, 0.0, 4_000_000, 50_000_000),  # 50 ms at least
+        (8e6, 0.0, 131_072, 262_144),  # no less than some large packets
+        (8e12, 0.05, 4_000_000_000, 2**32 - 1),
+    ],
+)
+def test_bursts_and_queues_hold_what_the_link_sends_in_their_time(
+    capacity_bps: float, delay_s: float, burst_bytes: int, queue_bytes: int
+) -> None:
+    tc = Tc()
+    TcShaper(tc).sync([replace(ONE, capacity_bps=capacity_bps, delay_s=delay_s)])
+    value = [dict(pairwise(line.split())) for batch in tc.batches for line in batch]
+    assert {v["burst"] for v in value if "burst" in v} == {f"{burst_bytes}"}
+    assert {v["limit"] for v in value if "limit" in v} == {f"{queue_bytes}"}
+
+
 def test_what_is_in_a_queue_goes_before_it() -> None:
     tc = Tc()
     shaper = TcShaper(tc)

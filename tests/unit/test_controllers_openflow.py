@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, ControllerError, Part
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers import reconcile
+from network_provisioner.controllers import reconcile, switched
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.match import MOST
 from network_provisioner.controllers.openflow import connections, wire
@@ -35,6 +35,7 @@ from network_provisioner.controllers.rules import (
     Changes,
     Meter,
 )
+from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.topology.graph import Topology
 
 L3 = ("mu", "s1", "r1", "s2", "tacc")
@@ -79,6 +80,12 @@ def test_a_shaper_that_refuses_leaves_the_rules_alone(rig: FakeRig) -> None:
     rig.shaper.broken = False
     rig.controller.apply([rig.circuit()])
     assert rig.controller.installed() == ["a"]
+
+
+@pytest.fixture
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a switch or its devices refused is tried again at once."""
+    monkeypatch.setattr(switched, "RETRY_S", 0.01)
 
 
 @pytest.fixture
@@ -353,6 +360,28 @@ def test_what_nobody_tells_of_is_found_by_looking(
     assert line.startswith("switch s1 (dpid 0x1) was repaired: ")
 
 
+@pytest.mark.usefixtures("soon_again")
+def test_devices_that_refuse_are_a_problem_of_their_switch_alone(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    sync = rig.shaper.sync
+
+    def refuses(shapes: Iterable[DeviceShape]) -> list[str]:
+        wanted = list(shapes)
+        if any(shape.switch == "s2" for shape in wanted):
+            raise ControllerError("tc refused to shape: no")
+        return sync(wanted)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.shaper, "sync", refuses)
+        rig.check_often()
+        said = "is not up to date: tc refused to shape: no"
+        rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == said)
+        assert rig.openflow.switches()[0].problem == ""
+    rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
+
+
 def test_classes_that_somebody_changes_are_found_by_looking(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     before = dict(rig.shaper.laid)
@@ -448,6 +477,7 @@ def test_how_switches_are_configured_is_reported(rig: FakeRig) -> None:
     rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
 
 
+@pytest.mark.usefixtures("soon_again")
 @pytest.mark.parametrize("evicts", [False, True])
 def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
     rig: FakeRig, evicts: bool
@@ -855,13 +885,15 @@ def test_rules_of_others_before_ours_are_reported_and_left_alone(
     assert rig.openflow.switches()[0].problem == ""
 
 
-def test_names_of_ports_are_printable(rig: FakeRig) -> None:
+def test_names_of_ports_are_printable(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.search_at_once(monkeypatch)
     rig.s1.names = {1: "a\x1b[2J\n"}
     names = {port.name for port in rig.openflow.discover().ports[1].values()}
     assert names == {"eth", r"a\x1b[2J\n"}
 
 
-def test_links_whose_first_frames_are_lost(rig: FakeRig) -> None:
+def test_links_whose_first_frames_are_lost(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.search_at_once(monkeypatch)
     rig.s1.wires[10], rig.s2.wires[10] = (rig.s2, 10), (rig.s1, 10)
     rig.s1.lost_frames, rig.s2.lost_frames = 4, 3  # one at each port
     assert rig.openflow.discover().links == {((1, 10), (2, 10))}

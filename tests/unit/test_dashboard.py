@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from made_transit import made_transit
-from test_api_documented import EXAMPLE, part_of
+from test_api_answers import EXAMPLE, part_of
 
 from adon.dashboard import decisions
 from adon.dashboard.decisions import KINDS, ShownDecision, newest_decisions

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -380,3 +381,15 @@ def test_who_is_at_work_holds_the_lock(tmp_path: Path) -> None:
         assert adon_is_at_work(str(tmp_path)) is False
         fcntl.flock(file, fcntl.LOCK_EX)
         assert adon_is_at_work(str(tmp_path)) is True
+
+
+def test_machines_that_have_ended_are_deleted_side_by_side(tmp_path: Path) -> None:
+    cloud = StartdCloud(StartdSettings(tmp_path, "127.0.0.1:9618"))
+    names = [f"m{number}" for number in range(8)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "machine.json").write_text(json.dumps({"flavour": "small", "since": 0}))
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(cloud.delete, names))
+    assert cloud.machines() == []
+    assert (tmp_path / "last-ended/machine.json").exists()

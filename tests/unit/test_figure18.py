@@ -1,10 +1,14 @@
 """Figure 18 of the thesis (§5.2): t1 to t6, on the testbed's network at 0.03 of its rates.
 
-There AL2S carries 5.5 Gb/s and Layer 3 650 Mb/s; here 180 and 18 Mb/s of L2 and L3 can be reserved.
-"""
+There AL2S carries 5.5 Gb/s and Layer 3 650 Mb/s; here 180 and 18 Mb/s of L2 and L3 can be
+reserved."""
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,3 +171,33 @@ def snapshot(day: Day) -> object:
     for t4 in (saved, now):
         t4.usage.byte_seconds = t4.usage.metered_at = 0.0  # time went on
     return saved, now, day.rig.reserved(), day.rig.controller.circuits
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "soykb" / "figure18.py"
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("figure18")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), "--simulated", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def test_the_drawing_is_one(example: tuple[Path, str]) -> None:
+    html = (example[0] / "figure18.html").read_text()
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html)
+    assert match is not None and html.count('data-draw="chart"') == 2
+    overlay, routed = json.loads(match[1])["chart"]
+    free = "can still be reserved"
+    assert [line["name"] for line in overlay["series"]] == [free, "t1", "t3", "t6"]
+    assert [line["name"] for line in routed["series"]] == [free, "t4"]
+    assert [band["words"] for band in overlay["bands"]] == ["t6 waits"]
+    for path in (overlay, routed):
+        assert [mark["letter"] for mark in path["marks"]] == ["t1", "t2", "t3", "t4", "t6"]
+        assert all(line["points"] for line in path["series"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from any_json import any_json
+from generated import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, submitted, table

@@ -117,6 +117,7 @@ def test_a_request_waits_for_the_next_leader(pair: Pair) -> None:
     with pair.served() as port, ExitStack() as stack:
         address = pair.follower.broker.leader.address  # type: ignore[union-attr]
         hangs = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        hangs.settimeout(FOR_EVER_S)
         pair.follow(f"http://127.0.0.1:{hangs.getsockname()[1]}", 2)
         client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S)
         thread = threading.Thread(target=client.request, args=(TransitRequest("t", "mu", "tacc"),))

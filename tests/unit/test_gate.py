@@ -1,6 +1,10 @@
-"""Whom a broker on a desk answers: what a page in a browser can make it do."""
+"""How requests come in: whom a broker on a desk answers, and their work in threads."""
 
 from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
 
 import pytest
 from api_rig import application, bearer, error, keyring
@@ -10,8 +14,9 @@ from fastapi.testclient import TestClient
 from adon.config.adon_yml import parse_config
 from adon.config.sections import Config
 from adon.config.security import own_host
-from network_provisioner.api import create_app
-from network_provisioner.base.errors import InputError
+from network_provisioner.api import create_app, workers
+from network_provisioner.api.workers import Workers
+from network_provisioner.base.errors import BrokerError, InputError
 
 HERE = "http://127.0.0.1:8470"
 
@@ -72,3 +77,75 @@ def test_without_other_brokers_nobody_is_believed_a_name(rig: Rig) -> None:
         for secret in ({}, {"x-adon-leader-secret": ""}):
             answer = web.get("/v1/health", headers={"x-adon-client": "engineer-1"} | secret)
             assert error(answer)[:2] == (401, "unauthorized")
+
+
+@pytest.fixture
+def pools() -> Iterator[Workers]:
+    made = Workers()
+    yield made
+    made.close()
+
+
+def test_changes_are_made_one_by_one_in_the_order_they_came(pools: Workers) -> None:
+    done: list[int] = []
+    at_once: list[int] = []
+    inside = threading.Semaphore(1)
+
+    def work(number: int) -> int:
+        at_once.append(inside.acquire(blocking=False))
+        done.append(number)
+        inside.release()
+        return number
+
+    async def main() -> list[int]:
+        return await asyncio.gather(*(pools.change(work, n) for n in range(100)))
+
+    assert asyncio.run(main()) == list(range(100)) == done
+    assert all(at_once)
+
+
+def test_who_only_reads_does_not_wait_for_changes(pools: Workers) -> None:
+    release = threading.Event()
+
+    async def main() -> str:
+        change = asyncio.ensure_future(pools.change(release.wait, 60))
+        await asyncio.sleep(0)  # it goes before
+        answer = await pools.read(lambda: "read")
+        release.set()
+        assert await change
+        return answer
+
+    assert asyncio.run(main()) == "read"
+
+
+def test_a_turn_that_does_not_come_is_given_up_and_never_taken(
+    pools: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, release, late = threading.Event(), threading.Event(), threading.Event()
+
+    def wait() -> bool:
+        begun.set()
+        return release.wait(60)
+
+    async def main() -> None:
+        slow = asyncio.ensure_future(pools.change(wait))
+        assert await asyncio.to_thread(begun.wait, 60)
+        monkeypatch.setattr(workers, "WAIT_S", 0.05)  # only now: the first may be long in beginning
+        with pytest.raises(BrokerError) as caught:
+            await pools.change(late.set)
+        assert caught.value.code == "busy"
+        release.set()
+        assert await slow  # what had begun is waited for, however long it takes
+
+    asyncio.run(main())
+    pools.close()
+    assert not late.is_set()
+
+
+def test_what_work_raises_is_raised_also_a_timeout(pools: Workers) -> None:
+    def fails(error: Exception) -> None:
+        raise error
+
+    for fault in (TimeoutError("its own"), ValueError("x")):
+        with pytest.raises(type(fault), match=str(fault)):
+            asyncio.run(pools.change(fails, fault))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from generated import shared_fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared_fixtures import shared_fixtures
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.prepost import hookscripts

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from generated import shared_fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
-from shared_fixtures import shared_fixtures
 
 from adon.cli.install_ask import blocking_path
 from network_provisioner.base.errors import InputError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from generated import shared_fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, make_pegasus, part
-from shared_fixtures import shared_fixtures
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from generated import shared_fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import (
@@ -27,7 +28,6 @@ from monitor_files import (
     terminated,
     whole_run,
 )
-from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive
 from monitors.base.measurement import Measurement, to_row

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
+from coordinator_rig import ANYBODY, ECHO, TASKS, CoordinatorRig
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adon.service.measuring import EARLIER, measuring_file, take_over
 from monitors.measurements.probes.tools import TOOLS
+from monitors.measurements.run_store import KeptTask, MeasuringStore, SharedTasks
 from monitors.measurements.task_data import (
     FOR_S,
     agreement_from_dict,
@@ -16,7 +24,9 @@ from monitors.measurements.task_data import (
     tasks_from_dict,
 )
 from monitors.measurements.tasks import Agreement, Task
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.data import topology_from_dict
 
 NETWORK = topology_from_dict({
@@ -195,3 +205,134 @@ def test_whatever_is_written_it_is_taken_or_refused(body: dict[str, Any]) -> Non
             read()
         except InputError as error:
             assert "\n" not in str(error)
+
+
+MINE = {**ECHO, "every": "20 s"}
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[Callable[[str], CoordinatorRig]]:
+    """Coordinators with files of their own, and a store together."""
+    with ExitStack() as stack:
+        store = SqliteStore(tmp_path / "shared.sqlite")
+        stack.callback(store.close)
+
+        def started(name: str, shared: bool = True) -> CoordinatorRig:
+            made = CoordinatorRig(tmp_path / name, shared=SharedTasks(store) if shared else None)
+            stack.callback(made.close)
+            made.coordinator.take_over()
+            return made
+
+        yield started
+
+
+def added(rig: CoordinatorRig) -> set[str]:
+    return {task["name"] for task in rig.coordinator.tasks()} - TASKS.keys()
+
+
+def test_who_leads_next_has_what_was_added_and_not_what_was_removed(
+    brokers: Callable[[str], CoordinatorRig],
+) -> None:
+    first, second = brokers("first"), brokers("second")
+    first.coordinator.put_task("mine", MINE, ANYBODY)
+    second.coordinator.take_over()
+    assert added(second) == {"mine"}
+    second.all_present()
+    assert any(run["task"] == "mine" for run in second.ask("mu"))
+    second.coordinator.delete_task("mine", ANYBODY)
+    first.coordinator.take_over()
+    assert added(first) == set()
+    second.coordinator.put_task("mine", {**MINE, "every": "30 s"}, ANYBODY)
+    first.coordinator.take_over()
+    assert first.coordinator.task("mine")["every_s"] == 30
+
+
+def test_tasks_of_a_broker_that_was_alone_are_kept(tmp_path: Path) -> None:
+    alone = CoordinatorRig(tmp_path)
+    alone.coordinator.put_task("mine", MINE, ANYBODY)
+    store = SqliteStore(tmp_path / "shared.sqlite")
+    again = alone.restarted(shared=SharedTasks(store))
+    again.coordinator.take_over()
+    assert added(again) == {"mine"} and SharedTasks(store).read() is not None
+    again.close()
+    store.close()
+
+
+def test_a_store_that_refuses_leaves_all_as_it_was(
+    brokers: Callable[[str], CoordinatorRig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = brokers("first")
+
+    def refuse(*_: object) -> None:
+        raise StoreError("the database is away")
+
+    monkeypatch.setattr(SharedTasks, "write", refuse)
+    with pytest.raises(StoreError, match="is away"):
+        rig.coordinator.put_task("mine", MINE, ANYBODY)
+    assert added(rig) == set()
+    with pytest.raises(BrokerError, match="no measurement task"):
+        rig.coordinator.task("mine")
+
+
+KEPT = {"mine": KeptTask({"tool": "host"}, "ada", 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [
+        ("/here/adon-broker.sqlite", "/here/adon-broker.measuring.sqlite"),
+        ("/here/other.db", "/here/other.measuring.sqlite"),
+        ("postgresql://adon@db.example.org/campus", "/folder/campus.measuring.sqlite"),
+        ("postgresql://adon@a,b:1/campus?sslmode=require", "/folder/campus.measuring.sqlite"),
+        ("postgresql://adon@db.example.org", "/folder/adon.measuring.sqlite"),
+        ("host=db password=secret dbname='campus'", "/folder/campus.measuring.sqlite"),
+        ("service=adon", "/folder/adon.measuring.sqlite"),
+        ("postgresql://db.example.org/../x%2Fy", "/folder/..x2Fy.measuring.sqlite"),
+    ],
+)
+def test_it_is_named_after_the_brokers_state(state: str, name: str) -> None:
+    assert measuring_file(state, Path("/folder")) == Path(name)
+
+
+def test_an_earlier_file_goes_to_the_first_broker_that_is_started(tmp_path: Path) -> None:
+    earlier = tmp_path / EARLIER
+    before = MeasuringStore(earlier)
+    before.write(tasks=KEPT)
+    first, second = tmp_path / "a.measuring.sqlite", tmp_path / "b.measuring.sqlite"
+    with pytest.raises(InputError, match="earlier version has it"):
+        take_over(first)
+    before.close()
+    # As after kill -9: what was written stands beside the file.
+    db = sqlite3.connect(earlier, isolation_level=None)
+    db.execute("PRAGMA wal_autocheckpoint = 0")
+    db.execute("INSERT INTO fact VALUES ('x', '7')")
+    copy = {file.name: file.read_bytes() for file in tmp_path.iterdir() if "-shm" not in file.name}
+    db.close()
+    for name, data in copy.items():
+        (tmp_path / name).write_bytes(data)
+    assert (tmp_path / f"{EARLIER}-wal").stat().st_size > 0
+    assert take_over(first) and not earlier.exists()
+    assert not take_over(first) and not take_over(second)
+    store = MeasuringStore(first)
+    assert (store.tasks(), store.fact("x")) == (KEPT, 7)
+    store.close()
+    assert not second.exists()
+
+
+def test_one_that_is_held_stays(tmp_path: Path) -> None:
+    MeasuringStore(tmp_path / EARLIER).close()
+    with Path(tmp_path / f"{EARLIER}.lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="earlier version has it"):
+            take_over(tmp_path / "a.measuring.sqlite")
+    assert take_over(tmp_path / "a.measuring.sqlite")
+
+
+@pytest.mark.parametrize("damage", [b'{"tool": \xff\xfe}', b"[]", b"nothing"])
+def test_a_damaged_task_costs_only_itself(tmp_path: Path, damage: bytes) -> None:
+    store = MeasuringStore(tmp_path / "m.sqlite")
+    store.write(facts={"x": 7, "y": 8}, tasks={**KEPT, "other": KEPT["mine"]})
+    store._db.execute("UPDATE task SET body = CAST(? AS TEXT) WHERE name = 'other'", [damage])
+    store._db.execute("UPDATE fact SET value = CAST(? AS TEXT) WHERE name = 'y'", [b"{\xff"])
+    assert (store.tasks(), store.fact("x"), store.fact("y")) == (KEPT, 7, None)
+    store.close()

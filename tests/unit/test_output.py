@@ -19,6 +19,7 @@ import pytest
 
 from adon.cli import output, terminal
 from adon.cli.options import instant_of, moment_of
+from network_provisioner.base.csv_cells import csv_cell
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant, local_time
 
@@ -203,3 +204,29 @@ def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 )  # fmt: skip
 def test_durations_have_three_figures_at_most(seconds: float, text: str) -> None:
     assert output.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@x",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        " =1",
+        "\uff1d1",
+        "\uff0b1",
+        "\uff0d1",
+        "\uff20x",
+    ],
+)
+def test_no_cell_is_a_formula(text: str) -> None:
+    assert csv_cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("value", [-1, -1.5, None, "a=b", "w:job-1", "", "a; b"])
+def test_what_is_none_stays(value: object) -> None:
+    assert csv_cell(value) == value

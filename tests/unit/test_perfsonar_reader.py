@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from any_json import any_json
+from generated import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_perfsonar_results import AT, HOSTS, LATENCY, RUN, TCP, posted

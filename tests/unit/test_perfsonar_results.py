@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from any_json import any_json
 from broker_rig import demo_network
+from generated import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from generated import shared_fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, Case, by_gridftp, job, make_case, uses
-from shared_fixtures import shared_fixtures
 
 from monitors.workflows.planned.transferlist import Mkdir, Remove, Transfer
 from network_provisioner.base.errors import InputError

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from any_json import any_json
+from generated import any_json
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,12 +20,16 @@ from problem_world import (
     shared_by,
     staged_at,
 )
+from site_world import inputs_from, resequencing
 
 from network_provisioner.base.errors import InputError
+from site_selector.estimates.estimating import estimate_world
 from site_selector.evaluation.worlds import urgency_of
+from site_selector.explain.gantt import gantt_of, title_of
 from site_selector.mapping.estimator import Estimator, Transfer
 from site_selector.mapping.kernels.data import busy_seconds
-from site_selector.problem import Problem
+from site_selector.mapping.mapper import map_workflow
+from site_selector.problem import Problem, build_problem
 
 MB = 1e6
 BETWEEN = [[0.0, 1e-6], [1e-6, 0.0]]  # 1 MB takes 1 s from site to site
@@ -379,3 +384,35 @@ def test_another_structure_is_not_taken_for_the_same() -> None:
     changed = replace(run.problem, returns=tuple(not r for r in run.problem.returns))
     with pytest.raises(ValueError, match="another structure"):
         run.with_numbers(changed)
+
+
+def test_a_mapped_workflow() -> None:
+    sites: dict[str, dict[str, object]] = {
+        name: {"adon.workers": 2, "adon.queue_wait": "1 s"} for name in ("mu", "tacc")
+    }
+    inputs = inputs_from(*resequencing(2, 2, sites, "mu"))
+    world = estimate_world(inputs, now=0.0, output_site="tacc")
+    mapping = map_workflow(inputs, world, "tacc")
+    problem = build_problem(inputs, world, "tacc")
+    names = [inputs.workflow.jobs[job].transformation for job in problem.jobs]
+    chart = json.loads(json.dumps(gantt_of(problem, names, mapping), allow_nan=False))
+    groups = dict(chart["groups"])
+    jobs = {bar["label"]: site for site in mapping.sites.values() for bar in groups[site]}
+    assert jobs == mapping.sites
+    assert chart["end"] == pytest.approx(mapping.makespan_s - problem.overhead_s)
+    assert all(
+        0 <= bar["start"] <= bar["end"] <= chart["end"] for g in groups.values() for bar in g
+    )
+    for site in set(mapping.sites.values()):  # of two workers no more than two are busy at once
+        for bar in groups[site]:
+            at = bar["start"]
+            assert sum(b["start"] <= at < b["end"] - 1e-9 for b in groups[site]) <= 2
+    moved = {
+        label for path in groups if " > " in path for label in (b["label"] for b in groups[path])
+    }
+    assert moved and moved <= set(problem.files)
+    labels = {words for _, words in chart["key"]}
+    assert {"t::align:1.0", "transfer"} <= labels
+    assert title_of(mapping).startswith(
+        f"{mapping.workflow}: {len(mapping.placements)} jobs, expected"
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fluid_link import carried
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -27,6 +27,47 @@ from network_provisioner.policies.strategies import (
     sure_bps,
     ten_three,
 )
+
+_LEAST_BPS = 1e-3  # below it nothing is left to hand out
+
+
+def carried(
+    queues: Sequence[Queue], capacity_bps: float, offered: Mapping[str, float]
+) -> dict[str, float]:
+    """Bits per second that each queue's own traffic gets."""
+    by_name = {q.name: q for q in queues}
+    children = {q.name: [c for c in queues if c.parent == q.name] for q in queues}
+    sure = {q.name: q.rate_bps - sum(c.rate_bps for c in children[q.name]) for q in queues}
+    got = {name: min(offered[name], max(0.0, rate)) for name, rate in sure.items()}
+
+    def above(name: str) -> list[str]:
+        chain = [name]
+        while by_name[chain[-1]].parent:
+            chain.append(by_name[chain[-1]].parent)
+        return chain
+
+    def under(name: str) -> float:
+        return got[name] + sum(under(child.name) for child in children[name])
+
+    def may_add(name: str) -> float:
+        rooms = [by_name[n].ceil_bps - under(n) for n in above(name)]
+        left = capacity_bps - sum(got.values())
+        return max(0.0, min(offered[name] - got[name], left, *rooms))
+
+    for prio in sorted({q.prio for q in queues}):
+        names = [q.name for q in queues if q.prio == prio]
+        for _ in range(10_000):
+            hungry = {n: max(sure[n], 1.0) for n in names if may_add(n) > _LEAST_BPS}
+            if not hungry:
+                break
+            # Small enough a step that nobody gets more than their part before somebody is full.
+            step = min(may_add(n) / weight for n, weight in hungry.items())
+            total = sum(hungry.values())
+            step = min(step, (capacity_bps - sum(got.values())) / total)
+            for name, weight in hungry.items():
+                got[name] += min(step * weight, may_add(name))
+    return got
+
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "policies.md"
 DOCUMENTED = DOCS.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]

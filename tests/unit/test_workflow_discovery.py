@@ -14,7 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from any_json import any_json
+from cli_world import adon
+from generated import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
@@ -36,6 +37,7 @@ from monitors.workflows.follower import Follower
 from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.planned.submit_dir import SubmitDir, dag_of
 from monitors.workflows.service import FollowService
+from network_provisioner.base import account
 from network_provisioner.base.errors import InputError
 
 WAIT_S = 60.0
@@ -323,3 +325,38 @@ def test_a_refresh_of_what_has_not_started(tmp_path: Path) -> None:
         append(planned.out, starting() + table(START, done=1, queued=1))
         assert follower.refresh(planned.uuid, "refresh:2") is not None
         assert len(archive.query("status")) == 3
+
+
+WORKFLOW = """\
+pegasus: "5.0"
+name: tally
+jobs: [{type: job, id: J1, name: count, uses: []}]
+transformationCatalog:
+  transformations:
+  - {name: count, sites: [{name: condorpool, pfn: /bin/true, type: installed}]}
+"""
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_who_has_no_entry_is_known_by_number(nobody: None) -> None:
+    assert (account.home(), account.user_name()) == (Path("/"), str(os.getuid()))
+    assert account.user_name(4711) == "4711"
+
+
+def test_commands_need_neither_name_nor_home(
+    nobody: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "workflow.yml").write_text(WORKFLOW)
+    monkeypatch.chdir(tmp_path)
+    assert adon("site", "map", "workflow.yml").code == 0
+    assert "sharedScratch" in adon("plan", "workflow.yml").err  # it has no directory, and says so
+    assert len(of_user(lambda: 0.0)) > 1
