@@ -540,8 +540,8 @@ class Broker(Queries):
         **used: int,
     ) -> Transit:
         """Give a path back and report what the transfer moved, and ``used``: ``streams``,
-        ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``. A ``note``, such as
-        why it was slow, is added to the transit's reason. Idempotent.
+        ``buffer_bytes``, ``threads``, its failed attempts, ``retries``, and how many ``files``. A
+        ``note``, such as why it was slow, is added to the transit's reason. Idempotent.
 
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
         is not empty counts, and goes to the recorder; what cannot be is marked, and unless it is

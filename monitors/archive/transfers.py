@@ -28,6 +28,11 @@ from network_provisioner.topology.graph import way_of
 BEST_EFFORT = "best_effort"
 STEADY_S = 1.0
 
+# As in path selection: less than this part of its path's rate shows that the path is slow, unless
+# shaking hands explains it. For each file, GridFTP takes 0.7 to 3.8 s over 50 to 106 ms.
+_POOR = 0.5
+_HANDSHAKE_S = 4.0
+
 # No clock that times transfers resolves less; a zero here means that nobody timed it.
 _SHORTEST_S = 1e-6
 
@@ -45,7 +50,7 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
 
     ``throughput`` of ``src>dst`` and, where it was given one path, ``path_throughput`` of
     ``src>dst/WAY`` (what the path leads through, as in ``s1-s2``), in bits per second of what the
-    user got (goodput); without a path, of
+    user got (goodput), unless small files made it slow; without a path, of
     ``src>dst/best_effort`` where it lasted long enough to say more than how TCP starts. A transfer
     under 64 kB yields ``transfer_latency`` of ``src>dst`` in seconds instead: taken for throughput
     it would make a fast path look slow.
@@ -61,7 +66,8 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     facts = [_fact(transit, "throughput", subject, rate_bps, "bit/s")]
     if transit.grant.path:
         path = f"{subject}/{way_of(transit.grant.path)}"
-        if not transit.grant.parts:  # of several, nobody knows how much went over which
+        # Of several, nobody knows how much went over which.
+        if not transit.grant.parts and not _slow_by_handshakes(transit, rate_bps):
             facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
     elif (
         transit.usage.seconds >= STEADY_S
@@ -71,6 +77,12 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
         path = f"{subject}/{BEST_EFFORT}"
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
     return facts
+
+
+def _slow_by_handshakes(transit: Transit, rate_bps: float) -> bool:
+    usage, poor_bps = transit.usage, _POOR * transit.grant.granted_bps
+    moving_s = usage.seconds - _HANDSHAKE_S * max(1, usage.files)
+    return rate_bps < poor_bps and (moving_s <= 0 or goodput(usage.bytes, moving_s) >= poor_bps)
 
 
 def disk_facts(transit: Transit) -> list[Measurement]:
@@ -121,6 +133,7 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
             "granted_bps": transit.grant.granted_bps,
             "streams": 0 if transit.relayed else transit.usage.streams,  # of relays, not its own
             "buffer_bytes": transit.usage.buffer_bytes,
+            "files": transit.usage.files,
             "path": list(transit.grant.path),
             "state": str(transit.state),
         },

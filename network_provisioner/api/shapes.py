@@ -140,7 +140,8 @@ def flows_of(bodies: list[FlowBody]) -> tuple[Flow, ...]:
 
 class ReleaseBody(Body):
     """What the transfer moved, how it ended (``success`` or a word of the caller's), and what it
-    used; ``retries`` are attempts that failed, ``note`` says why it was slow."""
+    used; ``retries`` are attempts that failed, ``files`` how many it moved, ``note`` says why it
+    was slow."""
 
     bytes: Count = 0
     seconds: Annotated[float, Field(ge=0, le=MOST)] = 0.0
@@ -149,6 +150,7 @@ class ReleaseBody(Body):
     buffer_bytes: Count = 0
     threads: Count = 0
     retries: Count = 0
+    files: Count = 0
     note: Text = ""
 
 

@@ -360,6 +360,7 @@ class TransitUsage:
     ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
     ``streams``, ``buffer_bytes``, ``threads``  what the transfer used, 0 for unknown
     ``retries``         attempts of its transfer that failed
+    ``files``           how many it moved, 0 for unknown
     ``doubt``           why bytes and seconds cannot be as reported, "" where they can. They stay as
                         claimed, with a goodput of 0, and nobody decides by them
     ``vouched``         whether others decide by its report too; else its user alone
@@ -377,6 +378,7 @@ class TransitUsage:
     buffer_bytes: int = 0
     threads: int = 0
     retries: int = 0
+    files: int = 0
     doubt: str = ""
     vouched: bool = True
     kept: KeptPromise | None = None
@@ -495,7 +497,7 @@ _PLACES = """
     request.fingerprint usage.byte_seconds usage.metered_at usage.streams usage.buffer_bytes
     usage.threads usage.retries usage.doubt usage.vouched grant.expected_end grant.changes io
     request.hosts grant.ports request.ports_at grant.tuning relay request.uncapped grant.warnings
-    usage.kept
+    usage.kept usage.files
 """
 _RENAMED = {"request.min_bps": "requested_bps", "request.fingerprint": "asked", "io": "knee"}
 PUBLISHED = {_RENAMED.get(at, at.rpartition(".")[2]): at for at in _PLACES.split()}

@@ -148,8 +148,8 @@ class BrokerClient:
         **used: int | str,
     ) -> Transit:
         """Give a path back, with what the transfer moved in bytes and seconds, and what it
-        ``used``: ``streams``, ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``;
-        a ``note`` says why it was slow.
+        ``used``: ``streams``, ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``,
+        and ``files``; a ``note`` says why it was slow.
         """
         body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome, **used}
         return self._transit("POST", transit_id, "/release", body)

@@ -16,7 +16,7 @@ _SLACK_BYTES = 1 << 24  # buffers on the way
 _SLACK = 1.25  # bursts, and how others count headers
 _WHOLE_S = 1.0  # some tools tell no less
 _UNCOUNTED = 10  # what went before its path was there, or was counted for who shared its rules
-_USED = ("streams", "buffer_bytes", "threads", "retries")
+_USED = ("streams", "buffer_bytes", "threads", "retries", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TransferReport:
 
     ``seconds``  it took; ``outcome`` is "success" or a word of the caller's
     ``streams``, ``buffer_bytes``, ``threads``  what it used, 0 for unknown
-    ``retries``  attempts that failed
+    ``retries``  attempts that failed; ``files``: how many it moved, 0 for unknown
     ``note``     why it was slow, in words
     """
 
@@ -36,6 +36,7 @@ class TransferReport:
     buffer_bytes: int = 0
     threads: int = 0
     retries: int = 0
+    files: int = 0
     note: str = ""
 
     @property

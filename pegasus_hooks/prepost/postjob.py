@@ -185,7 +185,7 @@ def _release(
             transit = effects.budget.call(
                 partial(
                     effects.broker.release, transit_id, n_bytes, result.seconds, outcome,
-                    retries=result.failed_attempts, **used,
+                    retries=result.failed_attempts, files=result.files, **used,
                 )
             )  # fmt: skip
     except BrokerError as error:

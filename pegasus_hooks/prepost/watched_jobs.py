@@ -41,7 +41,7 @@ def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Transfer
     if (pair.src, pair.dst) not in measured:
         return TransferResult()
     result, used = measured[pair.src, pair.dst]
-    used = {**used, "retries": result.failed_attempts}
+    used = {**used, "retries": result.failed_attempts, "files": result.files}
     return TransferResult(result.n_bytes or 0, result.seconds, used)
 
 

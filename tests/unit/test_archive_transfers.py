@@ -56,6 +56,23 @@ def test_a_transfer_over_several_paths_tells_of_none_of_them() -> None:
     assert [f.metric for f in transfer_facts(changed(ENDED, parts=parts))] == ["throughput"]
 
 
+@pytest.mark.parametrize(
+    ("moved", "says_it"),
+    [
+        ({"bytes": 1_050_000, "seconds": 6.1, "files": 6}, False),
+        ({"bytes": 14_100_000, "seconds": 10.4, "files": 5}, False),
+        ({"bytes": 430_000, "seconds": 3.8}, False),  # of how many files it does not say
+        ({"bytes": 20_300_000, "seconds": 9.6, "files": 6}, True),  # half of the rate and more
+        ({"bytes": 14_100_000, "seconds": 60.0, "files": 5}, True),
+        ({"bytes": 1_050_000, "seconds": 31.0, "files": 6}, True),
+    ],
+)
+def test_small_files_do_not_make_a_path_slow(moved: dict[str, Any], says_it: bool) -> None:
+    facts = transfer_facts(changed(ENDED, granted_bps=28.8e6, **moved))
+    assert ("path_throughput" in [fact.metric for fact in facts]) is says_it
+    assert facts[0].details["files"] == moved.get("files", 0)
+
+
 UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": "", "installed_at": 0.0}
 
 

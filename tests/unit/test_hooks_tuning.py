@@ -344,7 +344,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     assert submit_file.stat().st_mtime_ns == 10**18
     assert {"event": "tuned", **tuned}.items() <= journal(plan.where)[1].items()
     postjob.run(PlannedFiles(plan.where, JOB), 0, 0, config, Effects(broker, Budget(60.0)))
-    assert broker.used == [{**tuned, "retries": 0}]
+    assert broker.used == [{**tuned, "retries": 0, "files": 1}]
     # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it; but for
     # where the records go, and the sleep.
     broker.service = Service()

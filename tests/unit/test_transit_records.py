@@ -39,7 +39,7 @@ def _of_circuits(folder: Path) -> Iterator[Transit]:
     rig.controller.bytes["flows"] = 1
     rig.let_pass(2)
     rig.controller.bytes["flows"] = 5_000_000
-    used = {"streams": 4, "buffer_bytes": 1 << 20, "threads": 2, "retries": 1}
+    used = {"streams": 4, "buffer_bytes": 1 << 20, "threads": 2, "retries": 1, "files": 2}
     rig.broker.release("flows", 4_000_000, 1.5, "success", note="slow", vouched=False, **used)
     rig.ask("refused", "mu", "tacc", min_bps=1e6)
     rig.broker.release("refused", 10**15, 1.0, "failed")
