@@ -152,6 +152,7 @@ def _reloading(config_file: Path, used: Config, end: Callable[[], None]) -> Call
 
     if not sys.stderr.isatty():
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=check, daemon=True).start())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     return lambda: bool(reloads)
 
 
@@ -165,6 +166,8 @@ def _notify(state: str) -> None:
 
 def _restart(address: str, sock: socket.socket) -> NoReturn:
     """Be the same command anew, in this process: threads of libraries cannot be stopped."""
+    # The new program has no handler yet, and the signal would end it; blocked, it waits for one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     sock.set_inheritable(True)
     os.environ[_KEPT_SOCKET] = f"{sock.fileno()} {address}"
     sys.stdout.flush()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 
 from monitors.alerts.anomalies.model import (
+    END,
     METRIC,
     Anomaly,
     SeriesLimits,
@@ -93,7 +94,10 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         behind: Cursor | None = None
         while True:
             page = archive.page(selection, behind, newest=True, limit=_PAGE)
-            seen += (measurement for _, measurement in page if rules.may_see(caller, measurement))
+            records = [measurement for _, measurement in page]
+            if until is not None:  # an anomaly may have ended later
+                records += archive.those([record.id + END for record in records]).values()
+            seen += (record for record in records if rules.may_see(caller, record))
             chosen = list(filter(matching, reversed(together(seen))))
             if len(page) < _PAGE:
                 break
@@ -133,7 +137,7 @@ def router(archive: Archive, rules: Rules, limits_of: LimitsOf) -> APIRouter:
         begun = archive.get(anomaly_id)
         if begun is None or from_measurement(begun) is None or not rules.may_see(caller, begun):
             raise BrokerError(f"unknown anomaly {anomaly_id!r:.200}", "unknown_anomaly")
-        ended = archive.get(f"{anomaly_id}:end")
+        ended = archive.get(anomaly_id + END)
         (anomaly,) = together([begun] + ([ended] if ended is not None else []))
         return answers.answer(asdict(anomaly))
 

@@ -135,6 +135,23 @@ def test_anomalies_come_in_pages(
     assert error(client.get("/v1/anomalies?cursor=x"))[1] == "bad_request"
 
 
+def test_a_list_until_any_time_gives_anomalies_as_they_are_now(
+    web: tuple[TestClient, Archive],
+) -> None:
+    client, archive = web
+    change = Anomaly("rtt", "a>b", "level", T0, T0 + 5, 1.0, 2.0, 1.0, 0.9, "slow")
+    archive.record(to_measurement(change))
+    archive.record(to_measurement(replace(change, kind="dip", until=T0 + 90)))
+    one = client.get(f"/v1/anomalies/{change.id}").json()
+    for until in (T0, T0 + 89, T0 + 90, T0 + 91):
+        query = {"metric": "rtt", "until": until}
+        assert client.get("/v1/anomalies", params=query).json() == {"anomalies": [one]}
+        dips = client.get("/v1/anomalies", params={**query, "kind": "dip"}).json()
+        assert dips == {"anomalies": [one]}
+        levels = client.get("/v1/anomalies", params={**query, "kind": "level"}).json()
+        assert levels == {"anomalies": []}
+
+
 def test_what_there_is_not(web: tuple[TestClient, Archive]) -> None:
     client, archive = web
     some = next(iter(series(T0, 1, DROP))).id

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +43,21 @@ from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.selection.limits import BrokerLimits, Quota
 from network_provisioner.selection.transit import Metric
 from network_provisioner.topology.data import topology_from_dict
+
+RELOADED_TWICE = """
+import os, signal, socket, sys, threading
+from pathlib import Path
+from types import SimpleNamespace
+from adon.service import serve
+ended = threading.Event()
+serve.read_settings = lambda file: (SimpleNamespace(controller=None, topology=None),)
+serve.make_controller = serve.topology_from_dict = serve.changes_text = lambda *_: ""
+if serve._KEPT_SOCKET not in os.environ:
+    serve._restart("", socket.create_server(("127.0.0.1", 0)))
+os.kill(os.getpid(), signal.SIGHUP)  # while it is starting
+serve._reloading(Path("adon.yml"), None, ended.set)
+sys.exit(not ended.wait(60))
+"""
 
 
 def config(folder: Path, **sections: Any) -> Config:
@@ -348,3 +365,9 @@ def test_what_others_claim_of_a_path_moves_nobody() -> None:
         assert [measurement.source for measurement in moved] == ["transfer of ada"]
         everything = archive.estimate("throughput", "mu>tacc", 110.0)
         assert everything is not None and everything.value == pytest.approx(9e8)
+
+
+def test_a_reload_during_a_reload_waits_for_the_new_process() -> None:
+    command = [sys.executable, "-c", RELOADED_TWICE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

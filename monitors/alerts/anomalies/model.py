@@ -23,7 +23,7 @@ Kind = Literal["level", "dip", "outage"]
 are none, or they say that nothing gets through."""
 
 METRIC = "anomaly"
-_END = ":end"
+END = ":end"  # of the id of what is recorded when an anomaly is over
 
 SHARES = frozenset({"loss", "cpu_use", "memory_use", "io_wait", "disk_io", "belief_error"})
 _RATES = frozenset({"throughput", "path_throughput", "tcp_throughput", "udp_throughput"})
@@ -95,7 +95,7 @@ def to_measurement(anomaly: Anomaly) -> Measurement:
         del details[key]
     details["confidence"] = round(anomaly.confidence, 4)
     return Measurement(
-        anomaly.id if anomaly.until is None else anomaly.id + _END,
+        anomaly.id if anomaly.until is None else anomaly.id + END,
         METRIC,
         anomaly.subject,
         anomaly.change,
