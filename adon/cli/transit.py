@@ -388,7 +388,7 @@ def _summary(t: Transit) -> list[str]:
         ]
     if t.grant.expected_end:
         when = _when(t.grant.expected_end)
-        lines.append(f"began before others that wait: expected to be done {when}, then gives way")
+        lines.append(f"started ahead of waiting transits: expected to end {when}, then best effort")
     lines += [
         f"changed {_when(c.at)}: {format_rate(c.min_bps)} to {format_rate(c.max_bps)}, "
         f"before {format_rate(c.was_min_bps)} to {format_rate(c.was_max_bps)}"

@@ -72,5 +72,5 @@ def test_a_start_that_fails_answers_who_waits(slow: Slow, broker: Broker) -> Non
         slow.came.set()
         with pytest.raises(ControllerError, match="the port is in use"):
             start.result()
-        with pytest.raises(BrokerError, match="could not start: the port is in use; ask again"):
+        with pytest.raises(BrokerError, match="could not start: the port is in use; try again"):
             future.result()
