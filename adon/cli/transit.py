@@ -396,7 +396,7 @@ def _summary(t: Transit) -> list[str]:
         for c in t.grant.changes
     ]
     if knee := knee_text(t.io):
-        lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
+        lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling released")
     if kept := t.usage.kept:
         why = f" ({kept.why})" if kept.why else ""
         lines.append(
