@@ -273,7 +273,7 @@ class Broker(Queries):
                     log.warning("nothing can be decided: %s", error)
                 readable = isinstance(error, ClockError)
                 # The log has the words of others, which not everybody may read.
-                self._undecided = str(error) if readable else "the store cannot be had"
+                self._undecided = str(error) if readable else "the store is unavailable"
                 raise BrokerError(str(error), "store_unavailable") from error
             self._undecided = ""
             clock_set_s = self._clock.catch_up()
@@ -523,7 +523,7 @@ class Broker(Queries):
                 if self._waiting.goes_on(transit, until, now):
                     continue
             else:
-                over = "its end has come" if 0 < transit.request.end <= now else "its lease ended"
+                over = "its end has passed" if 0 < transit.request.end <= now else "its lease ended"
                 self._lifecycle.end(transit, TransitState.EXPIRED, f"{transit.reason}; {over}", now)
             freed = True
         self._held.expire(now)
@@ -568,8 +568,8 @@ class Broker(Queries):
                 self._reported.append(answer)
             if not self._repository.keeps(transit.id):
                 raise BrokerError(
-                    f"transit {transit.id} holds nothing any more, but that could not be written "
-                    "down; expected to be asked again",
+                    f"transit {transit.id} holds no path any more, but that could not be "
+                    "recorded; repeat the request",
                     "store_unavailable",
                 )
             return answer
@@ -633,7 +633,7 @@ class Broker(Queries):
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
         """Say what a transfer has moved until now. One of which no packet met its transit's rules
-        goes on as best effort, and its room is given back.
+        goes on as best effort, and its bandwidth is released.
 
         Raises BrokerError ``unknown_transit``, ``store_unavailable``.
         """

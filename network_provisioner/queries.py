@@ -142,7 +142,7 @@ class Queries:
     def check_started(self) -> None:
         """Raises BrokerError ``busy`` for a broker that has not started."""
         if self._unstarted:
-            raise BrokerError(f"{self._unstarted}; ask again", "busy")
+            raise BrokerError(f"{self._unstarted}; try again", "busy")
 
     def health(self) -> dict[str, Any]:
         """Whether the service works: its controller, and how many transits live and wait."""
@@ -297,7 +297,7 @@ def _known(transit_id: str, transit: Transit | None) -> Transit:
 def unknown_transit(transit_id: str) -> BrokerError:
     """There is none with this id, as far as may be told."""
     return BrokerError(
-        f"unknown transit {transit_id!r}, expected the id of one that was asked for here",
+        f"unknown transit {transit_id!r}, expected the id of one of this broker's",
         "unknown_transit",
     )
 

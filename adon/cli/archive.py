@@ -281,7 +281,7 @@ def _retain(args: argparse.Namespace) -> int:
         if args.dry_run:
             counts = due(archive, retention, time.time())
             lines = [f"{metric}: {count} measurements" for metric, count in counts.items()]
-            lines.append(f"in all {sum(counts.values())} would go; nothing was done")
+            lines.append(f"in all {sum(counts.values())} would be removed; nothing was changed")
             records = [{"metric": metric, "count": count} for metric, count in counts.items()]
             return print_fields(args, records, lambda: "\n".join(lines))
         done = retain(archive, retention, time.time())

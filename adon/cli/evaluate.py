@@ -180,7 +180,7 @@ def _text(summary: dict[str, Any], forecasts: dict[str, Any]) -> str:
 
     lines = [
         "Makespans as ratios, geometric mean and worst; 1 is best. All jobs start by urgency; as "
-        "run, ADON's\nstart by the priorities it hands over, the others' by level and as they come."
+        "run, ADON's\nstart by its priorities, the others' by level."
     ]
     for regime, rows in report.tables(summary):
         worst = summary[regime]["best_known"][report.OVERALL]["adon"]

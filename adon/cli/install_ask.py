@@ -192,7 +192,7 @@ def install(
     if good:
         return None
     carry_out(reversed_edits(edits), place.own)
-    print("taken back: all files are as they were")
+    print("undone: all files are as they were")
     return 1
 
 

@@ -331,7 +331,7 @@ def _delete(args: argparse.Namespace) -> int:
     broker = client(args)
     with _named(broker, args.name):
         task = broker.call("DELETE", f"/v1/tasks/{quoted(args.name)}")
-    return print_fields(args, task, lambda: f"{args.name} is measured no longer")
+    return print_fields(args, task, lambda: f"{args.name} is no longer measured")
 
 
 @NOUN.verb(

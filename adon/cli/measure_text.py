@@ -172,7 +172,7 @@ def runs(rows: Rows, moved: Rows, now: float) -> list[Column]:
         Column("at", "in>", lambda at: _ahead(at, now)),
         Column("until", "for>", lambda until, at: duration(until - at), ("at",)),
         Column(
-            "task", "task", lambda t, by: f"{t} (asked for by {by})" if by else t, ("demanded",)
+            "task", "task", lambda t, by: f"{t} (requested by {by})" if by else t, ("demanded",)
         ),
         Column("subject", "of"),
         Column("state", "state", partial(_state, now=now), ("at", "until")),

@@ -88,7 +88,7 @@ _TERMS = (
 @NOUN.verb("list", flag("--all", "include ended policies"), add_broker, add_output, watch)
 def _list(args: argparse.Namespace) -> int:
     """List running and scheduled policies, with --all also ended ones."""
-    none = "no policies" if args.all else "no policy runs or will"
+    none = "no policies" if args.all else "no policy is running or scheduled"
     policies = client(args).policies(ended=args.all)
     return print_records(args, _COLUMNS, policies, none=none)
 
@@ -209,7 +209,9 @@ def _details(policy: dict[str, Any]) -> list[str]:
     resting: dict[str, list[str]] = {}
     for rest in policy["resting"]:
         resting.setdefault(str(rest["for"]), []).append(" > ".join(rest["link"]))
-    lines += [f"rests on {', '.join(on)} while {other} runs" for other, on in resting.items()]
+    lines += [
+        f"has no effect on {', '.join(on)} while {other} runs" for other, on in resting.items()
+    ]
     if policy["strategy"] not in ("7-3", "10-3"):
         kept = [
             f"{100 * g['share']:g} % of a link" if g["share"] else format_rate(g["bps"])

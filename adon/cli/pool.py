@@ -84,7 +84,7 @@ def _shrink(args: argparse.Namespace) -> int:
     from condor_plugins.pool.leases import Lease
 
     config, section = _loaded(args)
-    return _record(args, config, section, Lease(args.name, 0, time.time()), "let go")
+    return _record(args, config, section, Lease(args.name, 0, time.time()), "ended")
 
 
 def _loaded(args: argparse.Namespace) -> tuple[Config, ExpansionConfig]:
@@ -215,7 +215,12 @@ def _waiting(args: argparse.Namespace) -> int:
         Column("since", "for", lambda since: duration(max(0.0, now - since))),
         Column("why"),
     )
-    return print_records(args, columns, [asdict(job) for job in jobs], none="no job waits in vain")
+    return print_records(
+        args,
+        columns,
+        [asdict(job) for job in jobs],
+        none="no job is held, and a slot fits each waiting one",
+    )
 
 
 NOUN.verb("run", *pool_run.OPTIONS)(pool_run.run)
@@ -286,7 +291,7 @@ def _lines(decision: dict[str, Any]) -> str:
     ]
     for row in decision["choices"]:
         done = f" {row['done']}" if row["done"] else ""
-        lines.append(f"  {row['what']}{done}: {row['why'] or 'nothing was written down'}")
+        lines.append(f"  {row['what']}{done}: {row['why'] or 'no reason was recorded'}")
     for flavour, at in details["matched"].items():
         lines.append(f"  {flavour}: HTCondor last had a job for one at {when(at)}")
     return "\n".join(wrapped(printable(line)) for line in lines)

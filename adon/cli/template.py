@@ -19,7 +19,7 @@ NOUN = Noun("template", __doc__)
 _NAME = option("name", "name, from 'adon template list'", "NAME")
 _MEANWHILE = {
     "wait": "waits for its path",
-    "defer": "is put off by DAGMan",
+    "defer": "is deferred by DAGMan",
     "best_effort": "goes without one",
 }
 _SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
@@ -137,7 +137,7 @@ def _match(args: argparse.Namespace) -> int:
 
     def text(shown: str) -> str:
         first = [shown] if matched["entry"] else []
-        others = (f"passed over: {name} {why}" for name, why in matched["passed_over"].items())
+        others = (f"skipped: {name} {why}" for name, why in matched["passed_over"].items())
         return "\n".join((*first, matched["reason"], *others))
 
     entries = [matched["entry"]] if matched.get("entry") else []
@@ -210,10 +210,10 @@ def _delete(args: argparse.Namespace) -> int:
 
     def text(shown: str) -> str:
         if left is None:
-            return f"template {args.name} is forgotten; its history stays"
+            return f"template {args.name} is deleted; its history stays"
         origin = left["origin"]
         which = "built-in template" if origin == "built in" else f"template of {origin}"
-        return f"the {which} is in force again\n{shown}"
+        return f"the {which} applies again\n{shown}"
 
     entries = [] if left is None else [left]
     return print_records(args, _COLUMNS, entries, document=left, text=text)

@@ -388,7 +388,7 @@ def _summary(t: Transit) -> list[str]:
         ]
     if t.grant.expected_end:
         when = _when(t.grant.expected_end)
-        lines.append(f"began before others that wait: expected to be done {when}, then gives way")
+        lines.append(f"started ahead of waiting transits: expected to end {when}, then best effort")
     lines += [
         f"changed {_when(c.at)}: {format_rate(c.min_bps)} to {format_rate(c.max_bps)}, "
         f"before {format_rate(c.was_min_bps)} to {format_rate(c.was_max_bps)}"
@@ -396,7 +396,7 @@ def _summary(t: Transit) -> list[str]:
         for c in t.grant.changes
     ]
     if knee := knee_text(t.io):
-        lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
+        lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling released")
     if kept := t.usage.kept:
         why = f" ({kept.why})" if kept.why else ""
         lines.append(

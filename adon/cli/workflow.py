@@ -108,7 +108,7 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
     from pegasus_hooks.provisioning.insertion import without_provisioning
 
     written = _write(args, document, without_provisioning(document.text, document.name))
-    text = f"{written}: as it was before" if written else "nothing to take out"
+    text = f"{written}: as it was before" if written else "nothing to remove"
     return print_fields(args, [], lambda: text, {"output": written, "steps": []})
 
 

@@ -78,7 +78,7 @@ def used_files(config: Config, file: Path) -> list[str]:
             if other != path and there and not (here and path.samefile(other)):
                 lines.append(
                     f"warning: {other} is not used, {used} is: relative paths count from the "
-                    f"folder of {file.name}. To go on with the former, stop the broker and move it "
+                    f"folder of {file.name}. To keep the former, stop the broker and move it "
                     f"there, or name it in broker.{key}"
                 )
     return lines

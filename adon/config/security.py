@@ -77,7 +77,7 @@ class LiveKeyring(Keyring):
                 try:
                     self._take(load_config(self._file), strict=False)
                 except AdonError as error:
-                    log.warning("who may ask stays as it was: %s", error)
+                    log.warning("tokens and issuers stay as they were: %s", error)
         return super().recognise(token, certificate)
 
     def _take(self, config: Config, strict: bool) -> None:
@@ -138,7 +138,7 @@ def check_exposure(config: Config, keyring: Keyring) -> None:
     walled = [node.name for node in topology_from_dict(config.topology).nodes.values() if node.dmz]
     if walled and not keyring:
         raise InputError(
-            f"site {walled[0]} is in a Science DMZ, which opens for those who are known alone: "
+            f"site {walled[0]} is in a Science DMZ, which only known callers may open: "
             "found no security.tokens, expected them"
         )
     host, _ = split_address(config.broker.listen, "broker.listen")

@@ -5,7 +5,7 @@ Four kinds of decisions have one shape, so that one list can show them all:
     transit     which path a transfer got, and how much of it; the candidates with their scores
     placement   at which site a job runs; the alternatives with the terms of their T_t
     expansion   how many slots were asked for, for whom and until when: a lease
-    pool        which machines were started, drained, taken back and deleted
+    pool        which machines were started, drained, undrained and deleted
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from network_provisioner.selection.knee import knee_text
 from site_selector.mapping.reasons import seconds
 
 KINDS = ("transit", "placement", "expansion", "pool")
-_UNSAID = "nothing was written down"
+_UNSAID = "no reason was recorded"
 _SHOWN = ("alternatives", "reason", "job", "workflow_s", "workflow_range_s")
 _OF_TRANSIT = (
     "state", "layer", "path", "requested_bps", "granted_bps", "max_bps", "priority", "template",
@@ -32,7 +32,7 @@ _OF_TRANSIT = (
     "earliest", "blocking", "moves",
 )  # fmt: skip
 _LAST_YEAR = 1e11  # Unix seconds that every calendar has
-_DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
+_DONE = {"drain": "drained", "keep": "undrained", "give_up": "given up"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def of_expansion(measurement: Measurement) -> ShownDecision:
         id=measurement.id,
         at=measurement.at,
         subject=measurement.subject,
-        outcome=f"{measurement.value:g} slots asked for" if measurement.value else "let go",
+        outcome=f"{measurement.value:g} slots requested" if measurement.value else "ended",
         why=text(measurement, "reason") or _UNSAID,
         workflow=measurement.workflow,
         details=dict(measurement.details),

@@ -172,7 +172,7 @@ class ResidentPool:
     def _running(self) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._closed:
-                raise AdonError("the pool is asked no more")
+                raise AdonError("the pool is no longer read")
             if self._process is None:
                 self._process = subprocess.Popen(
                     [*ASK, *([self._collector] * bool(self._collector))],

@@ -89,7 +89,7 @@ def _lease(measurement: Measurement) -> Lease | None:
 
 def _reason(lease: Lease) -> str:
     if not lease.slots:
-        return "it was let go"
+        return "the lease was ended"
     jobs, verb = (f"{lease.slots} jobs", "are") if lease.slots != 1 else ("1 job", "is")
     cores = f" of {lease.cores} cores" if lease.cores > 1 else ""
     size = f", which read {format_size(lease.bytes)}" if lease.bytes else ""

@@ -491,7 +491,7 @@ class _Planner:
                 self.why[machine.name] = f"{last}, {coming}, and a boot takes {boot_s:.0f} s"
         # As many more as are of use may boot: some will fail, and estimates may be wrong.
         give_up = idle[booting - len(idle) :]
-        self.why |= dict.fromkeys(give_up, "nothing is left for it to do")
+        self.why |= dict.fromkeys(give_up, "it has no more work")
         return drain, keep, give_up
 
 

@@ -179,7 +179,7 @@ class Coordinator:
         with self._lock:
             now, agents = self._clock(), self._agent_registry
             away = agents.silent(now)
-            why = "it has not asked again when it should"
+            why = "it has not polled in time"
             silent = {f"agent {name!r}": (at, why) for name, at in away.items()}
             for (name, what), at in agents.missing_reports(now).items():
                 silent[f"agent {name!r}: {what}"] = at, f"it reports no {what} any more"
@@ -418,7 +418,7 @@ class Coordinator:
         run = self._planner.run_store.get(run_id)
         part = None if run is None else run.part_of(agent)
         if run is None or part is None or not part.told:
-            raise InputError(f"agent {agent!r} was never given this, or it is long past")
+            raise InputError(f"agent {agent!r} was never assigned this run, or it is too old")
         return run
 
     def _now(self) -> int:

@@ -198,8 +198,8 @@ class TaskRegistry:
         before = self._entries.get(name)
         if before is not None and before.kept is None:
             raise BrokerError(
-                f"measurement task {name!r} stands in adon.yml, expected one that was added: "
-                "change it there and start the broker again",
+                f"measurement task {name!r} is configured in adon.yml, expected an added one: "
+                "change it there and restart the broker",
                 "conflict",
             )
         return before

@@ -287,8 +287,8 @@ class RunPlanner:
             if not part.reported:
                 away = self._agent_registry.away(part.agent, now_ms / 1000)
                 if not part.told:
-                    return away or f"agent {part.agent!r} did not ask in time"
-                return f"agent {part.agent!r} was told, and has not answered" + (
+                    return away or f"agent {part.agent!r} did not poll in time"
+                return f"agent {part.agent!r} got the run, and has not reported" + (
                     f"; {away}" if away else ""
                 )
         return "no agent answered"

@@ -238,7 +238,7 @@ def valid_result(data: Mapping[str, Any], run: Run, part: AgentPart, now_ms: int
     Raises InputError that says what it may not say; such a result is never taken.
     """
     if run.state is RunState.DROPPED and not part.told:
-        raise InputError("this run was taken back before anybody was told of it")
+        raise InputError("this run was dropped before an agent got it")
     doc = read(_Result, data, "the result")
     if doc.task not in (None, run.task):
         raise InputError(f"found task {shown(doc.task)}, expected {run.task!r}")

@@ -40,7 +40,7 @@ _SWEEPS_S: dict[object, tuple[float, ...]] = {
 # Nothing was heard for so long, and all leases have ended: the machine may have gone down.
 _SILENT_S = 86400.0
 _PATHLESS = frozenset({UNASKED, str(TransitState.BEST_EFFORT)})
-_KILLED = "the hook before the job was killed or failed, and left no word"
+_KILLED = "the hook before the job was killed or failed, and left no record"
 
 
 class JobSource(Protocol):

@@ -189,9 +189,9 @@ class FollowedWorkflow:
         events, status = self._reading.logs.jobs, self.status or NOT_STARTED
         if events.is_lost:
             jobs = "of some jobs " if events.has_named else ""
-            instead = f"the events {jobs}are those that {self.dir.dagman_out.name} tells of"
+            instead = f"the events {jobs}are taken from {self.dir.dagman_out.name}"
         elif not events.is_read and status.ended and status.done:
-            instead = f"and {self.dir.dagman_out.name} tells of no events"
+            instead = f"and {self.dir.dagman_out.name} has no events"
         else:
             return ""
         return f"{events.path}: found no event log of its jobs that can be read, {instead}"

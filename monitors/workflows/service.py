@@ -228,7 +228,7 @@ class Followers:
 
     def silent(self) -> dict[str, tuple[float, str]]:
         """Those that should have asked again: since when, and why that is known."""
-        now, why = self._clock(), "it follows workflows, and has not asked again when it should"
+        now, why = self._clock(), "it follows workflows, and has not polled in time"
         with self._lock:
             return {
                 f"follower {name!r}": (at, why)

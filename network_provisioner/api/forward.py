@@ -116,7 +116,7 @@ class Forward:
             if leader is not None and leader.is_us:
                 return None
             if leader is not None and leader.address:
-                why = f"the broker at {leader.address} leads and gives no answer"
+                why = f"the broker at {leader.address} leads and does not answer"
                 pending = self._in_thread(partial(self._request, leader, scope, body))
                 while not pending.done() and self._broker.leader == leader:
                     await asyncio.wait({pending}, timeout=_LOOK_S)

@@ -98,7 +98,7 @@ class Gate:
             if not self._own_host(name):
                 raise BrokerError(
                     f"found Host {name!r}, expected localhost or one of broker.names: without "
-                    "tokens no other is answered to",
+                    "tokens no other is accepted",
                     "forbidden",
                 )
         if scope["path"] in _OPEN or (self._pages and scope["path"].startswith(self._pages)):

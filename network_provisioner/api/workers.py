@@ -48,6 +48,6 @@ async def _result(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     await asyncio.wait({done}, timeout=WAIT_S)
     if not done.done() and future.cancel():  # it has not begun
         raise BrokerError(
-            f"others were served for {WAIT_S:g} s; nothing was done, ask again", "busy"
+            f"the broker was busy for {WAIT_S:g} s; nothing was done, try again", "busy"
         )
     return await done

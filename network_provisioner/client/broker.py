@@ -408,7 +408,7 @@ class BrokerClient:
             if isinstance(error, TimeoutError):
                 what = f"no answer within {timeout_s:g} s"
             elif reason := getattr(error, "verify_message", ""):  # ssl.SSLCertVerificationError
-                what = f"its certificate is not to be trusted: {reason} (ADON_CA names its CA)"
+                what = f"its certificate is not trusted: {reason} (ADON_CA names its CA)"
             elif getattr(error, "reason", "") in _NO_TLS:
                 what = "found no TLS there, expected an address that begins with http://"
             elif isinstance(error, ConnectionRefusedError):

@@ -150,7 +150,7 @@ def tell(requests: Iterable[TransitRequest], effects: Effects) -> list[RequestOu
     try:
         answers = effects.budget.call(partial(effects.broker.ask, recorded))
     except BrokerError as error:
-        effects.warnings.append(f"not told to the broker: {error}")
+        effects.warnings.append(f"not reported to the broker: {error}")
         answers = []
     out = [RequestOutcome(r.id, str(TransitState.BEST_EFFORT), r.best_effort) for r in recorded]
     for number, answer in enumerate(answers):
@@ -177,7 +177,7 @@ def give_back(
             except BrokerError as error:
                 if error.code != "unknown_transit":
                     still[transit_id] = unanswered
-                    effects.warnings.append(f"{possible_id}: left to its lease: {error}")
+                    effects.warnings.append(f"{possible_id}: ends with its lease: {error}")
                 break
     return still
 
@@ -283,5 +283,5 @@ def _lengthen(transit: Transit, effects: Effects) -> Transit:
     try:
         return effects.budget.call(partial(effects.broker.renew, transit.id, need_s))
     except BrokerError as error:
-        effects.warnings.append(f"{transit.id}: the lease was not lengthened: {error}")
+        effects.warnings.append(f"{transit.id}: the lease was not extended: {error}")
         return transit

@@ -176,7 +176,7 @@ class LinkWatch:
                         (segment.hops[0][0], segment.hops[-1][1]),
                     )
                     LOG.warning(
-                        "no probe comes through link %s from %s to %s: that is not watched",
+                        "no probe passes link %s from %s to %s: it is not watched",
                         link.label, *ends,
                     )  # fmt: skip
         if problem is not None:

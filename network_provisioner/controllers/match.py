@@ -98,8 +98,8 @@ def in_front(
         if met:
             where = "before" if min(met) < entry.priority else "beside"
             return (
-                f"has a rule of somebody else {where} ours, cookie {entry.cookie:#x}, priority "
-                f"{entry.priority}: what it takes gets no path of ours"
+                f"has another program's rule {where} ADON's, cookie {entry.cookie:#x}, priority "
+                f"{entry.priority}: packets that it matches get no path"
             )
     return ""
 

@@ -480,7 +480,7 @@ class Reconciler:
                 self._state.refresh({dpid})
                 self._bring({dpid}, rules, entries, max(self._state.epoch({dpid}), self._epoch))
             except ControllerError as error:
-                LOG.warning("not put back yet: %s", error)
+                LOG.warning("not restored yet: %s", error)
             else:
                 self._stale.discard(dpid)
 

@@ -32,7 +32,7 @@ def route_table(
             if src != dst and (not site or site in (src, dst)):
                 closed = [name for name in (src, dst) if topology.nodes[name].dmz]
                 path, why = (
-                    (None, f"{closed[0]} is in a Science DMZ: transits alone reach it")
+                    (None, f"{closed[0]} is in a Science DMZ: only transits reach it")
                     if closed
                     else default_route(topology, src, dst, failed)
                 )

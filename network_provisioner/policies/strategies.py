@@ -169,7 +169,7 @@ def strategies() -> Mapping[str, Strategy]:
         try:
             by_name[point.name] = point.load()
         except Exception:  # a foreign package may fail in any way, and the others are still there
-            log.exception("strategy %r cannot be had from %r", point.name, point.value)
+            log.exception("strategy %r cannot be loaded from %r", point.name, point.value)
     return {**by_name, **BUILT_IN}
 
 
@@ -194,12 +194,12 @@ def checked_queues(strategy: Strategy, situation: Situation) -> list[Queue]:
     for side, floor in zip(situation.sides, situation.floors, strict=True):
         if rates[side.queue] < floor - slack:
             raise InputError(
-                f"{what}: {side.queue!r} is sure of {format_rate(rates[side.queue])}, expected at "
-                f"least {format_rate(floor)}, which is reserved in it"
+                f"{what}: {side.queue!r} is guaranteed {format_rate(rates[side.queue])}, expected "
+                f"at least {format_rate(floor)}, which is reserved in it"
             )
     if sum(rates.values()) > situation.room_bps + slack:
         raise InputError(
-            f"{what} are sure of {format_rate(sum(rates.values()))} together, expected at most "
+            f"{what} are guaranteed {format_rate(sum(rates.values()))} together, expected at most "
             f"{format_rate(situation.room_bps)}"
         )
     return queues

@@ -263,7 +263,7 @@ class RelayAgent:
             hello = Hello.unpack(proof, await stream.read(length), served.session.secret)
             first = hello.connection not in served.coming
             if first and hello.connection in served.names:
-                raise HelloError("a stream is of a connection that was")
+                raise HelloError("a stream belongs to an ended connection")
             served.names.add(hello.connection)
             coming = served.coming.setdefault(hello.connection, _Coming())
             coming.streams[hello.stream] = stream

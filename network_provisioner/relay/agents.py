@@ -88,11 +88,11 @@ class RelayAgents:
             agent = self._of(name)
             status = agent.status
             if status is None:
-                return f"no agent of relay {name!r} has asked yet"
+                return f"no agent of relay {name!r} has connected yet"
             if agent.lost:
                 return f"the connection to the agent of relay {name!r} broke"
             if silent_s := self._silent_s(agent):
-                return f"the agent of relay {name!r} has not asked for {silent_s:.1f} s"
+                return f"the agent of relay {name!r} has been silent for {silent_s:.1f} s"
             if status.version != VERSION:
                 return (
                     f"the agent of relay {name!r} is of version {status.version}, expected "

@@ -72,7 +72,7 @@ async def serve(name: str, address: str, broker: BrokerClient, contexts: Context
             except (MissingError, OSError) as error:
                 unready, agent = str(error), RelayAgent(address)
             if unready != warning:
-                log.warning("%s", f"connections go without it: {unready}" if unready else "ready")
+                log.warning("%s", f"connections go directly: {unready}" if unready else "ready")
             warning = unready
             try:
                 with suppress(TimeoutError):

@@ -220,7 +220,7 @@ class Fit:
             return Grant(ways, ask.start, ask.end, decision, reason, done=ask.done)
         end = min(ask.end, *(c.start for c in before))
         names = some(list(dict.fromkeys(c.id for c in before)))
-        reason += f"; begins before {names}, and gives way from {iso(ask.done)} on"
+        reason += f"; starts ahead of {names}, with a path until {iso(ask.done)}"
         return Grant(ways, ask.start, end, decision, reason, done=ask.done, early=True)
 
     def _crowded(self, hop: Hop) -> list[Claim]:

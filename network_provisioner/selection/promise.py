@@ -70,7 +70,7 @@ def judge(sample: Sample) -> PromiseCheck:
     """Whether a promise was kept. Rules: see the module."""
     counted, sender = [n_bytes for _, n_bytes in sample.counted], sample.sender
     if not counted or sample.seconds <= 2 * LAG_S or sample.granted_bps <= 0:
-        return PromiseCheck(UNKNOWN, "its switches do not say what they carry")
+        return PromiseCheck(UNKNOWN, "its switches report no byte counts")
     rates = [bits(n_bytes) / sample.seconds for n_bytes in counted]
     arrived = min(rates)
     lag = 1 - LAG_S / sample.seconds
@@ -114,12 +114,14 @@ def _less(sample: Sample, arrived: float, figures: str) -> PromiseCheck:
     if loss > LOST + late and sent >= ENOUGH * (1 - late) * sample.granted_bps:
         return PromiseCheck(BROKEN, f"{figures}, {loss:.0%} was lost", sample.link(worst), arrived)
     if sender is None:
-        return PromiseCheck(UNKNOWN, f"{figures}, and nobody reports its connections", "", arrived)
+        return PromiseCheck(
+            UNKNOWN, f"{figures}, and no agent reports its connections", "", arrived
+        )
     if why := _held_up(sender, sample):
         return PromiseCheck(LESS, f"{figures}: {why}", "", arrived)
     repaired = [n for n, (name, _) in enumerate(sample.counted, 1) if name in sample.repaired]
     link = lossiest(sample) or (sample.link(repaired[0]) if repaired else "")
-    return PromiseCheck(BROKEN, f"{figures}, and its sender wants more", link, arrived)
+    return PromiseCheck(BROKEN, f"{figures}, and its sender has more to send", link, arrived)
 
 
 def _held_up(sender: Sender, sample: Sample) -> str:

@@ -195,7 +195,7 @@ class PostgresStore(Store):
         now, change, term, leader, there, secret, until = self._state()
         if change < self._counter:
             raise self._error(
-                f"found change {change} after {self._counter}: it was put back to an earlier "
+                f"found change {change} after {self._counter}: it was reset to an earlier "
                 "state, and the broker has to be started again"
             )
         self._counter = change

@@ -380,7 +380,9 @@ class TemplateRegistry:
             try:
                 lesson = learning.best(self._store.history(entrydocs.LEARNED, key))
             except StoreError as error:
-                log.warning("what %s taught template %s cannot be had: %s", user, name, error)
+                log.warning(
+                    "what template %s learned from %s cannot be read: %s", name, user, error
+                )
                 return {}
             if len(kept) >= _MOST_OLD:
                 return lesson

@@ -71,7 +71,7 @@ def report(topology: Topology, controller: Controller) -> dict[str, Any]:
     if not isinstance(controller, Discovers):
         name = controller.capabilities().name
         raise BrokerError(
-            f"the {name} controller cannot look around, expected openflow or opendaylight",
+            f"the {name} controller cannot discover links, expected openflow or opendaylight",
             "conflict",
         )
     try:

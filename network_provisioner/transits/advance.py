@@ -102,14 +102,14 @@ class AdvanceReservations:
                 self._end_at(transit, wanted, end, now)
                 break
             except BrokerError as error:
-                log.warning("transit %s is not made longer: %s", transit.id, error)
+                log.warning("transit %s is not extended: %s", transit.id, error)
 
     def _move(self, transit: Transit, wanted: Transit, now: float) -> None:
         outcome = self._admission.readmit(transit, wanted, now)
         if isinstance(outcome, Grant):
             self._placement.hold(transit, outcome, now, wanted)
         elif isinstance(outcome, Wait) and transit.state is TransitState.QUEUED:
-            self._lifecycle.modify(transit, wanted, now, "it waits for the times of before")
+            self._lifecycle.modify(transit, wanted, now, "it waits with its previous times")
             self._lifecycle.wait(transit, outcome, now)
         else:
             raise BrokerError(

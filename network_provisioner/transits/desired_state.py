@@ -307,7 +307,7 @@ class DesiredState:
             if isinstance(error, ControllerError):
                 raise
             # A driver's own fault must end like a refusal, not half-way.
-            log.exception("the controller failed in a way of its own")
+            log.exception("the controller failed unexpectedly")
             raise ControllerError(f"the controller failed: {error}") from error
         self._again, self.dirty = None, False
 

@@ -497,7 +497,7 @@ class Lifecycle:
         since = max(transit.grant.installed_at, self._named_at.get(transit.id, 0.0))
         if seen or now - since < COUNTED_S:
             return False
-        self.decline(transit, f"{transit.reason}; {UNMET}: its room is given back", now)
+        self.decline(transit, f"{transit.reason}; {UNMET}: its bandwidth is released", now)
         return True
 
     # -- after a crash, a write in doubt, or a clock that was set ---------------------------------
@@ -510,7 +510,7 @@ class Lifecycle:
         sites = set(self._state.topology.sites)
         for transit in transits:
             if not {transit.request.src, transit.request.dst} <= sites:
-                reason = "after a restart: the topology has one of its sites no more"
+                reason = "after a restart: the topology no longer has one of its sites"
                 self.end(transit, TransitState.FAILED, f"{transit.reason}; {reason}", now)
             elif transit.state is TransitState.QUEUED:
                 self.resume(transit, now)

@@ -208,7 +208,7 @@ class Promises:
         else:
             self.suspects.pop(transit.id, None)
         if self._state.not_guaranteed(self._state.topology.path(path)):
-            check = PromiseCheck(UNKNOWN, "a link of its path takes no promises")
+            check = PromiseCheck(UNKNOWN, "a link of its path is not guaranteed")
             if transit.usage.kept is None:
                 return []
         was = transit.usage.kept or KeptPromise()

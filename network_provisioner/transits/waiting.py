@@ -95,7 +95,7 @@ class WaitingTransits:
                 self._lifecycle.extend(transit, until, now)
                 return True
             except BrokerError as error:
-                log.warning("transit %s is not made longer: %s", transit.id, error)
+                log.warning("transit %s is not extended: %s", transit.id, error)
         self._give_way(transit, "others" if claim is None else claim.id, now)
         return False
 
@@ -137,6 +137,6 @@ class WaitingTransits:
         done = iso(transit.grant.expected_end)
         self._placement.use_best_effort(
             transit,
-            f"began before {to}, and was not done by {done} as expected: goes on without a path",
+            f"started ahead of {to}, and did not end by {done} as expected: has no path any more",
             now,
         )

@@ -191,7 +191,7 @@ def _release(
     except BrokerError as error:
         if error.code == "unknown_transit" and not pair.granted_bps:
             return transit, True  # what was never granted is not there to be released
-        effects.warnings.append(f"{pair.id}: left to its lease: {error}")
+        effects.warnings.append(f"{pair.id}: ends with its lease: {error}")
         return None, False
     return transit, True
 

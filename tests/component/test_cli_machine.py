@@ -299,7 +299,7 @@ def test_a_broker_from_start_to_stop(broker: tuple[subprocess.Popen[str], Path])
         "reserved between them"
     )
     assert refusal(ask("transit", "release", "b")) == (
-        "unknown transit 'b', expected the id of one that was asked for here: 'adon transit list "
+        "unknown transit 'b', expected the id of one of this broker's: 'adon transit list "
         "--all' has all"
     )
     assert "130 Mb/s  150 Mb/s  26.5 ms  a" in ask("topology", "show").stdout

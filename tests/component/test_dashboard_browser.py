@@ -443,7 +443,7 @@ def test_a_list_is_filtered_sorted_and_saved_and_its_address_says_so(
     assert (row["id"], row["outcome"], row["project"]) == ("list-1", "' =reset", "cms")
     page.run("document.querySelector('[name=text]').focus()")
     page.type("no such")
-    page.wait("document.querySelector('.empty')?.textContent === 'None is like this.'")
+    page.wait("document.querySelector('.empty')?.textContent === 'Nothing matches.'")
     show(page, world.url, "pairs?trouble=failed")
     page.wait(f"{rows}.includes('iplant>local')")
 

@@ -148,7 +148,7 @@ def test_a_broker_that_stopped_in_between_is_told_later(
     archive = tmp_path / "archive.sqlite"
     away = config(run_dir, "http://127.0.0.1:9", archive=str(archive))
     assert hook(POST, run_dir, "--config", away, JOB, "0", "0").returncode == 0
-    assert "left to its lease" in job_files.warnings(run_dir)[0]
+    assert "ends with its lease" in job_files.warnings(run_dir)[0]
     assert not archive.exists()  # it is the broker's alone
     decision = DecisionFile.read(run_dir / "00/00" / f"{JOB}.adon.json")
     watched = Watched(WF_UUID, run_dir, hookconfig.load(Path(away)))

@@ -52,7 +52,7 @@ def test_a_killed_hook_and_a_killed_broker_cost_a_warning(tmp_path: Path) -> Non
     assert ran.code == 0, ran.output
     report = ran.report
     assert any("broker died and was started again 2 times" in w for w in report["warnings"])
-    assert any("stage_out" in w and "left to its lease" in w for w in report["warnings"])
+    assert any("stage_out" in w and "ends with its lease" in w for w in report["warnings"])
     assert report["open_reservations_at_end"] == report["flows_left_on_switches"] == 0
     lost, again = (
         [t for t in report["transits"] if t["job"].startswith("stage_in") and t["retry"] == retry]

@@ -161,7 +161,7 @@ def test_what_is_done_before_somebody_else_can_start_begins_before_it() -> None:
     assert nodes_of(grant) == [X] and isinstance(grant, Grant)
     assert (grant.end, grant.done) == (NOW + 30, pytest.approx(NOW + 29.6))
     assert grant.early
-    assert "begins before first, and gives way from" in grant.reason
+    assert "starts ahead of first, with a path until" in grant.reason
     long = admission.transit("t", "A", "C", 40, size_bytes=140, lease_s=90)
     assert waits(admission.decide(long, claimed=claim)).earliest == NOW + 90
     beside = admission.decide(admission.transit("t", "A", "C", 10, lease_s=90), claimed=claim)

@@ -201,7 +201,7 @@ def test_what_is_too_late_or_strange_or_against_its_limits_is_not_done(
     with working(settings(broker.url, tmp_path, limits=limits), doer):
         results = broker.wait("mu", "late", "strange", "command", "peer", "good")
     errors = [result["error"] for result in results]
-    assert errors[0].startswith("too late: its instant was 1")
+    assert errors[0].startswith("too late: it was due 1")
     assert errors[1] == "options: unknown option 'colour' of host, expected one of folder"
     assert errors[2] == "command cannot be used here: no commands are configured"
     assert errors[3] == "198.51.100.1 is not among the agent's peers"
@@ -254,7 +254,7 @@ def test_a_refused_result_is_dropped_and_said(
     with working(settings(broker.url, tmp_path), doer) as agent:
         broker.wait("mu", "b")
         until(lambda: not agent._spool.unsent(), "all to be sent")
-    assert "does not take the result of a: never given to this agent" in caplog.text
+    assert "does not accept the result of a: never given to this agent" in caplog.text
 
 
 def test_a_result_that_spoils_a_batch_is_found(
@@ -295,7 +295,7 @@ def test_with_a_certificate_of_its_own_the_token_is_never_sent(tmp_path: Path) -
         (tmp_path / "other").mkdir()
         other = Authority(tmp_path / "other", "other")
         for tls in (Tls(other.file, certificate, key), Tls(None, certificate, key)):
-            with pytest.raises(BrokerError, match="its certificate is not to be trusted"):
+            with pytest.raises(BrokerError, match="its certificate is not trusted"):
                 BrokerLink(settings(broker.url, tmp_path, tls=tls)).ask("assignments", 10.0)
         with pytest.raises(BrokerError) as caught:  # the broker does not trust this one
             tls = Tls(authority.file, *other.issue("mu"))
@@ -403,7 +403,7 @@ def test_a_fault_of_a_probe_is_a_result(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("monitors.measurements.probes.hostload.measure", fault)
     of = settings("http://127.0.0.1:1", tmp_path)
     result = perform(job("a", 7.0), of, time.monotonic() + 1.5, Halt())
-    assert result.error == "a fault of the agent: RuntimeError: a\\nfault"
+    assert result.error == "an error in the agent: RuntimeError: a\\nfault"
     assert result.measurements == ()
     odd = perform(job("a", 7.0, role="server"), of, time.monotonic() + 1.5, Halt())
     assert odd.error == "there is no host as server"

@@ -128,7 +128,7 @@ def test_a_release_is_answered_where_the_file_has_it_and_nowhere_else(rig: Rig) 
             rig.broker.release(name, 10, 1.0, "x" * 1000)
             answered.add(name)
         except BrokerError as error:
-            assert error.code == "store_unavailable" and "asked again" in str(error)
+            assert error.code == "store_unavailable" and "repeat the request" in str(error)
     with closing(sqlite3.connect(rig.file)) as db:  # as the next broker finds it after kill -9
         rows = db.execute("SELECT id FROM transits WHERE state = 'released'").fetchall()
     assert answered == {name for (name,) in rows} and len(answered) < len(names)
@@ -208,7 +208,7 @@ def test_a_site_that_is_no_more_takes_its_transits_with_it_and_no_others(rig: Ri
         "q": TransitState.FAILED,
         "b": TransitState.INSTALLED,
     }
-    assert "the topology has one of its sites no more" in new.broker.get("q").reason
+    assert "the topology no longer has one of its sites" in new.broker.get("q").reason
 
 
 def test_who_waited_for_a_template_that_is_gone(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_who_does_not_lead_decides_nothing_and_goes_on_when_it_leads_again(
         for call in (rig.broker.sweep, partial(rig.broker.release, "a")):
             assert code_of(call) == "store_unavailable"
         assert code_of(rig.ask, "b", "mu", "tacc") == "store_unavailable"
-        assert rig.broker.health()["problem"] == "the store cannot be had"
+        assert rig.broker.health()["problem"] == "the store is unavailable"
         assert list(rig.controller.circuits) == ["a"]
     assert [r.getMessage() for r in caplog.records if "decided" in r.getMessage()] == [
         "nothing can be decided: database postgresql://db/adon: connection refused"
@@ -333,5 +333,5 @@ def test_a_start_that_fails_answers_who_waits(slow: Slow, broker: Broker) -> Non
         slow.came.set()
         with pytest.raises(ControllerError, match="the port is in use"):
             start.result()
-        with pytest.raises(BrokerError, match="could not start: the port is in use; ask again"):
+        with pytest.raises(BrokerError, match="could not start: the port is in use; try again"):
             future.result()

@@ -184,7 +184,7 @@ def test_what_overruns_keeps_its_path_until_who_waits_can_start(early: Rig) -> N
         [],
         start + 60,
     )
-    assert "began before waits, and was not done by 1970-01-12T13:47:04Z" in over.reason
+    assert "started ahead of waits, and did not end by 1970-01-12T13:47:04Z" in over.reason
     assert early.broker.release("a", size, 70.0, "success").usage.goodput_bps > 0
 
 

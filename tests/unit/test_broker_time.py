@@ -39,7 +39,7 @@ def test_a_transit_in_advance_is_held_installed_and_ended_by_the_clock(rig: Rig)
     assert states(rig) == {"a": "active"}
     rig.let_pass(30)
     assert states(rig) == {"a": "expired"}
-    assert rig.broker.get("a").reason.endswith("its end has come")
+    assert rig.broker.get("a").reason.endswith("its end has passed")
     assert rig.controller.circuits == {} and rig.reserved() == {}
 
 

@@ -193,7 +193,7 @@ def test_retain(run: Run, place: Path) -> None:
     assert (code, out) == (0, "adon.yml has no monitoring.retention: everything is kept\n")
     config(place, {"default": {"raw": "50 h"}, "status": {"raw": "1 d"}})
     code, out, _ = run("retain", "--config", "adon.yml", "--dry-run")
-    assert code == 0 and "nothing was done" in out
+    assert code == 0 and "nothing was changed" in out
     code, out, _ = run("retain", "--config", "adon.yml")
     assert code == 0 and out.startswith("removed ")
     with Archive("adon-archive.sqlite", read_only=True) as archive:

@@ -211,7 +211,7 @@ def test_a_run_that_comes_to_nothing(
     coordinator, url = world
     monkeypatch.setattr("adon.cli.measure.time.sleep", lambda _: coordinator.let_pass(10))
     code, out, _ = measure(url, "run", "tcp")
-    assert code == 1 and "missed: agent 'mu' did not ask in time" in out
+    assert code == 1 and "missed: agent 'mu' did not poll in time" in out
     coordinator.let_pass(100)
     code, _, err = measure(url, "run", "tcp")
     assert code == 2 and "was last seen" in err and "nothing was started" in err
@@ -232,7 +232,7 @@ def test_a_run_that_comes_to_nothing(
         (("run", "tpc"), "did you mean 'tcp'?"),
         (("delete", "none"), "'adon measure list' has all"),
         (("schedule", "--task", "ecko"), "did you mean 'echo'?"),
-        (("delete", "tcp"), "stands in adon.yml"),
+        (("delete", "tcp"), "is configured in adon.yml"),
         (("add", "x", "--tool", "host", "--from", "mars", "--every", "1 min"), "found 'mars'"),
         (("add", "x", "--tool", "host", "--every", "1 min"), "from"),
     ],
@@ -252,7 +252,7 @@ def test_tasks_are_added_and_removed(world: tuple[CoordinatorRig, str]) -> None:
     assert code == 0 and "mine" in out and "local>iplant" in out
     assert coordinator.registry.get("mine").definition.options["count"] == 5
     assert coordinator.registry.get("mine").task.deadline_ms == 20_000
-    assert measure(url, "delete", "mine")[1] == "mine is measured no longer\n"
+    assert measure(url, "delete", "mine")[1] == "mine is no longer measured\n"
     assert coordinator.registry.find("mine") is None
 
 

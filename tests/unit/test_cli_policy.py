@@ -68,7 +68,7 @@ class TestPolicies:
         assert made == as_json("policy", "show", made["id"])
         assert as_json("policy", "list") == [made]
         assert "stopped" in said("policy", "stop", "cms first")
-        assert said("policy", "list") == "no policy runs or will\n"
+        assert said("policy", "list") == "no policy is running or scheduled\n"
         assert "stopped" in said("policy", "list", "--all")
         said("policy", "delete", made["id"])
         assert said("policy", "list", "--all") == "no policies\n"
@@ -97,7 +97,10 @@ class TestPolicies:
         said(*CMS, "--strategy", "7-3")
         said("policy", "start", "ada", "--type", "user", "--specs", "ada", "*", "--strategy", "7-3")
         text = said("policy", "show", "cms first")
-        assert "rests on r1 > s1, r1 > s2, s1 > r1, s1 > s2, s2 > r1, s2 > s1 while ada-" in text
+        assert (
+            "has no effect on r1 > s1, r1 > s2, s1 > r1, s1 > s2, s2 > r1, s2 > s1 while ada-"
+            in text
+        )
 
 
 REFUSED = [

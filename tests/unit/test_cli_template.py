@@ -63,7 +63,7 @@ def test_saved_from_a_file_restored_and_deleted(service: Rig, tmp_path: Path) ->
     assert head.split() == ["version", "at", "origin", "made", "of", "needs", "may", "have"]
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     assert rows[2].endswith("version 1  50 Mb/s  150 Mb/s")
-    assert lines("template", "delete", "own") == ["template own is forgotten; its history stays"]
+    assert lines("template", "delete", "own") == ["template own is deleted; its history stays"]
     assert lines("template", "history", "own")[-1].split()[3:] == ["deleted", *"---"]
     assert "is built in" in refusal("template", "delete", "default")
 
@@ -71,7 +71,7 @@ def test_saved_from_a_file_restored_and_deleted(service: Rig, tmp_path: Path) ->
 def test_a_replaced_built_in_template_stands_there_again(service: Rig, tmp_path: Path) -> None:
     lines("template", "save", "soykb", "--file", written(tmp_path))
     said = lines("template", "delete", "soykb")
-    assert said[0] == "the template of adon.yml is in force again"
+    assert said[0] == "the template of adon.yml applies again"
     assert said[2].split()[:4] == ["soykb", "4", "adon.yml", "25"]
 
 
@@ -96,7 +96,7 @@ def test_the_one_that_fits(service: Rig) -> None:
     assert said[1].startswith("soykb ") and "'soykb' is for 'soykb[-_:.]*'" in said[2]
     said = lines("template", "match", "--min", "300 Mb/s")
     assert said[1].startswith("montage ")
-    assert "passed over: soykb allows 150 Mb/s, 300 Mb/s needed" in said
+    assert "skipped: soykb allows 150 Mb/s, 300 Mb/s needed" in said
     ran = adon("template", "match", "unheard-of")
     assert (ran.code, ran.err) == (1, "")
     assert ran.out == "no template is for 'unheard-of', and nothing was asked for\n"

@@ -141,7 +141,7 @@ def test_a_transit_that_follows_a_disk_says_so(rig: Rig) -> None:
     limited = made_transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
     assert (
         "knee at 30 Mb/s (29 Mb/s to 31 Mb/s): the disk of tacc writes no more (I/O wait 93%); "
-        "69 Mb/s of its ceiling given back"
+        "69 Mb/s of its ceiling released"
     ) in explanation(limited)
     remembered = replace(limited, io=IoRecord(asked_max_bps=1e8, remembered_bps=30e6))
     assert "began at 30 Mb/s, which disks were found to take; 69 Mb/s of" in explanation(remembered)

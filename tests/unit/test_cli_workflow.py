@@ -61,7 +61,7 @@ def test_a_workflow_is_provisioned_in_place_and_restored(world: Path) -> None:
     assert (world / "w.yml").read_text() == after
     assert adon("workflow", "provision", "w.yml", "--undo").out == "w.yml: as it was before\n"
     assert (world / "w.yml").read_text() == before
-    assert adon("workflow", "provision", "w.yml", "--undo").out == "nothing to take out\n"
+    assert adon("workflow", "provision", "w.yml", "--undo").out == "nothing to remove\n"
 
 
 def test_another_file_may_be_written_or_none(world: Path) -> None:
@@ -132,7 +132,7 @@ def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
     (world / "adon-workers").mkdir()
     (world / "adon-workers/lock").touch()
     rows = adon("pool", "shrink", "night").out.splitlines()
-    assert rows[0] == f"night: let go, recorded in {where}"
+    assert rows[0] == f"night: ended, recorded in {where}"
     assert rows[1:] == ["no 'adon pool run' is at work on this machine"]
     pool = json.loads(adon("pool", "show", "--json").out)
     assert (len(pool["machines"]), pool["leases"]) == (1, [])

@@ -230,7 +230,7 @@ def test_a_start_in_advance_follows_the_wall(rig: Rig, times: Times) -> None:
     times.offset += 300
     rig.broker.sweep()
     ended = rig.broker.get("a")
-    assert (ended.state, ended.reason[-18:]) == (TransitState.EXPIRED, "; its end has come")
+    assert (ended.state, ended.reason[-20:]) == (TransitState.EXPIRED, "; its end has passed")
     times.offset -= 1000  # so it is not there twice
     times.steady += 1
     rig.broker.sweep()

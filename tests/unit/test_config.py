@@ -134,7 +134,7 @@ def test_a_file_that_lies_where_the_broker_was_started_is_not_silently_left(
         (_, _, warning) = used_files(config, file)
         assert warning == (
             f"warning: {old} is not used, {used} is: relative paths count from the folder of "
-            "adon.yml. To go on with the former, stop the broker and move it there, or name it in "
+            "adon.yml. To keep the former, stop the broker and move it there, or name it in "
             "broker.archive"
         )
         old.unlink()

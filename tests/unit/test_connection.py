@@ -343,7 +343,7 @@ def test_tls_with_a_token(rig: Rig, authority: Authority, tmp_path: Path) -> Non
         (tmp_path / "other").mkdir()
         other = Authority(tmp_path / "other", "other")
         for ca in (None, other.file):
-            with pytest.raises(BrokerError, match="its certificate is not to be trusted: "):
+            with pytest.raises(BrokerError, match="its certificate is not trusted: "):
                 BrokerClient(url, FOR_EVER_S, token, Tls(ca)).health()
         with pytest.raises(BrokerError, match=r"Hostname mismatch|not valid for"):
             BrokerClient(

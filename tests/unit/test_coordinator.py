@@ -77,11 +77,14 @@ def test_an_agent_speaks_for_its_own_part_alone(rig: CoordinatorRig) -> None:
     rig.let_pass(60)
     run = next(r for r in rig.runs() if r.task == "tcp")
     right = result_of(run, "mu")
-    for agent, words in (("iplant", "was never given this"), ("tacc", "the server of a run meas")):
+    for agent, words in (
+        ("iplant", "was never assigned this run"),
+        ("tacc", "the server of a run meas"),
+    ):
         accepted, refused = rig.coordinator.results(agent, [right])
         assert not accepted and words in refused[run.id]
     accepted, refused = rig.coordinator.results("mu", [{**right, "assignment": "made up"}, right])
-    assert accepted == [run.id] and "was never given this" in refused["made up"]
+    assert accepted == [run.id] and "was never assigned this run" in refused["made up"]
     assert rig.measured("tcp_throughput") == [f"tcp_throughput:{run.id}"]
     last = rig.coordinator.agent("tacc")["last_error"]
     assert run.id in last and "refused" in last
@@ -107,7 +110,7 @@ def test_a_late_result_still_counts(rig: CoordinatorRig) -> None:
     rig.all_present()
     rig.let_pass(2000)
     run = next(r for r in rig.runs() if r.task == "tcp")
-    assert (run.state, "was told, and has not answered" in run.error) == (RunState.MISSED, True)
+    assert (run.state, "got the run, and has not reported" in run.error) == (RunState.MISSED, True)
     assert rig.coordinator.results("mu", [result_of(run, "mu")])[0] == [run.id]
     assert rig.coordinator.run(run.id).state is RunState.DONE
     assert rig.measured("tcp_throughput") == [f"tcp_throughput:{run.id}"]

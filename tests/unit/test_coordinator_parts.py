@@ -201,7 +201,7 @@ def test_an_agent_that_does_not_ask_again_is_told_once_and_so_is_its_return() ->
 
     def silent() -> dict[str, tuple[float, str]]:
         away = agents.silent(clock.now)
-        return {f"agent {name!r}": (at, "it has not asked again") for name, at in away.items()}
+        return {f"agent {name!r}": (at, "it has not polled in time") for name, at in away.items()}
 
     watch = SilenceWatch([silent], [news.append], clock)
     agents.heard("mu", 10.0, None, 25.0)

@@ -153,7 +153,7 @@ def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
         "placement", "mu", 4.0, NOW, job=7, reason=None, alternatives=[1, {"site": "mu"}]
     )
     decision = decisions.of_placement(odd)
-    assert (decision.subject, decision.why) == (odd.id, "nothing was written down")
+    assert (decision.subject, decision.why) == (odd.id, "no reason was recorded")
     assert decision.choices == [{"site": "mu"}]
     assert decision.outcome == "runs at mu"
     for wrong in (10**400, "4", None, [4]):  # one that a researcher records is on everybody's page
@@ -173,9 +173,9 @@ def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
 def test_leases_say_how_many_slots_and_why() -> None:
     lease = measured("expansion", "night", 8.0, NOW, until=NOW + 60, reason="8 jobs")
     decision = decisions.of_expansion(lease)
-    assert (decision.outcome, decision.why) == ("8 slots asked for", "8 jobs")
+    assert (decision.outcome, decision.why) == ("8 slots requested", "8 jobs")
     gone = Measurement("x", "expansion", "night", 0.0, "1", NOW, "adon pool")
-    assert decisions.of_expansion(gone).outcome == "let go"
+    assert decisions.of_expansion(gone).outcome == "ended"
 
 
 def test_decisions_about_the_pool_have_a_reason_for_each_machine(archive: Archive) -> None:

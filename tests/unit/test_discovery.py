@@ -190,4 +190,4 @@ def test_a_new_switch_has_a_name_of_its_own() -> None:
 def test_a_controller_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with broker_with(FakeController(TOPOLOGY), tmp_path, monkeypatch):
         said = refusal("topology", "show", "--discovered")
-        assert "controller cannot look around, expected openflow or opendaylight" in said
+        assert "controller cannot discover links, expected openflow or opendaylight" in said

@@ -158,7 +158,7 @@ def test_one_that_somebody_else_deleted_is_replaced(
     del world.there[name]
     if restarted:
         ours = expander(world, archive)
-    assert ours.run_cycle().delete == {name: "its cloud does not have it any more"}
+    assert ours.run_cycle().delete == {name: "its cloud no longer has it"}
     assert world.vacated == [f"slot1_1@{name}"]
     assert not world.ads
     if not restarted:  # else nobody knows any more what it was

@@ -231,7 +231,7 @@ def test_one_workflows_trouble_is_not_the_others(
     assert [r.getMessage() for r in caplog.records] == [
         f"{other.nodes}: cannot be read: Is a directory",
         f"{planned.nodes}: found no event log of its jobs that can be read, and"
-        f" {planned.out.name} tells of no events",
+        f" {planned.out.name} has no events",
     ]
 
 

@@ -404,7 +404,7 @@ def test_of_jobs_whose_own_log_is_gone_dagman_tells(
         [("B", 7)],
     )
     (message,) = [record.getMessage() for record in caplog.records]
-    assert "the events of some jobs are those that diamond.dag.dagman.out tells of" in message
+    assert "the events of some jobs are taken from diamond.dag.dagman.out" in message
 
 
 # ------------------------------------------------------------------ what was moved or is gone
@@ -586,7 +586,7 @@ def test_a_lost_event_log_is_told_of_and_dagman_is_read(
     assert (failed.job, failed.exitcode) == (ONE, 3)
     assert [record.getMessage() for record in caplog.records] == [
         f"{planned.nodes}: found no event log of its jobs that can be read,"
-        f" the events are those that {planned.out.name} tells of"
+        f" the events are taken from {planned.out.name}"
     ]
 
 

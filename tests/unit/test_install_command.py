@@ -174,7 +174,7 @@ def test_what_does_not_work_is_taken_back(
     code, out, _ = run("--yes")
     assert code == 1
     assert said in out
-    assert out.splitlines()[-1] == "taken back: all files are as they were"
+    assert out.splitlines()[-1] == "undone: all files are as they were"
     assert pegasus.tree() == before
 
 

@@ -199,7 +199,7 @@ def test_nobody_is_told_without_end() -> None:
         notifier.tell_of(failed(number, "forged", "eve"))
     work(notifier)
     assert len(hook.texts) == OF_WORKFLOW
-    assert "Nothing more of workflow forged is told for an hour." in hook.texts[-1]
+    assert "No more notices of workflow forged for an hour." in hook.texts[-1]
     assert "Nothing more" not in hook.texts[-2]
     for number in range(300):
         notifier.tell_of(failed(0, f"w{number}", "eve"))
@@ -207,7 +207,7 @@ def test_nobody_is_told_without_end() -> None:
     notifier.tell_of(Notice("anomaly", "a", "slow\n", T0, {}))
     work(notifier)
     assert len(hook.texts) == OF_USER + 2
-    assert "Nothing more of user eve is told for an hour." in hook.texts[OF_USER - 1]
+    assert "No more notices of user eve for an hour." in hook.texts[OF_USER - 1]
     assert sum(outcome == "held back" for outcome, _ in ends(archive)) == 600 - OF_USER
     time.now += WINDOW_S
     notifier.tell_of(failed(0, "w0", "eve"))  # once is once, though it was not told

@@ -192,7 +192,7 @@ def test_what_cannot_be_told_is_a_warning() -> None:
     effects = Clock(Away()).effects
     full = [replace(w, best_effort="the disk is full") for w in REQUESTS]
     assert [(d.told, d.reason) for d in tell(full, effects)] == [(False, "the disk is full")] * 2
-    assert effects.warnings == ["not told to the broker: it is away"]
+    assert effects.warnings == ["not reported to the broker: it is away"]
 
 
 def test_a_lease_is_made_to_outlast_the_transfer() -> None:

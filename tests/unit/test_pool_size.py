@@ -125,7 +125,7 @@ def test_one_process_is_asked_again_and_again(
     assert pool._process is first
     pool.close()
     assert first is not None and first.returncode is not None
-    with pytest.raises(AdonError, match="asked no more"):
+    with pytest.raises(AdonError, match="no longer read"):
         pool.ask()
 
 

@@ -36,10 +36,15 @@ def sample(first: float, last: float, sender: Sender | None = GREEDY, **more: An
         (sample(75, 75), KEPT, "", ""),
         (sample(75, 75, None), KEPT, "", ""),
         (sample(64, 63), KEPT, "", ""),  # what switches count is up to 0.5 s old
-        (sample(45, 45), BROKEN, "60 Mb/s of 100 Mb/s arrived, and its sender wants more", ""),
-        (sample(45, 35), BROKEN, "its sender wants more", "s1-s2"),
-        (sample(45, 45, repaired=frozenset({"s1"})), BROKEN, "wants more", "s1-s2"),
-        (sample(45, 45, repaired=frozenset({"s2"})), BROKEN, "wants more", "s2-tacc"),
+        (
+            sample(45, 45),
+            BROKEN,
+            "60 Mb/s of 100 Mb/s arrived, and its sender has more to send",
+            "",
+        ),
+        (sample(45, 35), BROKEN, "its sender has more to send", "s1-s2"),
+        (sample(45, 45, repaired=frozenset({"s1"})), BROKEN, "has more to send", "s1-s2"),
+        (sample(45, 45, repaired=frozenset({"s2"})), BROKEN, "has more to send", "s2-tacc"),
         (sample(75, 30, None), BROKEN, "60% was lost", "s1-s2"),
         (sample(75, 30, None, path=ROUTED), BROKEN, "60% was lost", "s1-r1-s2"),
         # The bytes arrived, but not by way of these switches.
@@ -55,9 +60,9 @@ def sample(first: float, last: float, sender: Sender | None = GREEDY, **more: An
         (sample(45, 45, replace(GREEDY, buffer=0.4)), LESS, "buffer is too small", ""),
         (sample(45, 45, replace(GREEDY, paced_bps=60e6)), LESS, "sends 60 Mb/s at most", ""),
         # Silence accuses nobody.
-        (sample(45, 45, None), UNKNOWN, "nobody reports its connections", ""),
-        (sample(0, 0, counted=()), UNKNOWN, "do not say what they carry", ""),
-        (sample(0, 0, None), UNKNOWN, "nobody reports", ""),
+        (sample(45, 45, None), UNKNOWN, "no agent reports its connections", ""),
+        (sample(0, 0, counted=()), UNKNOWN, "report no byte counts", ""),
+        (sample(0, 0, None), UNKNOWN, "no agent reports", ""),
     ],
 )
 def test_what_became_of_a_promise(seen: Sample, state: str, words: str, link: str) -> None:
@@ -162,7 +167,7 @@ def test_a_link_that_loses_little_is_found_in_time(day: Day) -> None:
     """TCP slows down where a link gives less, and all switches count about the same."""
     while not day.news:
         day.second(9.2, 9, waiting=True)
-    assert str(day.news[0]).endswith("wants more, between mu and tacc") and day.kept.link == ""
+    assert str(day.news[0]).endswith("more to send, between mu and tacc") and day.kept.link == ""
     for _ in range(40):
         day.second(9.2, 9, waiting=True)
     assert (day.kept.state, day.kept.link) == (BROKEN, "s1-s2") and len(day.news) == 1

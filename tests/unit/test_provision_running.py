@@ -168,7 +168,7 @@ def test_what_the_broker_does_not_take_back_is_left_to_its_lease(submit: Path) -
     running.provision(STEP, world(submit, broker))
     broker.refuses_release = BrokerError("nobody there", "unreachable")
     running.release(STEP, world(submit, broker))
-    assert journal(submit)[-1]["reason"] == f"{IDS[1]}: left to its lease: nobody there"
+    assert journal(submit)[-1]["reason"] == f"{IDS[1]}: ends with its lease: nobody there"
     assert decision(submit)["given_back"] is False
 
 

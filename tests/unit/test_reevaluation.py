@@ -26,7 +26,7 @@ def test_a_broken_promise_moves_the_transit_and_it_comes_back(tmp_path: Path) ->
     scenario.seconds(12, RATE)
     assert scenario.transit.grant.path == L2
     scenario.seconds(15, 9)
-    assert scenario.transit.grant.path == L3 and "wants more" in scenario.transit.reason
+    assert scenario.transit.grant.path == L3 and "has more to send" in scenario.transit.reason
     assert [bool(news.at) for news in scenario.news] == [False, True]
     scenario.seconds(50, RATE)
     assert scenario.transit.grant.path == L3, "the path that it left is avoided"

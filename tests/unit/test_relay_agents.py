@@ -151,12 +151,12 @@ def agents(clock: Clock) -> RelayAgents:
 def test_an_agent_is_ready_once_it_has_asked_and_until_it_is_silent(
     agents: RelayAgents, clock: Clock
 ) -> None:
-    assert agents.unready("ra") == "no agent of relay 'ra' has asked yet"
+    assert agents.unready("ra") == "no agent of relay 'ra' has connected yet"
     agents.heard("ra", AgentStatus())
     clock.now += 1.5
     assert agents.unready("ra") == ""
     clock.now += 0.2
-    assert agents.unready("ra") == "the agent of relay 'ra' has not asked for 1.7 s"
+    assert agents.unready("ra") == "the agent of relay 'ra' has been silent for 1.7 s"
     agents.heard("ra", AgentStatus())
     assert agents.unready("ra") == ""
 
@@ -169,7 +169,7 @@ def test_an_agent_whose_question_waits_is_not_silent(agents: RelayAgents, clock:
     clock.now += 1.1
     assert agents.unready("ra") == ""
     clock.now += 0.2
-    assert agents.unready("ra") == "the agent of relay 'ra' has not asked for 1.6 s"
+    assert agents.unready("ra") == "the agent of relay 'ra' has been silent for 1.6 s"
 
 
 def test_what_an_agent_says_of_itself(agents: RelayAgents) -> None:

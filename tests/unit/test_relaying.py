@@ -154,7 +154,7 @@ def test_whose_packets_are_not_its_own_is_carried_with_who_has_them(rig: RelayRi
 @pytest.mark.parametrize(
     ("why", "lose"),
     [
-        ("the agent of relay 'ra' has not asked for 1.6 s", lambda rig: rig.poll("rb")),
+        ("the agent of relay 'ra' has been silent for 1.6 s", lambda rig: rig.poll("rb")),
         ("the connection to the agent of relay 'ra' broke",
          lambda rig: (rig.poll(), rig.agents.lost("ra"))),
         ("the agent of relay 'rb' is of version 7, expected 1",
@@ -184,7 +184,7 @@ def test_an_agent_that_is_lost_carries_nothing_more(
 
 def test_no_agent_has_asked_yet(tmp_path: Path) -> None:
     rig = RelayRig(tmp_path / "s.sqlite", with_agents=False)
-    assert ask(rig).relay == TransitRelay(why="no agent of relay 'ra' has asked yet")
+    assert ask(rig).relay == TransitRelay(why="no agent of relay 'ra' has connected yet")
 
 
 def test_ports_and_room_are_shared_by_what_is_relayed(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ class TestOthers:
     ) -> None:
         self.installed(monkeypatch, EntryPoint("gone", "no_such_module:f", "x"))
         assert set(strategies()) == set(BUILT_IN)
-        assert "'gone' cannot be had from 'no_such_module:f'" in caplog.text
+        assert "'gone' cannot be loaded from 'no_such_module:f'" in caplog.text
 
     @given(situation=situations())
     def test_the_one_in_the_documentation_keeps_the_rules(self, situation: Situation) -> None:

@@ -248,7 +248,7 @@ async function load(context, ask = context.page.load) {
     if (!(error instanceof ApiError)) throw error;
     context.error = error;
     status(context);
-    if (error.status === 401) askToken(token() ? error.message : "This broker wants to know who asks.");
+    if (error.status === 401) askToken(token() ? error.message : "This broker needs a token.");
   } finally {
     context.busy = false;
     context.askedAt = performance.now();
@@ -302,7 +302,7 @@ function draw(context) {
 /** Why there is nothing, in words of the page: it knows where a token is given. */
 function refused(error, told) {
   if (error.status === 401 && !token())
-    return "This broker wants to know who asks. “Token”, at the top right, takes what it knows you by.";
+    return "This broker needs a token: “Token”, at the top right, takes it.";
   return told ? `${error.message}: what is shown is of ${clock(told, now())}` : error.message;
 }
 
@@ -355,7 +355,7 @@ const own = {
     event.preventDefault();
     byId("main").focus();
   },
-  key: () => askToken("Another token, or none where the broker knows you by your certificate."),
+  key: () => askToken("Another token, or none with a client certificate."),
   cancel: () => byId("ask").close(),
   forget() {
     setToken("");

@@ -287,7 +287,7 @@ class PoolObserver:
         """A machine that was deleted by somebody else, or before its startd had said good-bye."""
         ended = Server(name, "", MachineState.ENDED, number(slot, "DaemonStartTime"))
         last = self._known.get(name, ended)
-        return replace(last, state=MachineState.ENDED, error="its cloud does not have it any more")
+        return replace(last, state=MachineState.ENDED, error="its cloud no longer has it")
 
     def _know_joined(self, servers: Mapping[str, Server]) -> None:
         """After a restart the archive reports which machines have been in the pool before."""

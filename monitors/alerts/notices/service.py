@@ -125,7 +125,7 @@ class NoticeService:
     def _put(self, task: _Task) -> None:
         with self._more:
             if len(self._tasks) >= _MOST_WAITING:
-                _log.error("too many notices wait: not told: %s", task.notice.subject)
+                _log.error("too many notices wait: not sent: %s", task.notice.subject)
                 return
             self._number += 1
             task.number = self._number
@@ -143,7 +143,7 @@ class NoticeService:
                 task.due = self._steady() + _ARCHIVE_AGAIN_S
                 self._put(task)
             except Exception:  # one notice's trouble is not the others'
-                _log.exception("a notice could not be told: %s", task.notice.subject)
+                _log.exception("a notice could not be sent: %s", task.notice.subject)
 
     def _next(self) -> _Task | None:
         with self._more:
@@ -172,7 +172,7 @@ class NoticeService:
                 self._archive.record(self._record(f"{key}:end", task, "held back", 0.0))
                 return
             if full:
-                text = f"{task.notice.text}\nNothing more of {full} is told for an hour.\n"
+                text = f"{task.notice.text}\nNo more notices of {full} for an hour.\n"
                 task.notice = replace(task.notice, text=text)
         if task.done is None:
             if task.target.command:

@@ -170,7 +170,7 @@ class Agent:
                     continue
             for assignment in late:
                 late_s = self._broker_now() - assignment.at
-                self._refuse(assignment, f"too late: its instant was {late_s:.1f} s ago")
+                self._refuse(assignment, f"too late: it was due {late_s:.1f} s ago")
             for assignment in due:
                 self._begin(assignment)
             self._spool.forget(self._broker_now() - _KEEP_TAKEN_S)
@@ -245,7 +245,9 @@ class Agent:
             self._learn(reply, receipt)
             accepted, refused = receipt.accepted, receipt.refused
         for key, why in refused.items():
-            _log.warning("the broker does not take the result of %s: %s", key, printable(why)[:300])
+            _log.warning(
+                "the broker does not accept the result of %s: %s", key, printable(why)[:300]
+            )
         gone = {key for key, _ in waiting} & (accepted | set(refused))
         self._spool.taken(gone)
         return bool(gone)
@@ -268,7 +270,7 @@ class Agent:
             try:
                 work()
             except Exception:  # a fault of ours must not leave half an agent
-                _log.exception("a fault of the agent; it goes on")
+                _log.exception("an error in the agent; it continues")
                 self._halt.wait(_MOST_PAUSE_S)
 
     def _wake_at_halt(self) -> None:

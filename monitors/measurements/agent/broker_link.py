@@ -167,4 +167,4 @@ def _read(schema: type[T], data: Mapping[str, Any]) -> T:
 
 
 def _bad(message: str) -> BrokerError:
-    return BrokerError(printable(f"the broker's answer is none: {message}"), "bad_answer")
+    return BrokerError(printable(f"the broker's answer is invalid: {message}"), "bad_answer")

@@ -94,7 +94,7 @@ def perform(
         error = str(refused)
     except Exception as fault:  # one probe's fault must not end the agent
         _log.exception("%s failed", assignment.id)
-        error = f"a fault of the agent: {type(fault).__name__}: {fault}"
+        error = f"an error in the agent: {type(fault).__name__}: {fault}"
     done = Result(assignment.id, assignment.task, started, time.time(), measurements)
     return replace(done, error=printable(error)[:_MOST_ERROR])
 

@@ -223,7 +223,7 @@ class Channel:
                 if ready.poll(0):
                     self._sock.sendall(wire.encode(wire.echo_request(), 0))
             except (OSError, ValueError):  # it was closed: whoever reads tells
-                LOG.debug("switch %s has hung up", format_dpid(self.dpid))
+                LOG.debug("switch %s closed its connection", format_dpid(self.dpid))
             finally:
                 self._write_lock.release()
 
@@ -246,7 +246,7 @@ class Channel:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            LOG.debug("switch %s had hung up already", format_dpid(self.dpid))
+            LOG.debug("switch %s had closed its connection already", format_dpid(self.dpid))
         self._sock.close()
 
     def drop_questions(self) -> None:
@@ -583,7 +583,7 @@ class Connections(SwitchBackend):
         try:
             channel.handshake(self._term)
         except ChannelLostError as error:
-            if self._is_news(channel, f"was hung up on: {error}"):
+            if self._is_news(channel, f"was disconnected: {error}"):
                 LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, error)
             channel.close(str(error))
             return

@@ -124,7 +124,7 @@ export async function follow(metrics, changes, on, signal) {
         if (event.event === "change") on.changed();
         else if (event.data) on.found([JSON.parse(event.data)]);
       }
-      on.state("off", "the line has ended");
+      on.state("off", "the connection was closed");
     } catch (error) {
       if (signal.aborted) return;
       on.state("off", error.message);

@@ -41,8 +41,8 @@ export async function finish() {
   sessionStorage.removeItem(KEPT);
   history.replaceState(null, "", location.pathname + (kept.hash || location.hash));
   // Only an answer to a question of this tab: nobody is logged in as somebody else by a link.
-  if (answer.get("state") !== kept.state) return "This login was not begun here. Begin it again.";
-  if (!answer.has("code")) return answer.get("error_description") || answer.get("error") || "There is no code.";
+  if (answer.get("state") !== kept.state) return "This login was started elsewhere. Start it again.";
+  if (!answer.has("code")) return answer.get("error_description") || answer.get("error") || "The issuer sent no code.";
   const { issuer, verifier } = kept;
   try {
     const body = { issuer, verifier, code: answer.get("code"), redirect_uri: back() };

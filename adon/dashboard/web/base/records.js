@@ -103,7 +103,7 @@ export function records(spec) {
               })),
               { sparse: true },
             )
-          : empty(Object.values(chosen(c)).some(Boolean) ? "None is like this." : nothing || "There is none."),
+          : empty(Object.values(chosen(c)).some(Boolean) ? "Nothing matches." : nothing || "There is none."),
         cut &&
           el(
             "p",

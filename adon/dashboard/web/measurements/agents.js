@@ -41,7 +41,7 @@ export const agents = {
       return [
         heading("Agents"),
         empty(
-          "There are no agents. They stand in adon.yml under `monitoring.agents`, and what they measure under " +
+          "There are no agents. Configure them in adon.yml under `monitoring.agents`, and what they measure under " +
             "`monitoring.tasks`; `adon agent run --config agent.yml` starts one on its host, and " +
             "`adon measure add` adds what is to be measured.",
         ),
@@ -54,7 +54,7 @@ export const agents = {
     return [
       heading("Agents", "who measures what, and when"),
       cards({
-        agents: [whole(s.agents.length), s.away.size ? `${s.away.size} away` : "all are here"],
+        agents: [whole(s.agents.length), s.away.size ? `${s.away.size} away` : "all connected"],
         tasks: whole(s.tasks.length),
         "runs done": sum("done"),
         failed: sum("failed"),

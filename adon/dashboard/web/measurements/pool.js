@@ -71,7 +71,7 @@ export const pool = {
         heading("Pool"),
         empty(
           "The pool's size has not been recorded. The broker does so every 5 s where adon.yml has a section " +
-            "`pool`; `adon pool enlarge` and `adon pool shrink` record what they were asked for, and " +
+            "`pool`; `adon pool enlarge` and `adon pool shrink` record leases, and " +
             "`adon pool run` what it did.",
         ),
         decided(s, now),
@@ -92,7 +92,7 @@ export const pool = {
       ),
       now - at > AGAIN_S &&
         note(
-          `Nobody has looked at the pool since ${clock(at, now)}, ${ago(at, now)}. `,
+          `The pool was last read ${clock(at, now)}, ${ago(at, now)}. `,
           "The broker does so where adon.yml has a section pool.",
         ),
       cards({
@@ -181,8 +181,8 @@ function decided(s, now) {
     key: d.id,
     cells: [d.subject, d.outcome, d.why, d.details.demand || "–", d.details.machines || "–", ago(d.at, now)],
   }));
-  const title = "Machines started and let go";
-  return listed("decided", title, "the newest first", columns, rows, "No machine was started or let go.");
+  const title = "Machines started and removed";
+  return listed("decided", title, "the newest first", columns, rows, "No machine was started or removed.");
 }
 
 function leased(s, now) {
@@ -191,5 +191,5 @@ function leased(s, now) {
     key: d.id,
     cells: [d.subject, d.outcome, d.why, ago(d.at, now), clock(d.details.until, now, false)],
   }));
-  return listed("leased", "Slots asked for", "the newest first", columns, rows, "Nobody asked for slots.");
+  return listed("leased", "Slots requested", "the newest first", columns, rows, "No slots were requested.");
 }

@@ -71,13 +71,13 @@ export const decisions = {
       s.list.length
         ? el("ol", { class: "plain" }, s.list.map((d) => item(d, s.names, now)))
         : text
-          ? empty("None of them is like this.")
+          ? empty("Nothing matches.")
           : kind || workflow
             ? empty("There is none of this kind, or you may not see it.")
             : empty(
                 "Nothing has been decided yet. `adon transit request` asks for a path, as the hooks do for each " +
-                  "transfer of a workflow; `adon plan` or the planner plug-in puts jobs at sites, which is told " +
-                  "when their workflow is followed; `adon pool enlarge` asks for slots.",
+                  "transfer of a workflow; `adon plan` or the planner plug-in maps jobs to sites, which appears " +
+                  "when their workflow is followed; `adon pool enlarge` leases slots.",
               ),
       s.list.length >= s.limit && el("p", {}, button("more", "Older ones")),
     ];

@@ -59,7 +59,7 @@ export const transfers = records({
   ],
   columns,
   key: (t) => t.id,
-  nothing: "No transfer has asked for a path yet. `adon transit request` and the form above do.",
+  nothing: "No path has been requested yet. `adon transit request` and the form above do.",
 
   async ask(c, { last, ...asked }, limit) {
     const filters = Object.entries(asked).filter(([, value]) => value);

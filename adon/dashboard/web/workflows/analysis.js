@@ -89,10 +89,10 @@ const said = (f, w) => [
     reasonOf(f.hold),
   ],
   f.not_found && soft(`Its output ${f.not_found} is not there.`),
-  f.retried && soft("It was or will be tried again: the workflow does not fail by it."),
+  f.retried && soft("It was or will be retried; the workflow does not fail because of it."),
   f.stderr
-    ? el("pre", { tabindex: "0", role: "region", "aria-label": `What ${f.job} said last` }, f.stderr)
-    : soft("It said nothing on standard error."),
+    ? el("pre", { tabindex: "0", role: "region", "aria-label": `End of the output of ${f.job}` }, f.stderr)
+    : soft("Its standard error is empty."),
   files(f.output || w.submit_dir, w.host),
 ];
 

@@ -92,7 +92,7 @@ export const workflow = {
         w.parent && w.parent !== w.id ? [" ", workflowLink(w.parent, "← the workflow around it")] : null,
       ),
       heading(title, [state(w.stuck ? "stuck" : w.state), w.at ? ` ${ago(w.at, now)}` : ""]),
-      w.stuck && note(`It does not go on: ${w.stuck}`),
+      w.stuck && note(`It is stuck: ${w.stuck}`),
       w.reason && note(w.reason),
       awaited(c.state) && el("p", { "data-key": "awaits" }, awaited(c.state)),
       latest(c, w, now),
@@ -123,7 +123,7 @@ export const workflow = {
         const answer = await post(path(c, "/refresh"));
         c.state.told = answer.refreshed
           ? "measured just now"
-          : "nobody follows it at the moment; the request stays";
+          : "no process follows it now; the request stays open";
       } catch (error) {
         c.state.told = error.message;
       }

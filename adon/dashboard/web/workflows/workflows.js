@@ -111,10 +111,10 @@ export const workflows = {
       rows.length
         ? table(rows.length < matches.length ? `${whole(rows.length)} of ${of}` : of, COLUMNS, rows, { sparse: true })
         : s.list.length || s.cut
-          ? empty("None of them is like this.")
+          ? empty("Nothing matches.")
           : empty(
-              `Nobody has followed a workflow yet. \`adon monitor run SUBMIT_DIR --broker ${location.origin}\` follows ` +
-                "one and tells this broker, with `--mine --keep` instead of a directory all of yours. What " +
+              `No workflow has been followed yet. \`adon monitor run SUBMIT_DIR --broker ${location.origin}\` follows ` +
+                "one and reports to this broker, with `--mine --keep` instead of a directory all of yours. What " +
                 "`monitoring.workflows` in adon.yml names, the broker follows by itself.",
             ),
       s.more && el("p", {}, button("older", `${whole(MOST)} more`), " Search, user and state look among all of them."),
