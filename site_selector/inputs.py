@@ -610,11 +610,12 @@ def _candidates(
     if not able:
         executables = transformations[job.transformation].executables
         places = [e.site for e in executables] or ["no site"]
+        others = [site for site in allowed if site not in places]
         listed = ", ".join(dict.fromkeys(_where(e, allowed) for e in executables)) or places[0]
         raise workflow.job_error(
             job.id,
             f"no site can run {job.transformation}: it is at {listed}, execution sites are among "
-            f"{', '.join(allowed)}{did_you_mean(places[0], allowed)}",
+            f"{', '.join(allowed)}{did_you_mean(places[0], others)}",
         )
     return able
 

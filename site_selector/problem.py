@@ -144,7 +144,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         _rows(index, (flow.parents[job] for job in flow.order)),
         _rows(index, (flow.children[job] for job in flow.order)),
         _rows(files, (job.inputs for job in jobs)),
-        _rows(files, (job.outputs for job in jobs)),
+        _rows(files, ([f for f in j.outputs if flow.files[f].producer == j.id] for j in jobs)),
         tuple(tuple(sorted(map(index.__getitem__, file.consumers))) for file in all_files),
         tuple(-1 if file.producer is None else index[file.producer] for file in all_files),
         tuple(placed(inputs.places.get(file.lfn, ())) for file in all_files),

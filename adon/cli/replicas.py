@@ -42,9 +42,10 @@ def replicas(args: argparse.Namespace) -> int:
       adon site replicas https://dav.example.org/soykb/ /data/soykb --sites sites.yml --rank-for mu
       adon site replicas reads --checksum --output replicas.yml
 
-    Exit codes: 0 done; 1 a source could not be read, the others are written; 2 nothing written.
+    Exit codes: 0 done; 1 a source could not be read, or the name of a file cannot be in a catalog,
+    the others are written; 2 nothing written.
     """
-    from site_selector.replicas.catalog import merged, place_of, write
+    from site_selector.replicas.catalog import merged, place_of, unnameable, write
     from site_selector.replicas.order import soonest_first
     from site_selector.wholefile import write_whole
 
@@ -53,14 +54,18 @@ def replicas(args: argparse.Namespace) -> int:
     prefixes = _prefixes(args)
     paths = _paths(args) if args.rank_for else {}
     files_found = []
-    unread = 0
+    left_out = 0
     for source in args.sources:
         try:
-            files = _reader(source, args.checksum)(source, note)
-            files_found += [(file, place_of(file, args.site, prefixes)) for file in files]
+            files = list(_reader(source, args.checksum)(source, note))
+            problems = [problem for problem in map(unnameable, files) if problem]
+            named = [file for file in files if not unnameable(file)]
+            files_found += [(file, place_of(file, args.site, prefixes)) for file in named]
         except (InputError, MissingError) as error:
-            note(str(error))
-            unread += 1
+            problems = [str(error)]
+        for problem in problems:
+            note(problem)
+        left_out += len(problems)
     entries = merged(files_found)
     if not entries:
         raise InputError("found no file, expected one at least")
@@ -71,7 +76,7 @@ def replicas(args: argparse.Namespace) -> int:
         write_whole(args.output, partial(write, entries), "the replica catalog")
     else:
         write(entries, sys.stdout)
-    return 1 if unread else 0
+    return 1 if left_out else 0
 
 
 def _reader(source: str, checksum: bool) -> Reader:

@@ -11,7 +11,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from monitors.workflows.logs import kickstart
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import PlannedFiles
 
@@ -66,6 +65,8 @@ def last_record(output: Path) -> dict[str, Any]:
 
 def _kickstarts_outputs(output: Path) -> dict[str, int]:
     """The same from what a real Pegasus's kickstart wrote, of all programs of a clustered job."""
+    from monitors.workflows.logs import kickstart  # noqa: PLC0415 - PRE of a transfer needs none
+
     return {
         lfn: size
         for invocation in kickstart.invocations(_tail(output))

@@ -307,8 +307,7 @@ class _Reader:
         if link not in ("output", "checkpoint"):
             expected = "expected input, output or checkpoint"
             return f"job {job}: file {lfn!r} has type {brief(link)}, {expected}"
-        if self.producer.setdefault(lfn, job) != job:
-            return f"file {lfn!r} is written by job {self.producer[lfn]} and by {job}"
+        self.producer[lfn] = job  # of several the last, as Pegasus takes it
         outputs[lfn] = None
         if _text(use.get("stageOut")) not in _FALSE:
             self.stage_out.add(lfn)

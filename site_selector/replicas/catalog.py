@@ -59,11 +59,16 @@ def sha256_of(checksum: str) -> str | None:
     return base64.b64decode(match[1]).hex() if match else None
 
 
+def unnameable(file: SourceFile) -> str:
+    """Why a file cannot be in a catalog by its name; "" if it can."""
+    if is_name(file.lfn) and not {"", ".."} & {*file.lfn.split("/")}:
+        return ""
+    return f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME} and '..'"
+
+
 def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) -> tuple[str, str]:
     """Site and URL: ``site``, else the one that ``prefixes`` tell. Raises InputError if they do
-    not, and for a name that cannot be in a catalog."""
-    if not is_name(file.lfn) or {"", ".."} & {*file.lfn.split("/")}:
-        raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME} and '..'")
+    not."""
     if site is not None:
         return site, file.pfn
     for url in (file.replica or file.pfn, file.pfn):

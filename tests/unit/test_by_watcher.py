@@ -107,3 +107,14 @@ def test_a_hook_whose_work_is_done_imports_next_to_nothing(where: Path) -> None:
     assert done.returncode == 4
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert imported.isdisjoint({"json", "re", "pathlib", "dataclasses", "typing", "socket", "enum"})
+
+
+def test_a_hook_that_asks_itself_imports_no_reader_of_records(where: Path) -> None:
+    (where / "hooks.json").write_text('{"broker": "http://127.0.0.1:1"}')
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "importtime", str(PRE), *call(where, *CALL)],
+        env={}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "pegasus_hooks.prepost.prejob" in imported
+    assert imported.isdisjoint({"monitors.workflows.logs", "datetime", "textwrap", "html"})

@@ -381,3 +381,19 @@ def test_a_small_input_of_a_job_that_nobody_knows_says_no_more_than_none() -> No
     assert seconds({}) == seconds({"f": ("mu", 19)}) == seconds({"f": ("mu", 10**8)}) == 10
     assert seconds({"f": ("mu", 10**9)}) == 100
     assert seconds({"f": ("mu", 19)}, "19 B/s") == 1
+
+
+def test_a_file_of_several_writers_is_fetched_from_the_last_of_them() -> None:
+    sizes = {"f": 10_000_000, "g": 20_000_000}
+    jobs = [
+        job("x", "a", [], ["f", "g"], sizes=sizes),
+        job("y", "a", [], ["f"], sizes=sizes),
+        job("z", "a", ["f", "g"], ["h"], sizes=sizes),
+    ]
+    inputs = inputs_of(jobs, two_sites(), {}, {"a": ["mu", "tacc"]})
+    problem = estimator(inputs).problem
+    written = [(problem.jobs[j], problem.files[f]) for j in range(3) for f in problem.writes[j]]
+    assert sorted(written) == [("x", "g"), ("y", "f"), ("z", "h")]
+    mapping = map_workflow(inputs, estimate_world(inputs, now=0.0))
+    placed = {p.job: p for p in mapping.placements}
+    assert placed["z"].start_s >= max(placed["x"].end_s, placed["y"].end_s)

@@ -161,8 +161,9 @@ def test_a_program_for_another_system_is_refused(
     load: Load, grove: dict[str, str], transformations: dict[str, Any], place: str
 ) -> None:
     message = f"no site can run count: it is at {place}, execution sites"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as refused:
         load(sites_yml=sites({**GROVE, **grove}), transformations_yml=transformations)
+    assert "did you mean" not in str(refused.value)  # it is the right name
 
 
 def test_local_takes_jobs_only_where_it_is_named(load: Load) -> None:

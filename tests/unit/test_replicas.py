@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,7 +31,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.urls import site_of_url
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import replicas_of
-from site_selector.replicas.catalog import SourceFile, merged, place_of, sha256_of
+from site_selector.replicas.catalog import SourceFile, merged, place_of, sha256_of, unnameable
 from site_selector.replicas.listings import read_url, read_zone
 
 HI = hashlib.sha256(b"hi").hexdigest()
@@ -116,6 +117,15 @@ def test_what_cannot_be_read_is_one_line_and_the_rest_is_written(folder: Path) -
     assert not (folder / "none.yml").exists()
 
 
+@pytest.mark.parametrize("name", [b"\xe9t\xe9", b"a\nb"])
+def test_a_file_whose_name_no_catalog_takes_is_left_out(folder: Path, name: bytes) -> None:
+    (folder / "data" / os.fsdecode(name)).write_text("x")
+    ran = adon("site", "replicas", "data", "--output", "r.yml")
+    assert ran.code == 1
+    assert "found the name" in ran.err and len(ran.err.splitlines()) == 1
+    assert sizes(yaml.safe_load((folder / "r.yml").read_text())) == SIZES
+
+
 def test_equal_files_are_replicas_and_others_are_refused(folder: Path) -> None:
     (folder / "more").mkdir()
     (folder / "more/a.fq").write_bytes(b"hi")
@@ -163,9 +173,8 @@ def test_a_place_that_nobody_knows_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\nb", "../a", "a/../../b", "/etc/a", "a//b", ""])
 def test_a_name_that_leads_out_of_a_run_is_refused(name: str) -> None:
-    with pytest.raises(InputError) as refused:
-        place_of(SourceFile(name, "http://h/a"), "mu", {})
-    assert f"found the name {name!r}, expected a name without line breaks" in str(refused.value)
+    problem = unnameable(SourceFile(name, "http://h/a"))
+    assert f"found the name {name!r}, expected a name without line breaks" in problem
 
 
 # ---------------------------------------------------------------------- URLs and WebDAV
