@@ -25,6 +25,7 @@ from monitors.jobs.condor import ads
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.events import EventParser, Kind
+from monitors.workflows.planned.dag_file import variables
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 
@@ -87,6 +88,11 @@ def test_an_event_in_xml_may_have_any_characters() -> None:
     )
     (read,) = EventParser().feed(ad.encode("latin-1"))
     assert read.reason == "\ufffd[1m by \ufffd"
+
+
+def test_a_long_word_in_a_line_of_variables_is_looked_at_once() -> None:
+    text = f"""a="x y"b=1 c = 'z' {"w" * 200_000} +d="=" """
+    assert variables(text) == {"a": "x y", "b": "1", "c": "z", "my.d": "="}
 
 
 def test_a_job_that_was_skipped_has_no_run_time(planned: Submitted, archive: Archive) -> None:
