@@ -53,6 +53,7 @@ class AgentRegistry:
         self.members = {member.name: member for member in members}
         self._reports: dict[str, AgentReport] = {}
         self._seen: dict[str, float] = {}
+        self._back: dict[str, float] = {}  # when those that were away were heard again
         self._due: dict[str, float] = {}  # when those are to ask again that wait for answers
         self._errors: dict[str, tuple[float, str]] = {}
         self._reported: dict[tuple[str, str], float] = {}
@@ -69,6 +70,8 @@ class AgentRegistry:
         self, name: str, now: float, report: AgentReport | None = None, wait_s: float = 0.0
     ) -> None:
         """The agent asked for something at ``now`` (Unix seconds), and waits for ``wait_s``."""
+        if not self.present(name, now):
+            self._back[name] = now
         self._seen[name] = now
         if wait_s > 0:
             self._due[name] = now + wait_s
@@ -85,8 +88,14 @@ class AgentRegistry:
         return {
             (name, what): at
             for (name, what), at in self._reported.items()
-            if name not in silent and 0 <= now - at - 2 * REPORTS_S[what] < _GONE_S
+            if name not in silent
+            and 0 <= now - max(at, self.back_at(name)) - 2 * REPORTS_S[what] < _GONE_S
         }
+
+    def back_at(self, name: str) -> float:
+        """When the agent was first heard, or heard again after it was away (Unix seconds); 0 where
+        it was never heard. What it sends is not late because of that absence."""
+        return self._back.get(name, 0.0)
 
     def failed(self, name: str, at: float, error: str) -> None:
         """The agent failed, or its result was refused."""

@@ -187,7 +187,8 @@ class Coordinator:
             self._succeeded = {name: self._succeeded.get(name, now) for name in entries}
             for name, entry in entries.items():
                 task, since = entry.task, self._succeeded[name]
-                late = now > since + (2 * task.period_ms + _LATE_MS) / 1000
+                back = [agents.back_at(agent) for agent in entry.definition.agents]
+                late = now > max([since, *back]) + (2 * task.period_ms + _LATE_MS) / 1000
                 if late and not entry.problem and away.keys().isdisjoint(entry.definition.agents):
                     silent[f"task {name!r}"] = since, "its last two measurements gave no result"
             return silent

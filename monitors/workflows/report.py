@@ -14,8 +14,9 @@ from pathlib import Path
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
-from monitors.workflows.logs.records import OUR_RECORD, read_output, versions
+from monitors.workflows.logs.records import read_output, versions
 from monitors.workflows.planned.foreign_files import end_of, is_file
+from monitors.workflows.planned.job_files import OUR_RECORD
 from monitors.workflows.planned.submit_dir import PlannedJob
 
 _TAIL_BYTES = 1 << 16

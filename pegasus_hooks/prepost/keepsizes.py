@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.job_files import PlannedFiles
+from monitors.workflows.planned.foreign_files import end_of
+from monitors.workflows.planned.job_files import OUR_RECORD, PlannedFiles
 
-RECORD_PREFIX = "adon-job-record:"
 EMBEDDED = "adon"
 """The planner in the braindump of a workflow that the embedded one planned."""
 _NOT_COMPUTING = ("create_dir_", "stage_")
@@ -52,12 +52,12 @@ def planned_here(files: PlannedFiles) -> bool:
 
 def last_record(output: Path) -> dict[str, Any]:
     """The record that the planner's wrapper printed last into a job's output; empty for none."""
-    text = _tail(output)
+    text = end_of(output, _TAIL_BYTES)
     for line in reversed(text.splitlines()):
-        if line.startswith(RECORD_PREFIX):
+        if line.startswith(OUR_RECORD):
             try:
-                record = json.loads(line[len(RECORD_PREFIX) :])
-            except ValueError:  # torn by a kill
+                record = json.loads(line[len(OUR_RECORD) :])
+            except (ValueError, RecursionError):  # torn by a kill
                 continue
             return record if isinstance(record, dict) else {}
     return {}
@@ -69,16 +69,6 @@ def _kickstarts_outputs(output: Path) -> dict[str, int]:
 
     return {
         lfn: size
-        for invocation in kickstart.invocations(_tail(output))
+        for invocation in kickstart.invocations(end_of(output, _TAIL_BYTES))
         for lfn, size in invocation.outputs.items()
     }
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

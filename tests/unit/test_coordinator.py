@@ -159,6 +159,21 @@ def test_who_stops_is_silent_after_two_periods(rig: CoordinatorRig) -> None:
     assert rig.coordinator.silent() == {}
 
 
+def test_an_agent_that_was_away_is_not_late_when_it_is_back(rig: CoordinatorRig) -> None:
+    rig.coordinator.reported("mu", "disks")
+    rig.work("mu", "tacc", "iplant")
+    assert rig.coordinator.silent() == {}
+    for _ in range(30):
+        rig.let_pass(10)
+        rig.work("iplant")
+    assert {"agent 'mu': disks", "task 'tcp'"} <= rig.coordinator.silent().keys()
+    rig.coordinator.heard("mu")
+    rig.coordinator.heard("tacc")
+    assert rig.coordinator.silent() == {}
+    rig.let_pass(30)
+    assert "agent 'mu': disks" in rig.coordinator.silent()
+
+
 def test_a_task_that_is_added_again_is_not_silent(rig: CoordinatorRig) -> None:
     body = {**HOST, "from": "local"}
     for _ in range(2):

@@ -3,7 +3,11 @@ are no jobs, jobs that are skipped."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from monitor_files import (
     START,
     Submitted,
@@ -20,7 +24,8 @@ from monitors.archive.archive import Archive
 from monitors.jobs.condor import ads
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.follower import Follower
-from monitors.workflows.logs.events import EventParser
+from monitors.workflows.logs.events import EventParser, Kind
+from monitors.workflows.planned.dag_file import variables
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 
@@ -51,6 +56,43 @@ def test_a_shadow_that_sends_common_files_is_no_job() -> None:
     shadow = numbered(executing(1, START + 1) + terminated(1, START + 3), -1000, 0)
     log = submitted(1, START, ONE) + shadow + executing(1, START + 4)
     assert [event.proc for event in EventParser().feed(log.encode())] == [0, 0]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda values: st.lists(values, max_size=2),
+)
+ATTRIBUTES = {
+    "EventTypeNumber": 40,
+    "EventTime": "2026-11-21T08:24:36",
+    "Cluster": 1,
+    "Proc": 0,
+    "Type": 2,
+    "LogNotes": "DAG Node: a",
+    "SubmitHost": "<192.0.2.1:9618>",
+}
+
+
+@given(st.sampled_from([*ATTRIBUTES]), ANYTHING)
+def test_an_event_in_json_may_have_any_values(name: str, value: object) -> None:
+    ad = json.dumps(ATTRIBUTES | {name: value})
+    for read in EventParser(kinds=frozenset(Kind)).feed(f"{ad}\n".encode()):
+        read.node.encode()  # no half of a character
+
+
+def test_an_event_in_xml_may_have_any_characters() -> None:
+    ad = (
+        '<c>\n<a n="EventTypeNumber"><i>9</i></a>\n<a n="Cluster"><i>1</i></a>\n'
+        '<a n="EventTime"><s>2026-11-21T08:24:36</s></a>\n<a n="Reason"><s>\x1b[1m by \xe9</s></a>'
+        "\n</c>\n"
+    )
+    (read,) = EventParser().feed(ad.encode("latin-1"))
+    assert read.reason == "\ufffd[1m by \ufffd"
+
+
+def test_a_long_word_in_a_line_of_variables_is_looked_at_once() -> None:
+    text = f"""a="x y"b=1 c = 'z' {"w" * 200_000} +d="=" """
+    assert variables(text) == {"a": "x y", "b": "1", "c": "z", "my.d": "="}
 
 
 def test_a_job_that_was_skipped_has_no_run_time(planned: Submitted, archive: Archive) -> None:

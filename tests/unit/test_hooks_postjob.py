@@ -164,14 +164,14 @@ def test_before_a_transfer_there_is_room_for_its_records(submit_dir: Path) -> No
 
 def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None:
     outputs = {"x.bam": 12, "x.bai": 3}
-    text = f"noise\n{keepsizes.RECORD_PREFIX} {json.dumps({'outputs': outputs})}\n"
+    text = f"noise\n{job_files.OUR_RECORD} {json.dumps({'outputs': outputs})}\n"
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
     keepsizes.keep_sizes(PlannedFiles(submit_dir, "sort_ID2"))
     assert job_files.known_sizes(submit_dir) == outputs
 
 
 def test_before_a_transfer_sizes_are_kept_of_what_its_parents_wrote(submit_dir: Path) -> None:
-    text = f"{keepsizes.RECORD_PREFIX} {json.dumps({'outputs': {'x.bam': 12}})}\n"
+    text = f"{job_files.OUR_RECORD} {json.dumps({'outputs': {'x.bam': 12}})}\n"
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
     (dag,) = submit_dir.glob("*.dag")
     with dag.open("a") as lines:
@@ -195,7 +195,10 @@ def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
     assert job_files.known_sizes(submit_dir) == {"x.bam": 12}
 
 
-@pytest.mark.parametrize("text", ["", "adon-job-record: {", "adon-job-record: []", "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "adon-job-record: {", "adon-job-record: []", "adon-job-record: " + "[" * 9999, "\xff"],
+)
 def test_an_output_without_a_record(submit_dir: Path, text: str) -> None:
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
     keepsizes.keep_sizes(PlannedFiles(submit_dir, "sort_ID2"))

@@ -85,6 +85,27 @@ def test_the_exit_code_is_pegasus_analyzers(status: int, code: int) -> None:
     assert invocation.exitcode == code
 
 
+@pytest.mark.parametrize(
+    "begun",
+    ["[cluster-task ", "[seqexec-task ", "<prejob >", "<prejob ", "<statcall >", "<uname ",
+     '<statcall id="stderr"><data>', "<invocation "],
+)  # fmt: skip
+def test_what_never_ends_is_looked_at_once(begun: str) -> None:
+    """A program prints what it likes: with a look to the end for each, this took hours."""
+    assert kickstart.invocations(f"<invocation a>{begun * 200_000}") == []
+
+
+def test_an_element_that_does_not_end_hides_none_before_it() -> None:
+    whole = '<statcall id="final" lfn="a"><statinfo mode="0100644" size="7"/></statcall>'
+    text = (
+        '<invocation start="2012-08-28T00:55:14-04:00" duration="1" hostname="n">'
+        '<mainjob start="2012-08-28T00:55:14-04:00" duration="1"><status raw="0"></mainjob>'
+        f'{whole}<statcall id="stderr"><data><![CDATA[a > b]]></data></statcall><statcall id="x">'
+    )
+    (record,) = kickstart.invocations(text)
+    assert record.outputs == {"a": 7} and record.stderr == "a > b"
+
+
 @given(st.text(max_size=200), st.integers(0, len(DOCUMENT)))
 def test_anything_else_is_passed_over(noise: str, cut: int) -> None:
     kickstart.invocations(noise)

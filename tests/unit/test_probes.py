@@ -138,6 +138,20 @@ def test_what_tcp_moved() -> None:
         iperf.tcp_findings(tcp_report(bits_per_second=0))
 
 
+@pytest.mark.parametrize("bps", [10**400, float("nan"), float("inf"), "5", None])
+def test_a_report_without_a_number_is_refused(bps: object) -> None:
+    with pytest.raises(ProbeError, match="no number 'bits_per_second'"):
+        iperf.tcp_findings(tcp_report(bits_per_second=bps))
+
+
+@pytest.mark.parametrize("streams", [None, 5, {}, []])
+def test_what_is_no_list_of_streams_is_one(streams: object) -> None:
+    report = tcp_report()
+    report["end"]["streams"] = streams
+    (reading,) = iperf.tcp_findings(report)
+    assert reading.details["streams"] == 1
+
+
 def test_what_udp_lost() -> None:
     total = {"seconds": 2.0, "packets": 900, "lost_packets": 90, "jitter_ms": 0.5,
              "bits_per_second": 5e6}  # fmt: skip

@@ -284,6 +284,7 @@ def test_any_record_at_all(tmp_path_factory: pytest.TempPathFactory, data: bytes
         'adon-job-record: {"start": 3, "end": 2, "exitcode": 0}',
         'adon-job-record: {"start": "x", "end": 2, "exitcode": 0}',
         "adon-job-record: [1]",
+        "adon-job-record: " + "[" * 9999,
         "adon-job-record:",
     ],
 )

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from hooks_world import move
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from Pegasus import transfer as pegasus_transfer
 
@@ -157,14 +157,23 @@ def test_a_bad_list_is_one_clear_line(text: str, words: str) -> None:
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("size", ["-5", "1e3", "big", 2.5, True, []])
+@pytest.mark.parametrize("size", ["-5", "1e3", "big", 2.5, True, [], "9" * 5000])
 def test_a_size_that_is_no_number_is_refused(size: object) -> None:
     item = move("a", "x", "y").as_json(1) | {"attributes": {"size": size}}
     with pytest.raises(InputError, match="expected a number of bytes"):
         transferlist.parse(json.dumps([item]), "x.in")
 
 
+@pytest.mark.parametrize("priority", ["--5", "1.5", "9" * 5000, []])
+def test_a_priority_that_is_no_number_is_refused(priority: object) -> None:
+    item = move("a", "x", "y").as_json(1)
+    item["src_urls"][0]["priority"] = priority
+    with pytest.raises(InputError, match="expected a whole number"):
+        transferlist.parse(json.dumps([item]), "x.in")
+
+
 @settings(max_examples=25)
+@example("[" * 9999)
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_nothing_but_input_errors(text: str) -> None:
     try:

@@ -16,6 +16,7 @@ PROGRAM = "iperf3"
 _AGAIN_S = 0.2  # between attempts to reach a server, or to listen on a port that is still taken
 _CONNECT_S = 3.0
 _OVER_LIMIT = 1.25  # the server's own bound lies above the client's: bursts are no breach
+_MOST = 1e18  # of any number in a report
 _MARGIN_S, _MARGIN = 1.0, 0.1
 _COMES_LATER = ("connection refused", "unable to start listener", "server is busy")
 
@@ -74,11 +75,12 @@ def tcp_findings(report: Mapping[str, Any]) -> list[Reading]:
     value = _number(received, "bits_per_second")
     if value <= 0:
         raise ProbeError("iperf3 transferred nothing")
+    streams = end.get("streams")
     details = {
         "seconds": _number(received, "seconds"),
         "bytes": int(_number(received, "bytes")),
         "sent_bps": _number(sent, "bits_per_second"),
-        "streams": len(end.get("streams") or ()) or 1,
+        "streams": max(1, len(streams)) if isinstance(streams, list) else 1,
     }
     if isinstance(sent.get("retransmits"), int):
         details["retransmits"] = sent["retransmits"]
@@ -198,6 +200,6 @@ def _part(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _number(part: Mapping[str, Any], key: str) -> float:
     value = part.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
         raise ProbeError(f"iperf3's report has no number {key!r}")
     return float(value)

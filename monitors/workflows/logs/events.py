@@ -49,6 +49,8 @@ _SCHEDD = re.compile(rb"Job submitted from host: (<[^>]{1,1000}>)")
 _STEP = re.compile(
     rb"(Entered queue to transfer|Started transferring|Finished transferring) (input|output) files"
 )
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML has not; HTCondor writes them as they are in what it was given."""
 _ALIAS = re.compile(r"[?&]alias=([^&>]+)")
 _MOST_LINES = 500  # of one event
 _LARGEST = 1e18
@@ -191,7 +193,7 @@ class EventParser:
                 yield self._numbered(event)
 
     def _kind(self, number: object) -> Kind | None:
-        return self._kinds.get(number)
+        return self._kinds.get(number) if isinstance(number, int) else None
 
     def _of_ad(self, ad: Mapping[str, Any]) -> JobEvent | None:
         """The event that an ad is, with the same details as its text."""
@@ -218,7 +220,7 @@ class EventParser:
             returned=returned if isinstance(returned, int) else None,
             schedd=schedd_of(schedd) if schedd else "",
             step=TransferStep(step)
-            if kind is Kind.FILE_TRANSFER and step in _STEP_NUMBERS
+            if kind is Kind.FILE_TRANSFER and isinstance(step, int) and step in _STEP_NUMBERS
             else None,
             reason=str(ad.get("HoldReason") or ad.get("Reason") or ""),
             code=_whole(ad.get("HoldReasonCode")),
@@ -363,6 +365,9 @@ class AdLines:
 def _json(data: bytes) -> dict[str, Any] | None:
     try:
         parsed = json.loads(data)
+        if b"\\ud" in data.lower():  # may be half a character, which no text or database holds
+            halves = json.dumps(parsed, ensure_ascii=False).encode(errors="surrogatepass")
+            parsed = json.loads(_text(halves))
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
@@ -374,7 +379,7 @@ def _xml(data: bytes) -> dict[str, Any] | None:
     try:
         return {
             attribute.get("n", ""): _value(value)
-            for attribute in ElementTree.fromstring(data)
+            for attribute in ElementTree.fromstring(_NO_XML.sub("\ufffd", _text(data)))
             for value in attribute
         }
     except (ElementTree.ParseError, ValueError):

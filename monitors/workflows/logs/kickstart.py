@@ -64,8 +64,8 @@ _MARKS = [
     for kind, mark in (
         ("yaml", r"- invocation: True[ \t\r]*$"),
         ("xml", r"<invocation\s"),
-        ("task", r"\[cluster-task [^\]\n]*\]"),
-        ("task", r"\[seqexec-task [^\]\n]*\]"),
+        ("task", r"\[cluster-task (?:[^\[\]\n]|\[(?!cluster-task ))*\]"),
+        ("task", r"\[seqexec-task (?:[^\[\]\n]|\[(?!seqexec-task ))*\]"),
         ("other", r"\[cluster-summary"),
         ("other", r"\[seqexec-summary"),
         ("other", r"-----pegasus-multipart"),
@@ -97,13 +97,13 @@ _UNKNOWN: Mapping[str, str] = {}
 _CLOCK_S = 1.0  # kickstart and pegasus-cluster write times in milliseconds, or whole seconds
 
 _ATTRIBUTE = re.compile(r"([\w-]+)=\"([^\"]*)\"")
-_XML_PART = re.compile(r"<(prejob|mainjob|postjob)\s([^>]*)>(.*?)</\1>", re.DOTALL)
+_XML_PART = re.compile(r"<(prejob|mainjob|postjob)\s([^<>]*)>")
 _XML_STATUS = re.compile(r"<status raw=\"(-?\d+)\"")
 _XML_CPU = re.compile(r"<usage utime=\"([\d.]+)\" stime=\"([\d.]+)\"")
-_XML_NODE = re.compile(r"<uname\s[^>]*nodename=\"([^\"]*)\"")
-_XML_FILE = re.compile(r"<statcall\s([^>]*)>(.*?)</statcall>", re.DOTALL)
-_SIZE = re.compile(r"<statinfo\s[^>]*\bsize=\"(\d+)\"")
-_DATA = re.compile(r"<data[^>]*>(?:<!\[CDATA\[)?(.*?)(?:\]\]>)?</data>", re.DOTALL)
+_XML_NODE = re.compile(r"<uname\s[^<>]*nodename=\"([^\"]*)\"")
+_XML_FILE = re.compile(r"<(statcall)\s([^<>]*)>")
+_SIZE = re.compile(r"<statinfo\s[^<>]*\bsize=\"(\d+)\"")
+_DATA = re.compile(r"<(data)\b([^<>]*)(?<!/)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,20 +241,33 @@ def _xml(text: str) -> JobRecord | None:
     if not head.get("hostname") and (node := _XML_NODE.search(text)):
         head["hostname"] = node[1]
     main, codes, cpu = dict[str, str](), dict[str, int](), None
-    for name, attributes, body in _XML_PART.findall(text):
+    for name, attributes, body in _elements(_XML_PART, text):
         if status := _XML_STATUS.search(body):
             codes[name] = _exitcode("raw", int(status[1]))
         if name == "mainjob":
             main, cpu = dict(_ATTRIBUTE.findall(attributes)), _XML_CPU.search(body)
     sizes: dict[str, dict[str, int]] = {"initial": {}, "final": {}}
     stderr = ""
-    for attributes, body in _XML_FILE.findall(text):
+    for _, attributes, body in _elements(_XML_FILE, text):
         about, size = dict(_ATTRIBUTE.findall(attributes)), _SIZE.search(body)
-        if about.get("id") == "stderr" and (data := _DATA.search(body)):
-            stderr = html.unescape(data[1])
+        if about.get("id") == "stderr":
+            for _, _, data in _elements(_DATA, body):
+                stderr = html.unescape(data.removeprefix("<![CDATA[").removesuffix("]]>"))
         elif about.get("id") in sizes and about.get("lfn") and size:
             sizes[about["id"]][html.unescape(about["lfn"])] = int(size[1])
     return _record(head, main, codes, cpu, (sizes["initial"], sizes["final"]), stderr)
+
+
+def _elements(start: re.Pattern[str], text: str) -> Iterator[tuple[str, str, str]]:
+    """Name, attributes and content of all whole elements that begin so. What a program printed may
+    begin any number that never end: the first of those is the last that is looked at."""
+    at = 0
+    while begin := start.search(text, at):
+        end = text.find(f"</{begin[1]}>", begin.end())
+        if end < 0:
+            return
+        yield begin[1], begin[2], text[begin.end() : end]
+        at = end
 
 
 def _record(

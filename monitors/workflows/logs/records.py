@@ -26,11 +26,10 @@ from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, TransferAttempt, summaries
 from monitors.workflows.planned.foreign_files import end_of, exists
-from monitors.workflows.planned.job_files import PlannedTask
+from monitors.workflows.planned.job_files import OUR_RECORD, PlannedTask
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
 _MOST_RENAMED = 1000  # three digits
-OUR_RECORD = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
 TAIL_BYTES = 4096  # of what a job said that are kept
 _READ_BYTES = 1 << 20
@@ -90,7 +89,7 @@ def _from_line(line: str) -> JobRecord | None:
             inputs=_sizes(data.get("inputs")),
             outputs=_sizes(data.get("outputs")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None  # torn or foreign: it is a program's output, anything may stand there
     return record if record.start <= record.end < float("inf") else None
 

@@ -28,7 +28,7 @@ _NO_VARIABLES: Mapping[str, str] = {}  # of most nodes, so that each has none of
 _QUOTED = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _WORD = re.compile(rf"""(?:[^\s"']+|{_QUOTED}|["'])+""")
 _PIECE = re.compile(rf"({_QUOTED})|[^\"']+|.")
-_VARIABLE = re.compile(rf"""([^\s"'=]+)\s*=\s*({_QUOTED}|[^\s"']+)""")
+_VARIABLE = re.compile(rf"""(?<![^\s"'=])([^\s"'=]+)\s*=\s*({_QUOTED}|[^\s"']+)""")
 _UNLESS = re.compile(r"\sUNLESS[-_]EXIT\s+(-?\d{1,9})\s*\Z", re.IGNORECASE)
 _LATER = re.compile(r"\s*\S+\s+APPEND\s", re.IGNORECASE)
 

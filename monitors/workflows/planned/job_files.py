@@ -29,6 +29,7 @@ from network_provisioner.base.units import whole_bytes
 
 HOOK_JOURNAL = "adon-hooks.jsonl"
 SIZE_JOURNAL = "adon-sizes.jsonl"
+OUR_RECORD = "adon-job-record:"  # begins the line that the planner's wrapper prints of a job
 DECISION_ENDING = ".adon.json"
 TRANSFER = "pegasus::transfer"  # the transformation of Pegasus's own transfer jobs
 LOCAL_UNIVERSES = ("local", "scheduler")  # run on the submit host itself
@@ -47,7 +48,7 @@ def braindump(submit_dir: Path) -> dict[str, str]:
         problem = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: {problem}, expected Pegasus's braindump.yml") from None
     if text.startswith("{"):  # the same as JSON, which is YAML, too
-        with suppress(ValueError, AttributeError):
+        with suppress(ValueError, AttributeError, RecursionError):
             return {key: str(value) for key, value in json.loads(text).items() if value is not None}
     out = {}
     for line in text.splitlines():

@@ -16,16 +16,20 @@ disk. Standard library only: the hooks import this.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any
 
 from monitors.workflows.planned.foreign_files import read_text
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import whole_bytes
 from network_provisioner.base.urls import LOCAL_SCHEMES, moves_directly, scheme_of
 
+_PRIORITY = re.compile(r"-?[0-9]{1,18}")
 RELAY = "local"
 """What ``pegasus-transfer`` calls the machine that it runs on, wherever that is."""
 
@@ -170,7 +174,7 @@ def parse(text: str, where: str) -> list[Entry]:
     """The entries of a list. Raises InputError naming ``where`` and the entry."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: found {error}, expected a JSON transfer list") from None
     if not isinstance(data, list):
         raise InputError(f"{where}: found {type(data).__name__}, expected a JSON list")
@@ -234,13 +238,14 @@ def _transfer(item: dict[str, Any], where: str) -> Transfer:
         ends.append(tuple(_url(u, f"{where}: {key}") for u in urls))
     attributes = item.get("attributes")
     size = attributes.get("size") if isinstance(attributes, dict) else None
-    if size is not None and not (isinstance(size, str | int) and str(size).isdecimal()):
-        raise InputError(f"{where}: found size {size!r}, expected a number of bytes")
+    n_bytes = whole_bytes(str(size))
+    if size is not None and n_bytes is None:
+        raise InputError(f"{where}: found size {shown(size)}, expected a number of bytes")
     return Transfer(
         lfn=str(item.get("lfn", "")),
         sources=ends[0],
         destinations=ends[1],
-        size_bytes=None if size is None else int(size),
+        size_bytes=n_bytes,
         linkage=str(item.get("linkage", "unknown")),
         checksum=item.get("generate_checksum") is True,
         verify=item.get("verify_checksum_remote") is True,
@@ -262,8 +267,8 @@ def _url(value: object, where: str) -> SiteUrl:
     if not isinstance(value, dict) or "site_label" not in value or "url" not in value:
         raise InputError(f"{where}: found {value!r}, expected site_label and url")
     priority = value.get("priority")
-    if priority is not None and not str(priority).lstrip("-").isdecimal():
-        raise InputError(f"{where}: found priority {priority!r}, expected a whole number")
+    if priority is not None and not _PRIORITY.fullmatch(str(priority)):
+        raise InputError(f"{where}: found priority {shown(priority)}, expected a whole number")
     return SiteUrl(
         site=str(value["site_label"]),
         url=str(value["url"]),

@@ -63,7 +63,7 @@ export const agents = {
       }),
       unheard.length > 0 &&
         note(
-          `${unheard.join(", ")}: never asked for anything to do. `,
+          `${unheard.join(", ")}: never connected to the broker. `,
           marked("`adon agent run --config agent.yml` starts an agent on its host."),
         ),
       people(s, now),

@@ -100,13 +100,13 @@ const said = (f, w) => [
 export function analysed({ analysis: a }) {
   if (!a?.attempts) return section("analysis", "Analysis", empty("No job of it has ended yet."));
   const runtimes = [
-    "transformation", "site |", "ended well #", "failed #", "min #", "median #", "mean #", "max #", "sum #",
+    "transformation", "site |", "done #", "failed #", "min #", "median #", "mean #", "max #", "sum #",
   ];
   const waits = ["site", "jobs #", "min #", "median #", "mean #", "max #"];
   return section("analysis", "Analysis",
     cards({
       makespan: duration(a.makespan_s),
-      "jobs' time": [duration(a.cumulative_s), "all that ended well"],
+      "jobs' time": [duration(a.cumulative_s), "of all that succeeded"],
       "lost time": [duration(a.lost_s), `attempts that did not; ${duration(a.lost_slot_s)} of slots`],
       attempts: whole(a.attempts),
       retries: whole(a.retries),
@@ -114,7 +114,7 @@ export function analysed({ analysis: a }) {
     }),
     el("h3", {}, "How long jobs ran"),
     table(
-      "by transformation and site, on a worker; of those that ended well",
+      "by transformation and site, on a worker; of those that succeeded",
       runtimes,
       (a.runtimes || []).map((r) => ({
         key: `${r.transformation}@${r.site}`,
@@ -123,7 +123,7 @@ export function analysed({ analysis: a }) {
           r.site,
           whole(r.count),
           r.failed ? el("strong", { class: "bad" }, whole(r.failed)) : "0",
-          // Where none ended well there is no time that says something.
+          // Where none succeeded there is no run time.
           ...[r.min_s, r.median_s, r.mean_s, r.max_s, r.total_s].map((s) => (r.count ? duration(s) : "–")),
         ],
       })),
