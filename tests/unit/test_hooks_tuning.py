@@ -344,7 +344,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     assert submit_file.stat().st_mtime_ns == 10**18
     assert {"event": "tuned", **tuned}.items() <= journal(plan.where)[1].items()
     postjob.run(PlannedFiles(plan.where, JOB), 0, 0, config, Effects(broker, Budget(60.0)))
-    assert broker.used == [{**tuned, "retries": 0, "files": 1}]
+    assert broker.used == [{**tuned, "retries": 0, "files": 0}]
     # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it; but for
     # where the records go, and the sleep.
     broker.service = Service()
@@ -375,7 +375,9 @@ def test_pre_has_small_files_move_side_by_side(plan: Planned) -> None:
     assert decision["tuned"] == {"streams": 1, "threads": 8, "side_by_side": 8}
     assert "--threads 8 " in job_files.command(submit_file.read_text(), "arguments")
     postjob.run(PlannedFiles(plan.where, JOB), 0, 0, config, Effects(broker, Budget(60.0)))
-    assert broker.used == [{"streams": 0, "buffer_bytes": 0, "threads": 0, "retries": 0}]
+    assert broker.used == [
+        {"streams": 0, "buffer_bytes": 0, "threads": 0, "retries": 0, "files": 0}
+    ]
 
 
 def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(
