@@ -48,9 +48,7 @@ def what_adon_buys(tell: Tell) -> Iterable[Figure]:
         ):
             comparison = ratio(runs, of, to)
             if comparison is not None:
-                figure = (
-                    f"{network} network: makespan of {of}, of {to}'s, {comparison.rounds} rounds"
-                )
+                figure = f"{network} network: makespan of {of}, of {to}'s"
                 yield Figure(figure, comparison.mean, "", better="lower", goal=goal)
         errors = forecast_errors(runs)
         if errors is not None:
