@@ -330,7 +330,7 @@ def test_anomalies_are_marked_on_the_plot(page: Page, world: World) -> None:
 def test_the_pool_and_what_it_was_given(page: Page, world: World) -> None:
     show(page, world.url, "pool")
     page.wait("document.querySelectorAll('figure .series').length >= 3")
-    assert "soykb-night" in page.text() and "8 slots asked for" in page.text()
+    assert "soykb-night" in page.text() and "8 slots requested" in page.text()
 
 
 # -- forms ---------------------------------------------------------------------------------------

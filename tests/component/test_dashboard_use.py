@@ -198,7 +198,7 @@ def test_the_pool_says_what_was_done_and_why(page: Page, world: str) -> None:
     )
     assert "2 m1.large started, 1 drained, 1 deleted" in decisions
     assert "8 jobs wait and no slot is free" in decisions
-    assert "8 slots asked for" in leases
+    assert "8 slots requested" in leases
     show(page, world, "decisions?kind=pool")
     reasons = page.run("document.querySelector('li.item table').textContent")
     assert "money: enough for 2 of 3 m1.large" in reasons
@@ -356,7 +356,7 @@ def test_a_pool_that_nobody_looks_at_is_said_to_be_old(page: Page, tmp_path: Pat
         for metric, value in (("pool_slots", 8.0), ("pool_busy", 3.0), ("pool_demand", 3.0)):
             archive.record(measured(metric, "", value, then, "condor"))
         show(page, url, "pool")
-        assert "Nobody has looked at the pool since" in page.text(".note")
+        assert "The pool was last read" in page.text(".note")
         ends = page.run(
             "[...document.querySelectorAll('path.series')].map((p) => p.getBBox()).map((b) =>"
             " (b.x + b.width) / document.querySelector('figure svg').clientWidth)"

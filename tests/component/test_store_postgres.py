@@ -344,7 +344,7 @@ def test_a_database_that_was_put_back(opened: Callable[[], PostgresStore], url: 
     store.elect()
     with psycopg.connect(url) as db:
         db.execute("UPDATE adon_meta SET change = 0")
-    with pytest.raises(StoreError, match="put back to an earlier state"):
+    with pytest.raises(StoreError, match="reset to an earlier state"):
         store.elect()
 
 
