@@ -252,6 +252,7 @@ def test_what_somebody_recorded_badly_spoils_no_page(page: Page, tmp_path: Path)
 
 def test_more_workflows_than_are_listed(page: Page, crowd: str) -> None:
     show(page, crowd, "workflows")
+    page.wait("document.querySelector('caption').textContent.includes('among')")
     assert "150 of 1,000 workflows among the 1,000 that changed last" in page.text("caption")
     assert "1,000 more" in page.text()
     page.run("document.querySelector('[name=state]').focus()")
