@@ -276,9 +276,10 @@ def _too_many() -> RefusedError:
 def build_tree(  # noqa: PLR0912, PLR0915  (a call would take as long as what is done in it)
     text: str, typed: bool = False, depth: int = MAX_DEPTH, aliased: int = MAX_ALIASED
 ) -> Any:
-    """The values of a text. Raises YAMLError, and RefusedError for a key that is given twice, for
-    more than ``depth`` levels, for aliases that stand for more than ``aliased`` values together or
-    for what they are in, and for tags in what is read ``typed``."""
+    """The values of a text; of a key that is given twice the last holds, as in Pegasus. Raises
+    YAMLError, and RefusedError for more than ``depth`` levels, for aliases that stand for more than
+    ``aliased`` values together or for what they are in, and for tags and keys given twice in what
+    is read ``typed``."""
     events: Iterator[Any] = yaml.parse(text, Loader=LOADER)
     root: Any = None
     container: Any = None
@@ -346,7 +347,9 @@ def build_tree(  # noqa: PLR0912, PLR0915  (a call would take as long as what is
             elif isinstance(value, dict | list):
                 raise _marked(event, f"a {kind_of(value)} as a key, expected text")
             if value in container:
-                raise _marked(event, f"key {shown(value)} is given twice")
+                if typed:
+                    raise _marked(event, f"key {shown(value)} is given twice")
+                del container[value]
             key = value
         else:
             container[key] = value
@@ -405,9 +408,9 @@ def _json(text: str) -> Any:
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
-    if len(mapping) < len(pairs) or "<<" in mapping:
+    if "<<" in mapping:
         raise ValueError
-    for key, value in pairs:
+    for key, value in mapping.items():
         if value is True or value is False or type(value) is list:
             mapping[key] = _text_of(value)
     return mapping

@@ -132,6 +132,8 @@ def _edits(events: Iterator[Any], wanted: dict[str, dict[str, Any]]) -> Iterator
     root: Any = next(event for event in events if isinstance(event, yaml.NodeEvent))
     is_there = False
     for key, value in _entries(events, root):
+        if key == "jobs" and is_there:
+            raise RefusedError(problem="key 'jobs' is given twice", problem_mark=value.start_mark)
         if key != "jobs" or type(value) is not yaml.SequenceStartEvent:
             _skip(events, value)
             continue

@@ -229,6 +229,7 @@ def test_the_form_is_the_one_that_pegasus_writes(tmp_path: Path) -> None:
         ("jobs: {a: b}\n", "no list of jobs"),
         ("x: &x {jobs: [{id: a}]}\n<<: *x\n", "no list of jobs"),
         ("jobs: [[x], x, {id: [a]}, {id: b}]\n", "the mapping places job 'a'"),
+        ("jobs: [{id: a}]\njobs: [{id: a}]\n", "w.yml:2: key 'jobs' is given twice"),
     ],
 )
 def test_what_cannot_be_copied(text: str, said: str, tmp_path: Path) -> None:
@@ -237,6 +238,17 @@ def test_what_cannot_be_copied(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
         hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml")
     assert not (tmp_path / "h.yml").exists()
+
+
+def test_of_profiles_given_twice_the_last_gets_the_hint_as_pegasus_reads_those(
+    tmp_path: Path,
+) -> None:
+    source, target = tmp_path / "w.yml", tmp_path / "h.yml"
+    source.write_text("jobs: [{id: a, profiles: {env: {A: 1}}, profiles: {env: {B: 2}}}]\n")
+    hinted_copy(source, mapped({"a": "mu"}), target)
+    (entry,) = read_document(target, "w", {}).root["jobs"]
+    profiles = {"selector": {"execution.site": "mu"}, "env": {"B": "2"}}
+    assert entry == {"id": "a", "profiles": profiles}
 
 
 def test_variables_are_put_in(tmp_path: Path) -> None:
